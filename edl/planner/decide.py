@@ -36,7 +36,8 @@ from edl.planner.owners.order import (
     Victims,
     as_settled,
     gives_in_vain,
-    stops_another,
+    harm,
+    stopped,
     to_settle,
     with_owner_order,
     without_replacements,
@@ -289,12 +290,13 @@ def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, m
     found = settle(settled)
     if not chain.may_give_anyway:
         return found
-    if stops_another(made.plan, found.plan, settled):
+    if stopped(made.plan, found.plan):
         other = _in_owner_order(snapshot, policy, limits, made, Chain(gives_anyway=True))
-        found = found if stops_another(made.plan, other.plan, settled) else other
+        found = min(found, other, key=lambda after: harm(made.plan, after.plan, settled))
     if kept := gives_in_vain(found.plan, found.settled):
-        other = settle({**settled, **kept})
-        found = found if stops_another(found.plan, other.plan, kept) else other
+        other = settle({**settled, **kept})  # a quota may want the room that they would keep
+        if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, limits.quotas)):
+            return other
     return found
 
 

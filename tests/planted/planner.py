@@ -65,11 +65,11 @@ def exchanged_anywhere(right: Right) -> Right:
 
 @bug(
     "a job is stopped although workloads could give room elsewhere",
-    at=targets.STOPS_ANOTHER,
+    at=targets.STOPPED,
     caught_by="planner/owners/test_order.py::test_a_workload_gives_what_it_can_before_another_job_is_stopped",
 )
 def stopped_for_workloads(_: Right) -> Right:
-    return lambda *_: False
+    return lambda *_: frozenset()
 
 
 @bug(

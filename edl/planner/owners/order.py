@@ -7,9 +7,9 @@ room comes of it is shared as any other.
 
 A shrink for room on certain nodes takes as many pods as it needs until that room is free. If even the minimum of the
 workload would not free it, the second plan finds the room elsewhere, or stops the workload as it stops any job whose
-minimum is in the way. If that stops another job that runs, the plans are made once more, and each workload gives what
-it can, wherever the room is. A prediction that fails costs time only: pods are created where room is free, not where
-it was expected.
+minimum is in the way. If that stops a job that runs, the plans are made once more, and each workload gives what it
+can, wherever the room is; the plans that stop less are taken. A prediction that fails costs time only: pods are
+created where room is free, not where it was expected.
 """
 
 from __future__ import annotations
@@ -88,13 +88,20 @@ def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
     return found
 
 
-def stops_another(first: ScalePlan, last: ScalePlan, settled: Victims) -> bool:
-    """True if the last plan stops a running job that the first one keeps, because of what these workloads keep.
-
-    A workload of them that is stopped itself could not make the room above its minimum, as any job may not.
-    """
+def stopped(first: ScalePlan, last: ScalePlan) -> frozenset[JobKey]:
+    """The running jobs that the last plan stops and the first one keeps."""
     pairs = zip(first.decisions, last.decisions, strict=True)
-    return any(old.admitted and old.current and not new.admitted and old.job not in settled for old, new in pairs)
+    return frozenset(old.job for old, new in pairs if old.admitted and old.current and not new.admitted)
+
+
+def harm(first: ScalePlan, last: ScalePlan, settled: Collection[JobKey]) -> tuple[int, int, int]:
+    """What the owners' order costs others, the smaller the better.
+
+    Serving pods without room come first, then running jobs that stop because of what the settled workloads keep, then
+    the settled ones that stop themselves: they could not make the room above their minimum where it is needed.
+    """
+    gone = stopped(first, last)
+    return last.serving.short, len(gone.difference(settled)), len(gone)
 
 
 def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:

@@ -179,6 +179,35 @@ def test_a_workload_gives_what_it_can_before_another_job_is_stopped() -> None:
     assert all(is_first_in_order(job, decision_of(plan, job)) for job in (a, b, c))
 
 
+def test_a_workload_gives_what_it_can_before_another_workload_is_stopped() -> None:
+    """Room is wanted on n000, where the controllers delete no pods first, and all minimums fit beside serving."""
+    a = replace(batch("a", ("n000",) * 4, low=1, high=7), created_s=823.0)  # the youngest
+    b = replace(batch("b", ("n001",) * 7, low=3, high=12), created_s=499.0)
+    c = replace(batch("c", ("n001",) + ("n000",) * 4, low=1, high=5), created_s=567.0)
+    fixed = (FixedPods(Role.PSERVER, make_shape(1, 1), 1),)
+    ours = make_job("ours", trainers=7, min_trainers=2, max_trainers=8, on=("n002",) * 7, fixed=fixed, age_s=828)
+    pserver = replace(ours.pods[0], name="ours-pserver-0", uid="p0", role=Role.PSERVER)
+    ours = replace(ours, pods=(pserver, *ours.pods))
+    web = tuple(make_serving(f"web-{i}", cpu=1, memory_gib=1) for i in range(11))
+    plan = plan_of(make_snapshot(make_nodes(3), (a, b, c, ours), web))
+    assert (plan.serving.placed, plan.serving.short) == (11, 0)
+    assert all(d.admitted and d.target >= d.min_trainers for d in plan.decisions)
+    assert all(is_first_in_order(job, decision_of(plan, job)) for job in (a, b, c))
+
+
+def test_pods_that_a_quota_wants_are_given_although_no_other_job_starts_for_them() -> None:
+    """The queue of the workload has 4 cpus, and a job that borrows from it waits for a node."""
+    kept = batch("kept", ("n000",) * 3 + ("",) * 4, low=3, high=15)
+    kept = replace(kept, queue="red", fault_tolerant=False, gang=True)
+    other = make_job("other", trainers=1, max_trainers=13)
+    queues = (
+        Queue("default", ((CPU, 9000),), weight=0.001, cohort="x"),
+        Queue("red", ((CPU, 4000),), weight=1000, cohort="x", reclaim=Reclaim.LOWER_PRIORITY),
+    )
+    snapshot = replace(make_snapshot(make_nodes(1, cpu=4), (kept, other)), queues=queues)
+    assert decision_of(plan_of(snapshot), kept).target <= 4
+
+
 def test_a_workload_that_keeps_its_pods_says_why() -> None:
     # One pod less on n000 is enough, and that of the workload is the last one that its controller deletes.
     kept = batch("train", ("n000", "n001", "n001"), low=2, high=3, cpu=2)
