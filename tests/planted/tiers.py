@@ -71,7 +71,7 @@ def priority_alone(_: Right) -> Any:
     caught_by=f"{PRIORITIES}::test_trainers_without_requests_have_classes_of_their_own",
 )
 def no_class_of_their_own(right: Right) -> Right:
-    return lambda job, role, index, spec: right(job, role, index, spec)[-1:]
+    return lambda *facts, **more: right(*facts, **more)[-1:]
 
 
 @bug(
@@ -80,4 +80,4 @@ def no_class_of_their_own(right: Right) -> Right:
     caught_by=f"{PRIORITIES}::test_a_cluster_without_these_classes_gives_them_those_of_other_trainers",
 )
 def no_class_at_all(right: Right) -> Right:
-    return lambda job, role, index, spec: right(job, role, index, spec)[:1]
+    return lambda *facts, **more: right(*facts, **more)[:1]

@@ -15,7 +15,7 @@ import pytest
 
 from edl.controller.ports import MasterAddress, MasterClient
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
-from edl.model.actions import PatchStatus
+from edl.model.actions import Action, CreatePod, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from edl.model.progress import LOST_MODEL
 from edl.model.status import JobPhase
@@ -163,14 +163,21 @@ async def test_the_master_goes_back_to_the_last_checkpoint_if_a_pserver_is_lost(
         assert any("the master went back to checkpoint" in said for said in here.log)
 
 
+def no_pod(action: Action) -> Outcome | None:
+    """Every creation of a pod fails."""
+    return Outcome(action, Result.FAILED, "Unavailable", "503") if isinstance(action, CreatePod) else None
+
+
 async def test_no_trainer_gets_a_lease_while_a_pserver_is_missing(tmp_path: Path) -> None:
     async with linked(tmp_path, sharded(pservers=1), "index:100") as (here, served):
         one = Trainer(served, here.pod("a-trainer-0"))
         await one.work(2)
         await until(lambda: here.progress().is_begun, "progress is reported")
-        here.cluster.nodes = ()  # no room: the pserver does not come back yet
-        await lose_pserver(here, and_wait=False)
-        await until(lambda: here.masters._masters[here.job().uid].published == (ANY, ()), "the roster is empty")
+        here.cluster.policies = no_pod
+        await lose_pserver(here, and_wait=False)  # it does not come back yet
+        published = here.masters._masters[here.job().uid]
+        await until(lambda: published.published == (ANY, ()), "the roster is empty", timeout_s=10.0)
+        assert here.pod("a-trainer-0").is_live, "the trainer runs, and still gets nothing"
         assert (await one.sync(1))["status"] == "wait"
         assert (await served.ask("GET", "/v1/status"))[1]["done"] == 20, "nothing is restored yet"
 
