@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.e2e.cases import table
 ROOT = Path(__file__).parents[1]
 SCENARIOS, RESULTS = ROOT / "example" / "scenarios", ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "simulations.md"
+DATES = RESULTS / "dates.json"
 SPEED = ("cpu_s", "decision_cpu_s", "simulated_hours_per_cpu_s")
 FIGURES = (
     "utilisation",
@@ -125,6 +127,9 @@ def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
         ]
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+        dates = _dates()
+        dates.setdefault(name, {})[policy] = time.strftime("%Y-%m-%d")
+        DATES.write_text(json.dumps(dates, indent=1, sort_keys=True) + "\n")
         spent_s = sum(one.cpu_s for one in runs)
         print(f"{name} {policy}: seeds: {len(runs)}; CPU seconds: {spent_s:.1f}; written to {path}")
 
@@ -148,6 +153,12 @@ def page() -> str:
         if name == POLLUX[-1]:
             parts += _pollux()
     return "\n\n".join([*parts, *_cases()]) + "\n"
+
+
+def _dates() -> dict[str, dict[str, str]]:
+    """When each policy of each scenario ran last."""
+    found: dict[str, dict[str, str]] = json.loads(DATES.read_text()) if DATES.exists() else {}
+    return found
 
 
 def _pollux() -> list[str]:
@@ -192,7 +203,8 @@ def _table(name: str, stored: Mapping[str, list[dict[str, float]]]) -> list[str]
         cells = [[run[figure] for run in stored[policy] if figure in run] for policy in order]
         rows.append(f"| {figure} | {' | '.join(shown(interval(cell)) if cell else '' for cell in cells)} |")
     command = f"python -m benchmarks.simulations run {name} --policy POLICY --seeds N     # N stands in brackets"
-    return [f"```sh\n{command}\n```", "\n".join(rows)]
+    when = sorted(set(_dates().get(name, {}).values()))
+    return [f"```sh\n{command}\n```", *([f"Run on {' and '.join(when)}."] if when else []), "\n".join(rows)]
 
 
 if __name__ == "__main__":
