@@ -208,8 +208,10 @@ def _table(name: str, stored: Mapping[str, list[dict[str, float]]]) -> list[str]
         cells = [[run[figure] for run in stored[policy] if figure in run] for policy in order]
         rows.append(f"| {figure} | {' | '.join(shown(interval(cell)) if cell else '' for cell in cells)} |")
     command = f"python -m benchmarks.simulations run {name} --policy POLICY --seeds N     # N stands in brackets"
-    when = sorted(set(_dates().get(name, {}).values()))
-    return [f"```sh\n{command}\n```", *([f"Run on {' and '.join(when)}."] if when else []), "\n".join(rows)]
+    dates = _dates().get(name, {})
+    older = "".join(f" `{policy}` was run on an older version." for policy in order if policy not in dates)
+    ran = [f"Run on {' and '.join(sorted(set(dates.values())))}.{older}"] if dates else []
+    return [f"```sh\n{command}\n```", *ran, "\n".join(rows)]
 
 
 if __name__ == "__main__":
