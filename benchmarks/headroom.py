@@ -1,12 +1,13 @@
 """What headroom that learns does to serving and to training, against fixed headroom and against what research does.
 
     python -m benchmarks.headroom wave      # case 2 of 2017 in the simulator, over the declared cost of a waiting pod
+                                            # (--seeds 5: the means of five seeds)
     python -m benchmarks.headroom weeks     # two weeks of days and nights, cold start and new regime: the account
     python -m benchmarks.headroom day       # the first day of them in the simulator, to judge the account by
     python -m benchmarks.headroom nodes     # two weeks in the simulator: nodes, and the controller's own decisions
 
-Each line is one run. Waiting is the shortfall of serving: pods that should be ready and are not, times seconds. The
-account is `headroom_account`, the serving of the weeks `headroom_load`.
+Each line is one run, or the means of several. Waiting is the shortfall of serving: pods that should be ready and are
+not, times seconds. The account is `headroom_account`, the serving of the weeks `headroom_load`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import pairwise
 from multiprocessing import get_context
 from os import sched_getaffinity
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from benchmarks.headroom_account import POD_CORES, Account, run
 from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, PODS, REQUESTS_A_MINUTE, replicas
 from edl.headroom.advisor import Room
 from edl.headroom.learner import Learner
+from edl.sim.campaign import interval
 from edl.sim.headroom import Conformal, Foresight, Peak
 from edl.sim.importers import azure_llm
 from edl.sim.importers.azure_llm import PODS_PER_NODE
@@ -162,17 +165,27 @@ def simulations(which: str) -> Iterator[tuple[str, Scenario]]:
     yield from ((f"{rule}, slo {RULES_SLO}", wave(rule, RULES_SLO)) for rule in RULES)
 
 
-def simulated(name: str, scenario: Scenario) -> dict[str, Any]:
-    """The figures of one run in the simulator.
+def simulated(name: str, scenario: Scenario, seeds: int = 1) -> dict[str, Any]:
+    """The figures of one case in the simulator: means of its seeds, and half of the 95 % interval of the waiting.
 
     Raises:
         SystemExit: the controller could not do something.
     """
-    return _figures(name, _run(name, scenario))
+    runs = [_run(name, scenario, seed) for seed in range(seeds)]
+    found = [_figures(name, run) for run in runs]
+    if seeds == 1:
+        return found[0]
+    waiting = interval([run.figures["serving_shortfall_pod_s"] for run in runs])
+    return {
+        "case": name,
+        "seeds": seeds,
+        **{key: round(mean(one[key] for one in found), 4) for key in found[0] if key != "case"},
+        "waiting_half": round(waiting.half),
+    }
 
 
-def _run(name: str, scenario: Scenario) -> Run:
-    done = simulate(scenario, "maxmin", 0)
+def _run(name: str, scenario: Scenario, seed: int = 0) -> Run:
+    done = simulate(scenario, "maxmin", seed)
     if done.problems:
         raise SystemExit(f"{name}: {done.problems[0]}")
     return done
@@ -243,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", choices=("wave", "weeks", "day", "nodes"))
     parser.add_argument("--days", type=float, default=DAYS, help="of `nodes`")
+    parser.add_argument("--seeds", type=int, default=1, help="of `wave` and `day`")
     parser.add_argument("--load", default="0", help=f"`{TOKENS}`, or for `nodes` the seed of its serving")
     parser.add_argument("--case", default="", help="of `weeks` and `nodes`: only this case; the stored others stay")
     given = parser.parse_args()
@@ -255,7 +269,7 @@ def main() -> None:
     name += f"-load-{load}" if load else ""
     path = RESULTS / f"headroom-{name}.json"
     stored = {one["case"]: one for one in json.loads(path.read_text())} if given.case and path.exists() else {}
-    each = (simulated(*case) for case in simulations(which)) if which not in makers else makers[which]()
+    each = (simulated(*case, given.seeds) for case in simulations(which)) if which not in makers else makers[which]()
     for one in each:
         stored[one["case"]] = one
         sys.stdout.write(json.dumps(one) + "\n")
