@@ -85,7 +85,8 @@ class Asked:
 
     def file(self) -> Path:
         """Where the result is stored."""
-        headroom = self.headroom and f"headroom-{self.headroom}"
+        price = f"-{self.slo:g}" if self.headroom == "auto" else ""
+        headroom = self.headroom and f"headroom-{self.headroom}{price}"
         stop = "" if self.stop_s is None else f"stop-{self.stop_s:g}"
         name = "-".join(filter(None, (Path(self.case).stem, self.mix, headroom, stop)))
         return RESULTS / f"case-{name}.json"
