@@ -266,7 +266,7 @@ def test_pages_that_are_asked_for_at_once_show_the_same_sums() -> None:
     metrics = Metrics()
     metrics.observed(world(a=5), leader=True)
 
-    async def ask() -> list[bytes]:
+    async def ask() -> tuple[bytes, bytes]:
         return await asyncio.gather(metrics.page(), metrics.page())
 
     one, other = asyncio.run(ask())
