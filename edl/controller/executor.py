@@ -135,12 +135,10 @@ class Executor:
         refused = self._backoff.refused_jobs(CreatePod)
         if not refused:
             return view
-        for job in view.jobs:
-            if job.uid not in refused:
-                continue
+        for job in (job for job in view.jobs if job.uid in refused):
             if not wants_pods(job) or self._tried.get(job.uid, job.generation) != job.generation:
                 self._backoff.forget(job.uid, CreatePod)
-        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) if job.uid in refused else job for job in view.jobs)
+        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
         return view if jobs == view.jobs else replace(view, jobs=jobs)
 
     async def probe(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
@@ -255,8 +253,6 @@ class Executor:
 
     def _node_requests(self, given: Given, requests: Sequence[NodeRequest]) -> tuple[Action, ...]:
         """The request pods of a job that come and go."""
-        if not requests and (given.decision is None or given.decision.asks is None):
-            return ()
         now_s, groups = self._clock.monotonic_s(), self._limits.expected_nodes
         actions = node_request_actions(given.job, requests, given.decision, groups, self._clock.now_s())
         return tuple(a for a in actions if self._backoff.allows(given.job.uid, type(a), now_s))

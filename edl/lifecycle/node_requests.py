@@ -46,6 +46,8 @@ def node_request_actions(
     if decision is None and job.is_schedulable:
         return ()
     asks = decision.asks if decision is not None and job.is_schedulable else None
+    if asks is None and not requests:  # nearly every job of every cluster
+        return ()
     kept = set(asks.kept) if asks is not None else set()
     by_name = {group.name: group for group in groups}
     withdrawn = [

@@ -237,6 +237,25 @@ def test_writing_ends_soon_after_a_lone_change_that_cannot_wait() -> None:
     assert diary.begun
 
 
+def test_metrics_do_not_hold_up_rounds_that_follow_at_once_but_once_an_interval() -> None:
+    stage = growing(2000, Pace(writes=8))
+    metrics: list[float] = []
+
+    async def script(_: Diary) -> None:
+        async def observed(*_: object, **_more: object) -> None:
+            metrics.append(asyncio.get_running_loop().time())
+
+        with patch.object(stage.recorder, "observed", observed):
+            for _number in range(100):
+                await asyncio.sleep(0.3)
+                stage.cluster.urge()
+
+    run(stage, script)
+    gaps = [after - before for before, after in pairwise(metrics)]
+    assert 3 <= len(metrics) <= len(stage.recorder.results) / 3
+    assert max(gaps) <= 5.0 + 2.0, "an interval, and the rounds under way at its ends"
+
+
 def test_no_round_writes_longer_than_an_interval() -> None:
     stage = growing(2000)
     times: list[float] = []

@@ -18,11 +18,14 @@ QUEUE = "paddlepaddle.org/queue"
 TASK = "paddlepaddle.org/task"
 """Names the task of a Volcano Job, or the group of a RayCluster, that edl resizes."""
 
+INDEXES = "paddlepaddle.org/indexes"
+"""Says of an Indexed Job what its indexes are; see `batch_jobs`."""
+
 RECORD = "paddlepaddle.org/last-resize"
 """What edl did last, as JSON with the fields of `status.lastResize`. A person removes it to give the count back."""
 
 _PREFIX = "paddlepaddle.org"
-_KNOWN = tuple(name.partition("/")[2] for name in (ELASTIC, MIN, MAX, QUEUE, TASK, RECORD))
+_KNOWN = tuple(name.partition("/")[2] for name in (ELASTIC, MIN, MAX, QUEUE, TASK, INDEXES, RECORD))
 
 MANAGER = "edl"
 """The name of edl in managedFields: the API server takes it from the User-Agent."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
-from edl.kube.workloads.annotations import is_elastic, read_wish
+from edl.kube.workloads.annotations import INDEXES, is_elastic, read_wish
 from edl.kube.workloads.batch_objects import BatchJobObject, BatchJobSpec, ManagedSpec
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
@@ -27,7 +27,6 @@ from edl.model.pods import Pod
 from edl.model.status import JobStatus
 from edl.model.units import count
 
-INDEXES = "paddlepaddle.org/indexes"
 RANKS, ITEMS = "ranks", "items"
 """What the indexes of an Indexed Job are: ranks of one training, whose number may change, or items that must run."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl.kube.workloads.annotations import ELASTIC, MAX, MIN, QUEUE, RECORD, TASK, read_wish
-from edl.kube.workloads.batch_jobs import INDEXES
+from edl.kube.workloads.annotations import ELASTIC, INDEXES, MAX, MIN, QUEUE, RECORD, TASK, read_wish
 from edl.kube.workloads.volcano_tasks import STOPPED
 
 ASKED = {ELASTIC: "true", MAX: "4"}
@@ -13,7 +12,14 @@ ASKED = {ELASTIC: "true", MAX: "4"}
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("max-instances", MAX), ("min_instance", MIN), ("mininstance", MIN), ("queues", QUEUE), ("tasks", TASK)],
+    [
+        ("max-instances", MAX),
+        ("min_instance", MIN),
+        ("mininstance", MIN),
+        ("queues", QUEUE),
+        ("tasks", TASK),
+        ("index", INDEXES),
+    ],
 )
 def test_a_misspelled_name_is_named_with_the_right_one(written: str, meant: str) -> None:
     name = f"paddlepaddle.org/{written}"

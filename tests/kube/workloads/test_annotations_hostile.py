@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.explain.decision import decide
-from edl.kube.workloads.annotations import MAX, MIN, QUEUE, RECORD, TASK
-from edl.kube.workloads.batch_jobs import INDEXES
+from edl.kube.workloads.annotations import INDEXES, MAX, MIN, QUEUE, RECORD, TASK
 from edl.kube.workloads.volcano_tasks import STOPPED
 from edl.model.plan import Limits
 from edl.planner.policies.registry import policy_named
