@@ -16,7 +16,6 @@ import argparse
 import itertools
 import json
 import os
-import random
 import signal
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.elastic_node import (
     BATCH,
@@ -36,6 +36,7 @@ from benchmarks.elastic_node import (
     SETTLED_STEPS,
     Event,
 )
+from benchmarks.elastic_schedule import random_changes
 from example.fit_flights.local import ROOT, Process, free_ports
 
 _LONG = 5.0  # a pause of so many steps was caused by an event
@@ -45,18 +46,9 @@ _MOST = 4  # trainers
 
 
 def random_events(resizes: int, kills: int, seed: int) -> list[Event]:
-    """Planned resizes and kills in random order, from four trainers on; each as soon as the one before is over."""
-    draw = random.Random(seed)  # noqa: S311 - not a secret
-    kinds = ["planned"] * resizes + ["kill"] * kills
-    draw.shuffle(kinds)
+    """The schedule of `elastic_torch` with this seed, after four trainers have started."""
     found, live = [Event(0.0, "start", _MOST, "join")], _MOST
-    while kinds:
-        kind = kinds.pop(0)
-        if kind == "planned":
-            kind = draw.choice([*(["join"] if live < _MOST else []), *(["leave"] if live > 1 else [])])
-        elif live == 1:  # nobody would have the model
-            kinds.insert(0, kind)
-            kind = "join"
+    for kind in random_changes(resizes, kills, 0, trainers=_MOST, seed=seed):
         live += {"join": 1, "leave": -1}.get(kind, 0)
         found.append(Event(0.0, kind, live, kind))
     return found
@@ -107,6 +99,9 @@ class PeerRun:
         self._others: list[Process] = []
         self._started = 0
         self.happened: list[tuple[Event, float]] = []
+        self._read: dict[str, int] = {}  # bytes of each file of steps
+        self._lines: list[dict[str, Any]] = []
+        self._latest = (0, 0, 0.0)
 
     def __enter__(self) -> PeerRun:
         if self._kind == "torchft":
@@ -205,19 +200,28 @@ class PeerRun:
 
     def _last(self) -> tuple[int, int, float]:
         """The step that was applied last, by how many trainers, and when."""
-        steps = self._applied()[0]
-        return max(steps, key=lambda step: step[2], default=(0, 0, 0.0))
+        for line in self._new_lines():
+            self._latest = max(self._latest, (line["step"], line["size"], line["at_s"]), key=lambda step: step[2])
+        return self._latest
+
+    def _new_lines(self) -> list[dict[str, Any]]:
+        """The whole lines that the trainers have written since the last call."""
+        found = []
+        for path in self.folder.glob("steps-*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path.name, 0))
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read[path.name] = self._read.get(path.name, 0) + len(whole)
+            found += [json.loads(line) for line in whole.splitlines()]
+        self._lines += found
+        return found
 
     def _applied(self) -> tuple[list[tuple[int, int, float]], int]:
-        lines = [
-            json.loads(line)
-            for path in self.folder.glob("steps-*.jsonl")
-            for line in path.read_text().splitlines()
-            if line.endswith("}")
-        ]
+        self._new_lines()
         found: dict[int, tuple[int, int, float]] = {}
         repeated: set[tuple[int, int]] = set()
-        for line in sorted(lines, key=lambda line: line["at_s"]):
+        for line in sorted(self._lines, key=lambda line: line["at_s"]):
             before = found.get(line["step"])
             if before is not None and line["at_s"] - before[2] > 1.0:
                 repeated.add((line["step"], round(before[2])))

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.elastic_schedule import random_changes
 from benchmarks.forked_trainers import FORKS, ForkedTrainers
 from example.fit_flights.local import Plan
 
@@ -119,9 +120,7 @@ class ElasticRun(ForkedTrainers):
         self._pace_s, self._most, self._parts = pace_s, trainers, logical_ranks
         self._end = self._epochs * RECORDS
         self._draw = random.Random(seed)  # noqa: S311 - not a secret
-        kinds = ["planned"] * resizes + ["kill"] * kills + ["stop"] * stops
-        self._draw.shuffle(kinds)
-        self._schedule = kinds
+        self._schedule = random_changes(resizes, kills, stops, trainers=trainers, seed=seed)
         self._changes: list[Change] = []
         self._is_short = False  # a killed trainer has to be replaced
         self._stopped = ""  # the trainer that got SIGSTOP
@@ -182,12 +181,6 @@ class ElasticRun(ForkedTrainers):
         self._stopped = ""
 
     def _change(self, kind: str, live: list[str]) -> None:
-        if kind == "planned":
-            may_join, may_leave = len(live) < self._most, len(live) > 1
-            kind = self._draw.choice([*(["join"] if may_join else []), *(["leave"] if may_leave else [])])
-        elif len(live) == 1:  # nobody would have the model
-            self._schedule.insert(0, kind)
-            kind = "join"
         if kind == "join":
             self._join(kind)
             return
