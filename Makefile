@@ -299,7 +299,7 @@ worlds: $(STAMP) ## plan 10,000 random worlds of all families (hours): make worl
 
 simulations: $(STAMP) ## run the stored scenarios in virtual time and write docs/simulations.md (hours; see docs/simulator.md)
 	@for s in edl2017-case1-then edl2017-case2-then; do $(BIN)/python -m benchmarks.simulations run $$s --seeds 10 || exit 1; done
-	@for s in edl2017-case1 edl2017-case2 pollux-workload-1 pollux-workload-2 pollux-workload-3 large-5000; do \
+	@for s in edl2017-case1 edl2017-case2 pollux-workload-1 pollux-workload-2 pollux-workload-3 pollux-workload-6 large-5000; do \
 	  $(BIN)/python -m benchmarks.simulations run $$s --seeds $(SEEDS) || exit 1; done
 	@$(BIN)/python -m benchmarks.simulations page
 

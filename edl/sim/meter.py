@@ -183,6 +183,7 @@ class Meter(Recording):
         self._count = 0
         world.listeners.append(self._changed)
         world.job_listeners.append(self._note_price)
+        training.listeners.append(self.sample)
 
     def adopt(self, deployments: Sequence[Deployment]) -> None:
         """Watch these Deployments; count what runs already."""

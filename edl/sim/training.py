@@ -94,11 +94,13 @@ class Training:
 
     Attributes:
         runs: by key, also of jobs that have ended.
+        listeners: called when the number of trainers that take part may have changed, although no pod has.
     """
 
     def __init__(self, world: World, engine: Engine, on_done: Callable[[JobRun], None]) -> None:
         self._world, self._engine, self._on_done = world, engine, on_done
         self.runs: dict[JobKey, JobRun] = {}
+        self.listeners: list[Callable[[], None]] = []
         world.listeners.append(self._changed)
 
     def add(self, key: JobKey, uid: str, group: JobGroup) -> None:
@@ -216,6 +218,8 @@ class Training:
             self._on_done(run)
         else:
             self._schedule(run)
+            for listener in self.listeners:
+                listener()
 
 
 def complete(world: World, run: JobRun) -> None:

@@ -69,6 +69,16 @@ def test_a_resize_that_stops_the_job_costs_its_time() -> None:
     assert costly.figures["makespan_s"] > free.figures["makespan_s"] + 10
 
 
+def test_a_job_is_useful_again_as_soon_as_it_no_longer_stands_still() -> None:
+    stops = {"cost_s": 15, "stops": "job"}
+    other = make_group("b", arrival={"first_s": 10}, removal={"first_s": 40})
+    done = run(make_scenario(jobs=[make_group(max=32, resize=stops), other]))
+    stalled = [(s.at_s, s.useful < s.requested) for s in done.samples if 10 < s.at_s < 40]
+    ends_s = [at_s for at_s, is_stalled in stalled if not is_stalled]
+    assert any(is_stalled for _, is_stalled in stalled)
+    assert ends_s, "the job stands still after it gave trainers, and then works on"
+
+
 def test_serving_preempts_surplus_trainers_and_waits_for_their_end() -> None:
     scenario = make_scenario(
         jobs=[make_group(max=32)],
