@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
@@ -279,10 +280,18 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
     requested = np.flatnonzero(request > 0).tolist()
     if not requested:
         return np.full(len(free), np.iinfo(np.int32).max, dtype=np.int64)
-    slots: IntArray = np.ascontiguousarray(free[:, requested[0]]) // request[requested[0]]  # numpy is fast on rows
+    slots = _parts_of(free, requested[0], request)
     for column in requested[1:]:
-        np.minimum(slots, np.ascontiguousarray(free[:, column]) // request[column], out=slots)
+        np.minimum(slots, _parts_of(free, column, request), out=slots)
     return np.maximum(slots, 0, out=slots)
+
+
+def _parts_of(free: IntArray, column: int, request: IntArray) -> IntArray:
+    """(nodes,) how often a request fits into what is free of one resource; numpy is fast on rows."""
+    if request[column] == 1:  # a pod may have hundreds of host ports
+        return free[:, column].copy()
+    parts: IntArray = np.ascontiguousarray(free[:, column]) // request[column]
+    return parts
 
 
 def free_beside_fixed(problem: Problem, members: Iterable[int]) -> IntArray:
@@ -306,11 +315,8 @@ def sum_requests(
     Returns:
         (nodes, resources) the sums.
     """
-    sums = np.zeros((nodes, request.shape[1]), dtype=np.int64)
     if not len(node):
-        return sums
-    cells, pods = np.unique(np.asarray(node, dtype=np.int64) * len(request) + shape, return_counts=True)
-    at, kind = np.divmod(cells, len(request))
-    first = np.flatnonzero(np.diff(at, prepend=-1))
-    sums[at[first]] = np.add.reduceat(request[kind] * pods[:, None], first, axis=0)
+        return np.zeros((nodes, request.shape[1]), dtype=np.int64)
+    pods = csr_array((np.ones(len(node), dtype=np.int64), (node, shape)), shape=(nodes, len(request)))
+    sums: IntArray = (pods @ csr_array(request)).toarray()
     return sums

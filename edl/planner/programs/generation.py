@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from edl.errors import PlanError, PlanFailure
 from edl.planner.clock import OutOfTimeError
@@ -182,8 +183,8 @@ def bound_without_program(program: Program, columns: Columns) -> float:
         )
     gain, more = program.gain, program.high - program.low
     bound = float(gain @ more)
-    for each, have in zip(request.T, room.tolist(), strict=True):
-        size = each @ program.use
+    sizes = csr_array(program.use).T @ request  # a job uses one shape, and there may be thousands of resources
+    for each, size, have in zip(request.T, sizes.T, room.tolist(), strict=True):
         order = np.argsort(np.divide(size, gain, out=np.full(len(gain), np.inf), where=gain > 0), kind="stable")
         taken = (size * more)[order]
         left = max(0.0, have - float(each @ program.need + size @ program.low)) - (np.cumsum(taken) - taken)

@@ -68,7 +68,10 @@ class SwapState:
         self.total = problem.allocatable.sum(axis=0).clip(min=1).astype(np.float64)
         parts = self.request / self.total
         self.size, self._parts = parts.max(axis=1, initial=1e-12), parts.sum(axis=1)
-        self._spare = (self.free / self.total).sum(axis=1)
+        self._asked = [np.flatnonzero(row) for row in self.request]  # a cluster may have thousands of resources
+        self._spare = np.zeros(len(self.free))
+        for column, all_nodes in zip(self.free.T, self.total.tolist(), strict=True):
+            self._spare += column / all_nodes
         self._rows, self._left = self._limits()
         single = (self.request.max(axis=0, initial=0) <= 1) & (self.free.max(axis=0, initial=0) <= 1)
         self._is_unit = single if single.sum() >= MANY_UNITS else np.zeros_like(single)
@@ -150,8 +153,9 @@ class SwapState:
 
     def add(self, node: int, k: int, number: int = 1) -> None:
         """Put trainers of a job on a node; a negative number takes them away."""
-        self.free[node] -= number * self.request[k]
-        self._spare[node] = (self.free[node] / self.total).sum()
+        asked = self._asked[k]
+        self.free[node, asked] -= number * self.request[k, asked]
+        self._spare[node] -= number * self._parts[k]
         self.here[node] = self.here[node] & ~self.needed[k] if number > 0 else self.here[node] | self.needed[k]
         self.held[node, k] += number
         self.count[k] += number
@@ -159,8 +163,9 @@ class SwapState:
 
     def _add_all(self, nodes: IntArray, k: int, numbers: IntArray) -> None:
         """Put trainers of a job on several nodes; `numbers` is (nodes,)."""
-        self.free[nodes] -= numbers[:, None] * self.request[k]
-        self._spare[nodes] = (self.free[nodes] / self.total).sum(axis=1)
+        for r in self._asked[k]:
+            self.free[nodes, r] -= numbers * self.request[k, r]
+        self._spare[nodes] -= numbers * self._parts[k]
         self.here[nodes] &= ~self.needed[k]
         self.held[nodes, k] += numbers
         self.count[k] += numbers.sum()
@@ -207,7 +212,9 @@ class SwapState:
     def packed(self) -> TrialPacking:
         """The packing with every new trainer on its node."""
         packing = self.base.copy()
-        column, node = self.held.T.nonzero()
+        node, column = self.held.nonzero()
+        by_job = np.argsort(column, kind="stable")
+        node, column = node[by_job], column[by_job]
         new: list[Placed] = []
         for k, at, count in zip(column.tolist(), node.tolist(), self.held[node, column].tolist(), strict=True):
             j = self.jobs[k]
