@@ -80,8 +80,8 @@ class Run:
 
     def gaps(self) -> list[tuple[float, float]]:
         """(when, seconds beyond a step) of each place where the world changed."""
-        pairs = itertools.pairwise(self.steps)
-        return [(a[3], b[3] - a[3] - self.step_s) for a, b in pairs if a[2] != b[2]]
+        step_s, pairs = self.step_s, itertools.pairwise(self.steps)
+        return [(a[3], b[3] - a[3] - step_s) for a, b in pairs if a[2] != b[2]]
 
 
 class ElasticRun(ForkedTrainers):
@@ -289,13 +289,13 @@ def report(quiet: Run, stormy: Run) -> int:
 
 def lost_seconds(run: Run, kind: str) -> list[float]:
     """Seconds of training lost by each change of a kind: the gaps that end before the next one."""
-    lost = []
+    lost, gaps, step_s = [], run.gaps(), run.step_s
     changes = [*run.changes, Change("end", float("inf"))]
     for change, following in itertools.pairwise(changes):
         if change.kind == kind:
             # A gap begins with the last step before its change, and ends before the next change is asked for.
-            gaps = [gap for at_s, gap in run.gaps() if change.at_s <= at_s + run.step_s + gap < following.at_s]
-            lost += [sum(gaps)] if gaps else []
+            its = [gap for at_s, gap in gaps if change.at_s <= at_s + step_s + gap < following.at_s]
+            lost += [sum(its)] if its else []
     return lost
 
 

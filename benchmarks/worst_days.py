@@ -116,8 +116,8 @@ def measure(family: str, size: str, seed: int, *, with_peers: bool) -> None:
     _stop_on_broken_rules(world.snapshot, plan, world)
     quality = f"{plan.certificate.gap:8.2%} of {GAP[size]:5.1%} {memory_mib:6.0f}"
     admitted = sum(d.admitted for d in plan.decisions)
-    peers = peers_of(world, plan) if with_peers else ""
-    print(f"{costs} {quality} {admitted:8d} {peers:<41} {', '.join(plan.cut)}", flush=True)
+    peers = f" {peers_of(world, plan):<41}" if with_peers else ""
+    print(f"{costs} {quality} {admitted:8d}{peers} {', '.join(plan.cut)}", flush=True)
 
 
 def _stop_on_broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan, world: World) -> None:
@@ -134,9 +134,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-peers", action="store_true", help="leave the peer policies out")
     given = parser.parse_args()
-    peers = " ".join(f"{peer:>13}" for peer in PEERS)
+    peers = "" if given.no_peers else "".join(f" {peer:>13}" for peer in PEERS)
     head = f"{'CPU s':>7} {'goal':>7} {'wall s':>6} {'gap':>8} {'goal':>8} {'MiB':>6} {'admitted':>8}"
-    print(f"{'world':<30} {head} {peers} cut short", flush=True)
+    print(f"{'world':<30} {head}{peers} cut short", flush=True)
     for size in [name for name in SIZES if name != "largest" or given.largest]:
         for family in FAMILIES:
             nodes, jobs = SIZES[size]
