@@ -20,6 +20,7 @@ from edl.planner.packing import grow, make_room
 from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import undo_restarts
+from edl.planner.swaps.search import fill_by_totals
 from edl.planner.trial_packing import Placed, TrialPacking
 
 ROOM_DEAD_BAND = 0.1
@@ -143,14 +144,15 @@ def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[i
 
 
 def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:
-    """The objective's division; without an answer in time, every job keeps what it has."""
+    """The objective's division; without an answer in time, what fits by totals, or what every job has."""
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
     try:
         level = fair_shares(read_share_problem(packing), deadline_s)
         return objective.divide(packing, ceiling, level, deadline_s)
     except OutOfTimeError:
         packing.problem.clock.cut_short("sharing")
-        return Division(packing, level)
+        # Among few sizes the program is quick, and nothing else knows where they fit.
+        return Division(fill_by_totals(packing, ceiling) if packing.problem.is_many else packing, level)
 
 
 def _trim(packing: TrialPacking) -> frozenset[int]:

@@ -25,6 +25,7 @@ BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
 RECHECKED = 4  # batches for which the jobs worth trying are found once
 PASSES = 20
 ROUNDS, NEAR, LEAST_GAIN = 3, 0.995, 5e-4  # further rounds while far from the fluid program, if the last one paid
+HALVINGS = 12  # of the level that the free room in all allows
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
 PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
 
@@ -87,6 +88,35 @@ def fill_by_swaps(
     state = best
     _best_fit(state, state.high, by=gain / state.size)
     return state.packed()
+
+
+def fill_by_totals(packing: TrialPacking, ceiling: Mapping[int, int]) -> TrialPacking:
+    """Place new trainers without any program, if there is no time for one: every job up to the same fulfilment.
+
+    It is the highest that the free room in all would allow, as if all nodes were one. The trainers go where they fit
+    best, the largest first, so the last jobs may get less.
+
+    Args:
+        packing: every member at its minimum at least; not changed.
+        ceiling: the most trainers of each member.
+    """
+    demands, request = packing.problem.demands, packing.problem.request
+    members = [demands[j] for j in packing.members]
+    count, low = np.array([(packing.count[d.index], d.min_trainers) for d in members], dtype=np.float64).T
+    most = np.array([max(ceiling[d.index], packing.count[d.index]) for d in members], dtype=np.float64)
+    each, free = request[[d.shape for d in members]], packing.free.clip(min=0).sum(axis=0)
+
+    def target(level: float) -> FloatArray:
+        wanted: FloatArray = np.maximum(count, np.floor(low + level * (most - low)))
+        return wanted
+
+    fits, fails = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (fits + fails) / 2
+        enough = bool(((target(middle) - count) @ each <= free).all())
+        fits, fails = (middle, fails) if enough else (fits, middle)
+    promised = dict(zip(packing.members, target(fits).astype(np.int64).tolist(), strict=True))
+    return _start(packing, ceiling, promised).packed()
 
 
 def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> SwapState:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from benchmarks.worst_worlds import FAMILIES
 from edl.model.plan import Limits, ScalePlan
-from edl.planner import decide
-from edl.planner.clock import Clock
+from edl.planner import decide, sharing
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
@@ -87,6 +89,27 @@ def test_a_proof_that_is_cut_short_states_a_bound_that_holds(
     assert plan.certificate.achieved == proved.certificate.achieved
     assert plan.certificate.bound >= proved.certificate.bound - 1e-6
     assert plan.certificate.bound < sum(decision.admitted for decision in plan.decisions) - 0.5
+
+
+@pytest.mark.parametrize("family", ["many sizes", "quotas exhausted", "architectures"])
+def test_many_sizes_grow_alike_if_there_is_no_time_for_their_shares(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = FAMILIES[family](60, 40, 1)
+    limits = replace(world.limits, deadline_s=600.0)
+    whole = study(world.snapshot, policy_named("maxmin"), limits).plan
+
+    def late(*_: object) -> None:
+        raise OutOfTimeError("no program was solved")
+
+    monkeypatch.setattr(sharing, "fair_shares", late)
+    made = study(world.snapshot, policy_named("maxmin"), limits)
+
+    assert made.plan.cut == ("sharing",)
+    assert not check(world.snapshot, made.plan, limits.quotas)
+    assert made.plan.certificate.achieved > 0.5 * whole.certificate.achieved
+    levels = [made.context.shared.packing.fulfilment(j) for j in made.context.shared.packing.members]
+    assert max(levels) - statistics.median(levels) < 0.2
 
 
 def test_a_plan_says_how_long_each_stage_took() -> None:
