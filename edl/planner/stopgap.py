@@ -10,15 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+import numpy as np
+
 from edl.model.names import Role
 from edl.planner.admission.admit import Admission, running
 from edl.planner.admission.trial import waiting_since_s
-from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums import Served, batches_of, place_in_free_room, serve_over_surplus
-from edl.planner.packing import PodBatch, make_room
-from edl.planner.problem import JobDemand, Problem
+from edl.planner.packing import make_room
+from edl.planner.problem import JobDemand, Problem, count_slots
 from edl.planner.quota import QuotaMeter
-from edl.planner.trial_packing import TrialPacking
+from edl.planner.swaps.tightest import tightest_first
+from edl.planner.trial_packing import Placed, TrialPacking
 
 NOTHING_SERVED = Served({}, {}, 0)
 
@@ -88,22 +90,25 @@ def _beyond_quota(packing: TrialPacking) -> list[int]:
 
 def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     """The packing with every job that fits beside the others, by age; of the others, behind whom they wait."""
-    problem = packing.problem
+    problem, room, meter = packing.problem, _FreeRoom(packing), packing.meter()
     head: dict[int, int] = {}
     members = set(packing.members)
     waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
     closed_ranks: dict[tuple[bool, int], int] = {}
+    joined: dict[int, list[Placed]] = {}
     for demand in waiting:
         blocking = closed_ranks.get(demand.job.rank)
-        joined = None if blocking is not None or problem.clock.is_over else _with(packing, demand)
-        if joined is not None:
-            packing = joined
+        places = None if blocking is not None or problem.clock.is_over else _places(demand, room, meter)
+        if places is not None:
+            joined[demand.index] = places
             continue
         head[demand.index] = demand.index if blocking is None else blocking
         now_s = problem.snapshot.observed_at_s
         if blocking is None and now_s - waiting_since_s(demand) >= problem.limits.head_wait_s:
             closed_ranks[demand.job.rank] = demand.index
-    return packing, head
+    together = packing.with_members(joined)
+    together.hold_all([place for places in joined.values() for place in places])
+    return together, head
 
 
 def _turn(demand: JobDemand) -> tuple[bool, int, float, object]:
@@ -111,19 +116,44 @@ def _turn(demand: JobDemand) -> tuple[bool, int, float, object]:
     return demand.job.turn
 
 
-def _with(packing: TrialPacking, demand: JobDemand) -> TrialPacking | None:
-    """The packing with one more job at its minimum in free room; None if there is no room or no quota for it."""
+def _places(demand: JobDemand, room: _FreeRoom, meter: QuotaMeter) -> list[Placed] | None:
+    """Places for one more job at its minimum in free room, counted; None if there is no room or no quota for it."""
     if any(pod.is_live for pod in demand.job.pods):  # they go first
         return None
-    if packing.meter().short_of_start(demand.quota_uses, demand.min_trainers) is not None:
+    if meter.short_of_start(demand.quota_uses, demand.min_trainers) is not None:
         return None
-    joined = packing.with_member(demand.index)
     missing = [(need.shape, need.role, need.missing) for need in demand.needs]
-    for shape, role, count in (*missing, (demand.shape, Role.TRAINER, demand.min_trainers)):
-        try:
-            placed = make_room(joined, PodBatch(shape, ((demand.index, role),) * count), {})
-        except OutOfTimeError:
-            return None
-        if placed < count:
-            return None
-    return joined
+    places = room.take(demand.index, [*missing, (demand.shape, Role.TRAINER, demand.min_trainers)])
+    if places is not None:
+        meter.start(demand.quota_uses, demand.min_trainers)
+    return places
+
+
+class _FreeRoom:
+    """What is free on each node while thousands of jobs are tried one after the other."""
+
+    def __init__(self, packing: TrialPacking) -> None:
+        self._problem, self._free = packing.problem, packing.free.copy(order="F")
+        total = self._problem.allocatable.sum(axis=0).clip(min=1)
+        self._spare, self._parts = self._free @ (1.0 / total), self._problem.request @ (1.0 / total)
+
+    def take(self, j: int, needs: list[tuple[int, Role, int]]) -> list[Placed] | None:
+        """Use room for pods of a job, each where it leaves least; None, and no change, if they do not all fit."""
+        places: list[Placed] = []
+        for shape, role, number in needs:
+            slots = count_slots(self._free, self._problem.request[shape]) * self._problem.opened[shape]
+            found = tightest_first(slots, self._spare, float(self._parts[shape]), number) if number else ((), ())
+            if sum(found[1]) < number:
+                for place in places:
+                    self._use(place, -1)
+                return None
+            new = [Placed(j, role, shape, int(node)) for node, here in zip(*found, strict=True) for _ in range(here)]
+            for place in new:
+                self._use(place, 1)
+            places += new
+        return places
+
+    def _use(self, place: Placed, number: int) -> None:
+        asked = np.flatnonzero(self._problem.request[place.shape])
+        self._free[place.node, asked] -= number * self._problem.request[place.shape, asked]
+        self._spare[place.node] -= number * self._parts[place.shape]

@@ -122,11 +122,12 @@ class TrialPacking:
         freed: IntArray = self.problem.request[self.problem.live_trainers[index].shape]
         return freed - self.problem.trainer_lent[index] if self.counts_requests else freed
 
-    def with_member(self, j: int) -> TrialPacking:
-        """A copy with one more job, which has no live pods."""
+    def with_members(self, more: Iterable[int]) -> TrialPacking:
+        """A copy with more jobs, which have no live pods."""
         other = self.copy()
-        other.members = tuple(sorted((*self.members, j)))
-        other.count[j], other.without_node[j] = 0, []
+        other.count.update(dict.fromkeys(more, 0))
+        other.without_node.update({j: [] for j in more})
+        other.members = tuple(sorted(other.count))
         return other
 
     def fulfilment(self, j: int, change: int = 0) -> float:

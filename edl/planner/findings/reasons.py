@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
@@ -210,7 +212,10 @@ def _is_too_large(demand: JobDemand, context: DecisionContext) -> bool:
     """True if no node that accepts a trainer is large enough for one, so that no quota would help."""
     problem, request = context.problem, context.problem.request[demand.shape]
     accepting = problem.opened[demand.shape]
-    return bool(accepting.any()) and not (problem.allocatable[accepting] >= request).all(axis=1).any()
+    fits = accepting.copy()
+    for r in np.flatnonzero(request).tolist():
+        fits &= problem.allocatable[:, r] >= request[r]
+    return bool(accepting.any() and not fits.any())
 
 
 def _key_of_head(demand: JobDemand, context: DecisionContext) -> JobKey | None:
