@@ -53,16 +53,16 @@ class Backoff:
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
-        self._refusals: dict[tuple[str, type[Action]], RefusedAction] = {}
+        self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each round asks for each job
 
     def allows(self, job_uid: str, kind: type[Action], now_s: float) -> bool:
         """True if the controller may try that kind of action for the job now."""
-        refused = self._refusals.get((job_uid, _group(kind)))
+        refused = self._of_job.get(job_uid, {}).get(_group(kind))
         return refused is None or now_s >= refused.until_s
 
     def refused_jobs(self, kind: type[Action]) -> frozenset[str]:
         """The UIDs of the jobs of which that kind of action is refused."""
-        return frozenset(uid for uid, refused in self._refusals if refused is _group(kind))
+        return frozenset(uid for uid, refused in self._of_job.items() if _group(kind) in refused)
 
     def refusal(self, job_uid: str, now_s: float) -> tuple[str, str] | None:
         """(reason, message) of a permanent refusal for the job, creations first; None if there is none.
@@ -72,19 +72,19 @@ class Backoff:
         """
         found = sorted(
             (kind is not CreatePod, kind.__name__, r)
-            for (uid, kind), r in self._refusals.items()
-            if uid == job_uid and r.permanent and not r.is_over(now_s)
+            for kind, r in self._of_job.get(job_uid, {}).items()
+            if r.permanent and not r.is_over(now_s)
         )
         return (found[0][2].reason, found[0][2].message) if found else None
 
     def refused_creation(self, job_uid: str, now_s: float) -> RefusedAction | None:
         """The refusal of the job's pods, or of what they need; None if the server does not refuse them."""
-        refused = self._refusals.get((job_uid, CreatePod))
+        refused = self._of_job.get(job_uid, {}).get(CreatePod)
         if refused is None or not refused.permanent or refused.accepted_s is None:
             return refused if refused is not None and refused.permanent else None
         doubled = int((now_s - refused.accepted_s) // DOUBLED_EACH_S)
         if doubled >= TRUSTED_AFTER:
-            del self._refusals[job_uid, CreatePod]
+            self._drop(job_uid, CreatePod)
             return None
         return replace(refused, step=refused.step << doubled)
 
@@ -93,16 +93,15 @@ class Backoff:
 
         A created pod ends no refusal of a creation, because it may have been under way when another one was refused.
         """
-        kind = type(outcome.action)
-        key = (outcome.action.job_uid, _group(kind))
+        uid, kind = outcome.action.job_uid, _group(type(outcome.action))
         if outcome.result is Result.REFUSED or outcome.retry_after_s is not None:
-            self._refuse(key, outcome, now_s)
-        elif outcome.is_ok and (refused := self._refusals.get(key)) is not None:
-            self._accept(key, refused, outcome, now_s)
+            self._refuse(uid, kind, outcome, now_s)
+        elif outcome.is_ok and (refused := self._of_job.get(uid, {}).get(kind)) is not None:
+            self._accept(refused, kind, outcome, now_s)
 
     def forget(self, job_uid: str, kind: type[Action]) -> None:
         """Drop the refusal, because the job needs no such action any more."""
-        self._refusals.pop((job_uid, _group(kind)), None)
+        self._drop(job_uid, _group(kind))
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.
@@ -111,23 +110,29 @@ class Backoff:
         cycle. Their refusals last for their pause.
         """
         kinds = {_group(type(action)) for action in wanted}
-        for uid, kind in [key for key in self._refusals if key[0] == job_uid]:
-            is_over = kind not in {EmitEvent, RequestNode} or now_s >= self._refusals[uid, kind].until_s
+        for kind, refused in list(self._of_job.get(job_uid, {}).items()):
+            is_over = kind not in {EmitEvent, RequestNode} or now_s >= refused.until_s
             if kind not in kinds and kind is not CreatePod and is_over:
-                del self._refusals[uid, kind]
+                self._drop(job_uid, kind)
 
     def keep_only(self, job_uids: set[str]) -> None:
         """Drop the refusals of all other jobs."""
-        self._refusals = {key: refused for key, refused in self._refusals.items() if key[0] in job_uids}
+        self._of_job = {uid: refused for uid, refused in self._of_job.items() if uid in job_uids}
 
-    def _refuse(self, key: tuple[str, type[Action]], outcome: Outcome, now_s: float) -> None:
-        before = self._refusals.get(key)
+    def _drop(self, job_uid: str, kind: type[Action]) -> None:
+        refused = self._of_job.get(job_uid, {})
+        refused.pop(kind, None)
+        if not refused:
+            self._of_job.pop(job_uid, None)
+
+    def _refuse(self, job_uid: str, kind: type[Action], outcome: Outcome, now_s: float) -> None:
+        before = self._of_job.get(job_uid, {}).get(kind)
         if before is not None and now_s < before.until_s:
             return
         pause_s = min(self._longest_s, before.pause_s * 2 if before else self._first_s)
         if outcome.retry_after_s is not None:
             pause_s = max(outcome.retry_after_s, 0.0)
-        self._refusals[key] = RefusedAction(
+        self._of_job.setdefault(job_uid, {})[kind] = RefusedAction(
             outcome.action,
             outcome.reason,
             outcome.message,
@@ -136,15 +141,16 @@ class Backoff:
             outcome.result is Result.REFUSED,
         )
 
-    def _accept(self, key: tuple[str, type[Action]], refused: RefusedAction, outcome: Outcome, now_s: float) -> None:
-        if key[1] is not CreatePod or not refused.permanent:
-            if type(outcome.action) is key[1]:
-                del self._refusals[key]
+    def _accept(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:
+        uid = outcome.action.job_uid
+        if kind is not CreatePod or not refused.permanent:
+            if type(outcome.action) is kind:
+                self._drop(uid, kind)
         elif refused.accepted_s is None:
             if isinstance(outcome.action, (ProbePod, type(refused.action))) and now_s >= refused.until_s:
-                self._refusals[key] = replace(refused, accepted_s=now_s)
+                self._of_job[uid][kind] = replace(refused, accepted_s=now_s)
         elif isinstance(outcome.action, CreatePod):
-            self._refusals[key] = replace(refused, step=refused.step + 1)
+            self._of_job[uid][kind] = replace(refused, step=refused.step + 1)
 
 
 def _group(kind: type[Action]) -> type[Action]:
