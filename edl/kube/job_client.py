@@ -14,7 +14,7 @@ from typing import Any
 
 from edl.api.v1 import API_VERSION, GROUP, KIND, PLURAL
 from edl.errors import ConfigError, PermanentError
-from edl.kube.client.api_errors import GoneError, NotFoundError, RefusedError, error_of
+from edl.kube.client.api_errors import AlreadyExistsError, GoneError, NotFoundError, RefusedError, error_of
 from edl.kube.client.session import ApiSession, Params
 from edl.kube.job_table import AS_TABLE
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
@@ -62,10 +62,16 @@ class JobClient:
     async def create(self, body: Object) -> Object:
         """Create a job; unknown fields are an error, as for `kubectl create`."""
         space = (body.get("metadata") or {}).get("namespace") or self.namespace
-        raw = await self._ask(
-            self.session.request("POST", jobs_path(space), params={"fieldValidation": "Strict"}, body=body)
-        )
-        return _object(raw)
+        path, params = jobs_path(space), {"fieldValidation": "Strict"}
+        try:
+            return _object(await self.session.request("POST", path, params=params, body=body))
+        except AlreadyExistsError as error:
+            name = f'{RESOURCE} "{(body.get("metadata") or {}).get("name")}"'
+            raise PermanentError(
+                f"{name} already exists in {space}; delete it first, or choose another name"
+            ) from error
+        except RefusedError as error:
+            raise PermanentError(f"{_refusal(error)}{_remedy(error, space)}") from error
 
     async def read(self, name: str) -> Object:
         """One job."""
@@ -288,6 +294,18 @@ def checked_job(place: str, body: Object, namespace: str) -> Object:
 def _refusal(error: RefusedError) -> PermanentError:
     """The server's own words, without the request."""
     return PermanentError(error.answer or str(error))
+
+
+def _remedy(error: RefusedError, namespace: str) -> str:
+    """What to do about a job that was not created; empty if the answer says it."""
+    match error.reason:
+        case "NotFound" if "namespaces" in error.answer:
+            return f"; run `kubectl create namespace {namespace}`, or choose another one with -n"
+        case "NotFound":
+            return "; the cluster does not know TrainingJobs: run `kubectl apply --server-side -f crds/`"
+        case "Forbidden":
+            return f"; you need the right to create {RESOURCE} in namespace {namespace}"
+    return ""
 
 
 def _object(raw: bytes | Object) -> Object:

@@ -12,14 +12,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from edl.cli.jobs import job_names
+from edl.errors import PermanentError
 from edl.install.manifests import crd_yaml
+from edl.kube.client.api_errors import RefusedError
 from edl.kube.client.session import ApiSession
+from edl.kube.job_client import JobClient
 from edl.sandbox.apiserver.server import ApiServer
 from tests.cli.conftest import Run
 from tests.e2e.control_plane.processes import heed_interrupts
@@ -141,7 +144,33 @@ def test_a_job_that_exists_is_refused_in_the_servers_words_and_the_others_are_cr
     run("submit", cluster.file("ctr"))
     code, out, err = run("submit", cluster.file("ctr", "new"))
     assert (code, out) == (1, "trainingjob.paddlepaddle.org/new created\n")
-    assert 'trainingjobs.paddlepaddle.org "ctr" already exists' in err
+    assert err == (
+        'edl: trainingjob.paddlepaddle.org "ctr" already exists in default; delete it first, or choose another name\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "answer", "remedy"),
+    [
+        (404, "NotFound", 'namespaces "ads" not found', "kubectl create namespace ads"),
+        (404, "NotFound", "the server could not find the requested resource", "kubectl apply --server-side -f crds/"),
+        (
+            403,
+            "Forbidden",
+            "cannot create resource",
+            "the right to create trainingjob.paddlepaddle.org in namespace ads",
+        ),
+    ],
+)
+def test_a_refusal_to_create_a_job_says_what_to_do(code: int, reason: str, answer: str, remedy: str) -> None:
+    class Refusing:
+        async def request(self, *_: object, **__: object) -> None:
+            raise RefusedError(f"POST /jobs: {answer}", code=code, reason=reason, answer=answer)
+
+    client = JobClient(cast(ApiSession, Refusing()), "ads")
+    with pytest.raises(PermanentError, match=re.escape(answer)) as refused:
+        asyncio.run(client.create({"metadata": {"name": "ctr"}}))
+    assert remedy in str(refused.value)
 
 
 @pytest.mark.usefixtures("cluster")
