@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from edl.lifecycle.data_progress import expected_progress, has_master, restarts_lost_epoch
 from edl.model.actions import (
@@ -121,10 +120,11 @@ def superfluous(job: Job) -> list[Pod]:
 
 
 def _new_pod(job: Job, role: Role, index: int, node: str | None) -> CreatePod:
-    pod = CreatePod(job.key, job.uid, role, index, node)
     if role is not Role.MASTER:
-        return replace(pod, is_best_effort=role is Role.TRAINER and job.is_best_effort)
-    return replace(pod, expected=expected_progress(job), restarts_epoch=restarts_lost_epoch(job))
+        is_best_effort = role is Role.TRAINER and job.is_best_effort
+        return CreatePod(job.key, job.uid, role, index, node, is_best_effort=is_best_effort)
+    expected, restarts = expected_progress(job), restarts_lost_epoch(job)
+    return CreatePod(job.key, job.uid, role, index, node, expected=expected, restarts_epoch=restarts)
 
 
 def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
