@@ -10,14 +10,17 @@ import pytest
 
 from edl.explain.decision import explained_study
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import FixedPods
+from edl.model.names import Role
 from edl.model.plan import Limits, ScalePlan
 from edl.planner import decide, packing
 from edl.planner.clock import Clock
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
-from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 
 DEADLINE_S = 10.0
+AGES = (("older", 200.0), ("old", 100.0), ("young", 50.0))
 
 
 class JumpingTime:
@@ -91,6 +94,31 @@ def test_deletions_found_before_the_time_is_over_are_kept(monkeypatch: pytest.Mo
     assert not check(snapshot, plan)
     assert 0 < plan.serving.placed <= 12
     assert sum(len(d.victims) for d in plan.decisions) == plan.serving.placed
+
+
+def test_a_job_that_does_not_fit_leaves_all_of_its_room_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cap = JumpingTime(), real(decide, "cap")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S
+        return cap(*given)
+
+    monkeypatch.setattr(decide, "cap", stalled)
+    pserver = FixedPods(Role.PSERVER, make_shape(2), 1)
+    wide = make_job("wide", cpu=5, min_trainers=4, max_trainers=4, age_s=300.0, fixed=(pserver,))
+    jobs = (wide, *(make_job(name, cpu=2, min_trainers=4, max_trainers=4, age_s=age_s) for name, age_s in AGES))
+    snapshot = make_snapshot(make_nodes(2), jobs)
+
+    plan = planned(snapshot, now)
+
+    assert plan.cut == ("admission",)
+    assert not check(snapshot, plan)
+    assert {d.job.name: d.admitted for d in plan.decisions} == {
+        "wide": False,
+        "older": True,
+        "old": True,
+        "young": False,
+    }
 
 
 STAGES = ("serve", "cap", "admit", "share", "follow_preferences")
