@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from edl.errors import ConfigError
-from edl.explain.job_report import Confirmed, JobReport, OneMore
+from edl.explain.job_report import EPSILON, Confirmed, JobReport, OneMore
 from edl.explain.node_asks import asks_dict
 from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
@@ -216,8 +216,10 @@ def _avoided(report: JobReport) -> Iterator[str]:
 
 def _standing(report: JobReport) -> Iterator[str]:
     if report.fair_share is not None and report.fulfilment is not None:
-        share = "at least" if report.objective == "utility" else "fair share"
-        yield f"  {share} {report.fair_share:.4g} trainers, fulfilment {report.fulfilment:.2g}"
+        share = f"fair share {report.fair_share:.4g} trainers"
+        if report.objective == "utility":  # half of a share is rounded down
+            share = f"at least {count(int(report.fair_share + EPSILON), 'trainer')}"
+        yield f"  {share}, fulfilment {report.fulfilment:.2g}"
     for one in report.standing[:NODES_LISTED]:
         parts = [
             f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n

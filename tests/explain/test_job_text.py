@@ -107,6 +107,14 @@ def test_the_text_reads_like_a_report() -> None:
     )
 
 
+def test_half_of_a_share_is_rounded_down() -> None:
+    alone = make_snapshot(make_nodes(1), (make_job("a", min_trainers=1, max_trainers=4),))
+    report = report_snapshot(alone, find_job(alone, "a", ""), "utility", LIMITS)
+    assert report.fair_share == pytest.approx(2.5)
+    print_job_report(report, alone, Console(file=(out := io.StringIO()), width=100))
+    assert "  at least 2 trainers, fulfilment 1\n" in out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("cores", "says", "remedy"),
     [(2, "2 of 6: queue default uses 2 cores of its quota of 2 cores; a trainer requests 1 core\n", ""),

@@ -153,8 +153,7 @@ class SwapState:
 
     def add(self, node: int, k: int, number: int = 1) -> None:
         """Put trainers of a job on a node; a negative number takes them away."""
-        asked = self._asked[k]
-        self.free[node, asked] -= number * self.request[k, asked]
+        self.free[node] -= number * self.request[k]
         self._spare[node] -= number * self._parts[k]
         self.here[node] = self.here[node] & ~self.needed[k] if number > 0 else self.here[node] | self.needed[k]
         self.held[node, k] += number
