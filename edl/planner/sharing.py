@@ -147,6 +147,7 @@ def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, 
     """The objective's division; without an answer in time, what fits by totals, or what every job has."""
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
     try:
+        packing.problem.clock.check("who runs")  # reading the shares of thousands of jobs takes a second
         level = fair_shares(read_share_problem(packing), deadline_s)
         return objective.divide(packing, ceiling, level, deadline_s)
     except OutOfTimeError:
