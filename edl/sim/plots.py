@@ -33,7 +33,8 @@ def require_matplotlib(folder: Path) -> None:
         _pyplot()
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"--plot {folder}: matplotlib is not installed; install edl with its extra: pip install 'edl[plots]'"
+            f"--plot {folder}: matplotlib is not installed; run .venv/bin/pip install -e '.[plots]' in a clone"
+            " of edl, or pip install 'edl[plots]' if edl is installed as a package"
         ) from error
 
 

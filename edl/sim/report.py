@@ -75,8 +75,9 @@ def _title(scenario: Scenario, runs: Runs) -> str:
     cpu_s = sum(run.cpu_s for those in runs.values() for run in those)
     decision_s = sum(run.decision_s for those in runs.values() for run in those)
     hours = sum(len(those) for those in runs.values()) * scenario.duration_s / 3600
+    counted = "1 seed" if seeds == 1 else f"{seeds} seeds, 95 % intervals"
     return (
-        f"{scenario.name}: {scenario.duration_s:g} s, {seeds} {'seed' if seeds == 1 else 'seeds'}, 95 % intervals;"
+        f"{scenario.name}: {scenario.duration_s:g} s, {counted};"
         f" {hours / max(cpu_s, 1e-9):.3g} simulated hours per CPU second, {100 * decision_s / max(cpu_s, 1e-9):.0f} %"
         " of the time in decisions"
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from edl.errors import ConfigError
 from edl.model.headroom import SERVING_SLO
@@ -17,28 +19,43 @@ from edl.model.quantity import parse_quantity
 
 Seconds = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
 Between = Annotated[tuple[Seconds, Seconds], Field(description="Shortest and longest time; uniform between them.")]
+Window = Annotated[tuple[Seconds, Seconds], Field(description="From and until, in seconds of the scenario.")]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$")]
 
 
+NOT_A_QUANTITY = "not_a_quantity"
+"""The type of the error of a bad amount; only who knows the field around it can name the resource."""
+
+_HEADROOM = "give a count of pods from 0 to 100000, or one of auto, peak, conformal, foresight"
+
+
 def _quantity(value: str | float) -> str | float:
     try:
-        parse_quantity(value, "cpu")
+        parse_quantity(value, "amount")
     except ConfigError as error:
-        raise ValueError(str(error)) from error
+        raise PydanticCustomError(NOT_A_QUANTITY, "{message}", {"message": str(error)}) from error
     return value
 
 
-Quantity = Annotated[str | float, AfterValidator(_quantity)]
+def _headroom(value: object, check: ValidatorFunctionWrapHandler) -> int | str:
+    """One error in place of one for each member of the union."""
+    try:
+        return check(value)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        raise PydanticCustomError("headroom", _HEADROOM) from error
+
+
+Quantity = Annotated[str | float, BeforeValidator(_quantity)]
 Amounts = Annotated[dict[str, Quantity], Field(description="Amount of each resource, as in a pod: cpu, memory, ...")]
 
 
 class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class NodeGroup(_Spec):
-    """Equal nodes, named `<name>-<number>`."""
+    """Equal nodes, named `<name>-<number>`, from 0."""
 
     name: Name
     count: Annotated[int, Field(ge=1, le=20_000)] = 1
@@ -51,7 +68,10 @@ class NodeEvent(_Spec):
     """A node that goes away with its pods, or comes (back)."""
 
     at_s: Seconds
-    node: str
+    node: Annotated[
+        str,
+        Field(description="`<group>-<number>`, from 0: a group gpu with count 4 has the nodes gpu-0 to gpu-3."),
+    ]
     event: Literal["lost", "back"]
 
 
@@ -105,6 +125,7 @@ class ControllerSpec(_Spec):
             description="Pods of each shape, or how the number is found: learned, the peak of the last hour,"
             " conformal with feedback, or from the serving to come."
         ),
+        WrapValidator(_headroom),
     ] = 0
     serving_slo: Annotated[
         float, Field(gt=0, le=1e6, description="Idle core-seconds that one waiting pod-second costs.")
@@ -214,9 +235,9 @@ class MeasureSpec(_Spec):
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
     steady_s: Annotated[
-        Between | None, Field(description="The part of which steady_utilisation and steady_trainers are averages.")
+        Window | None, Field(description="The part of which steady_utilisation and steady_trainers are averages.")
     ] = None
-    ramps_s: Annotated[Between | None, Field(description="The part that serving shortfall covers.")] = None
+    ramps_s: Annotated[Window | None, Field(description="The part that serving shortfall covers.")] = None
 
 
 class Scenario(_Spec):
@@ -246,8 +267,4 @@ class Scenario(_Spec):
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"two entries are called {what} {max(names, key=names.count)}; rename one")
-        known = {f"{group.name}-{i}" for group in self.nodes for i in range(group.count)}
-        for event in self.node_events:
-            if event.node not in known:
-                raise ValueError(f"node_events names node {event.node}, which no group has; name one of the groups")
         return self

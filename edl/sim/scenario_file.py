@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,41 @@ from pydantic_core import ErrorDetails
 
 from edl.errors import ConfigError
 from edl.kube.yaml_files import bytes_of, errors_with_position, read_text, reject_duplicate_keys
-from edl.sim.scenario import Scenario
+from edl.model.quantity import parse_quantity
+from edl.model.units import count
+from edl.sim.scenario import NOT_A_QUANTITY, Scenario
+from edl.sim.scenario_checks import Finding, findings
 
 _LONGEST_QUOTE = 60
+_NUMBER = "give a number"
+_WHOLE = "give a whole number"
+_MAPPING = "write its fields below it, each as `name: value`"
+_CHOICE = "give one of {expected}"
+_REASONS = {
+    "bool_parsing": "give true or false",
+    "bool_type": "give true or false",
+    "dict_type": _MAPPING,
+    "enum": _CHOICE,
+    "extra_forbidden": "there is no such field; see docs/reference/scenario.schema.json",
+    "finite_number": "it is not a finite number; " + _NUMBER,
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "greater_than": "it must be more than {gt:.15g}; raise it",
+    "greater_than_equal": "it must be at least {ge:.15g}; raise it",
+    "int_from_float": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_parsing_size": _WHOLE,
+    "int_type": _WHOLE,
+    "less_than_equal": "it must be at most {le:.15g}; lower it",
+    "literal_error": _CHOICE,
+    "missing": "it is missing; add it",
+    "model_type": _MAPPING,
+    "string_pattern_mismatch": "use at most 52 of a-z, 0-9 and -, and neither begin nor end with -",
+    "string_type": "give text; write it in quotes",
+    "too_long": "it has more than {items}; remove the others",
+    "too_short": "it has less than {items}; add what is missing",
+    "tuple_type": "write a list, such as [a, b]",
+}
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -32,9 +65,14 @@ def read_scenario(path: Path) -> Scenario:
         _reject_duplicates(tree)
         content = yaml.safe_load(text)
     try:
-        return Scenario.model_validate(content)
+        scenario = Scenario.model_validate(content)
     except ValidationError as error:
-        raise ConfigError("\n".join(_message(path, tree, entry) for entry in error.errors())) from error
+        found = [_finding(entry) for entry in error.errors() if not _is_consequence(entry)]
+        raise ConfigError("\n".join(_message(path, tree, one) for one in found)) from error
+    found = findings(scenario, content)
+    if found:
+        raise ConfigError("\n".join(_message(path, tree, one) for one in found))
+    return scenario
 
 
 def _reject_duplicates(node: yaml.Node) -> None:
@@ -47,17 +85,39 @@ def _reject_duplicates(node: yaml.Node) -> None:
             _reject_duplicates(value)
 
 
-def _message(path: Path, tree: yaml.Node, entry: ErrorDetails) -> str:
-    field = ".".join(str(part) for part in entry["loc"]) or "the scenario"
+def _is_consequence(entry: ErrorDetails) -> bool:
+    """Whether a list is called too short only because its items have errors, which are in entries of their own."""
+    return entry["type"] == "too_short" and bool(entry["input"])
+
+
+def _finding(entry: ErrorDetails) -> Finding:
+    loc = tuple(part for part in entry["loc"] if part != "[key]")
+    kind, value, facts = entry["type"], entry["input"], entry.get("ctx", {})
+    if kind == NOT_A_QUANTITY:
+        return Finding(loc, "", _quantity_reason(value, str(loc[-1])))
+    if isinstance(value, float) and math.isnan(value):
+        return Finding(loc, "nan", f"it is not a number; {_NUMBER}")
     reason = entry["msg"].removeprefix("Value error, ")
-    given = ""
-    if entry["type"] not in {"missing", "value_error", "extra_forbidden"} and not isinstance(entry["input"], dict):
-        given = f" {str(entry['input'])[:_LONGEST_QUOTE]!r}"
-    if entry["type"] == "extra_forbidden":
-        reason = "there is no such field; see docs/reference/scenario.schema.json"
-    if entry["type"] == "missing":
-        reason = "it is missing; add it"
-    return f"{path}, line {_line(tree, entry['loc'])}, {field}{given}: {reason}"
+    if kind in _REASONS:
+        items = count(facts.get("min_length", facts.get("max_length", 0)), "item")
+        choices = str(facts.get("expected", "")).replace("'", "").replace(" or ", ", ")
+        reason = _REASONS[kind].format(**facts | {"items": items, "expected": choices})
+    is_named = kind in {"missing", "value_error", "extra_forbidden"} or isinstance(value, dict)
+    return Finding(loc, "" if is_named else str(value), reason)
+
+
+def _quantity_reason(value: str | float, resource: str) -> str:
+    try:
+        parse_quantity(value, resource)
+    except ConfigError as error:
+        return str(error)
+    return f"{resource} is not a quantity"
+
+
+def _message(path: Path, tree: yaml.Node, one: Finding) -> str:
+    field = ".".join(str(part) for part in one.loc) or "the scenario"
+    given = f" {one.given[:_LONGEST_QUOTE]!r}" if one.given else ""
+    return f"{path}, line {_line(tree, one.loc)}, {field}{given}: {one.reason}"
 
 
 def _line(tree: yaml.Node, loc: tuple[Any, ...]) -> int:

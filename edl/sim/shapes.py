@@ -28,16 +28,21 @@ def shape_of(amounts: Mapping[str, str | float]) -> PodShape:
     return PodShape(resources_of(amounts) + Resources.of({PODS: 1}))
 
 
+def allocatable_of(group: NodeGroup) -> Resources:
+    """What pods may request on each node of a group."""
+    amounts = {PODS: _PODS_OF_A_NODE, **resources_of(group.resources).as_dict()}
+    amounts[CPU] = amounts.get(CPU, 0) - parse_quantity(group.system_cpu, CPU)
+    return Resources.of(amounts)
+
+
 def nodes_of(groups: tuple[NodeGroup, ...]) -> Iterator[tuple[Node, int]]:
     """Each node, and the millicores that its own daemons use; what they use is not allocatable."""
     for group in groups:
-        system = parse_quantity(group.system_cpu, CPU)
-        amounts = {PODS: _PODS_OF_A_NODE, **resources_of(group.resources).as_dict()}
-        amounts[CPU] = amounts.get(CPU, 0) - system
+        system, allocatable = parse_quantity(group.system_cpu, CPU), allocatable_of(group)
         for i in range(group.count):
             name = f"{group.name}-{i}"
             labels = tuple(sorted({"kubernetes.io/hostname": name, **group.labels}.items()))
-            yield Node(name, Resources.of(amounts), labels), system
+            yield Node(name, allocatable, labels), system
 
 
 def job_of(group: JobGroup, number: int, now_s: float) -> Job:

@@ -34,6 +34,14 @@ def test_the_table_has_a_column_for_each_policy(run: Run, scenario: str) -> None
     assert heads == ["figure", "static-2017", "edl-2017"]
 
 
+@pytest.mark.parametrize(("seeds", "title"), [("1", "20 s, 1 seed; "), ("2", "20 s, 2 seeds, 95 % intervals; ")])
+def test_the_title_speaks_of_intervals_only_if_there_are_some(
+    run: Run, scenario: str, seeds: str, title: str
+) -> None:
+    _, out, _ = run("simulate", scenario, "--policy", "static-2017", "--seeds", seeds)
+    assert out.startswith(f"small: {title}")
+
+
 def test_json_has_the_figures_and_each_run(run: Run, scenario: str) -> None:
     code, out, _ = run("simulate", scenario, "--policy", "static-2017", "--seeds", "1", "-o", "json")
     result = json.loads(out)["policies"]["static-2017"]
@@ -55,6 +63,14 @@ def test_an_unknown_policy_is_wrong_usage(run: Run, scenario: str) -> None:
     code, out, err = run("simulate", scenario, "--policy", "best")
     assert (code, out) == (2, "")
     assert "policy 'best' does not exist; choose one of static-2017, edl-2017" in err
+
+
+def test_an_unknown_policy_of_the_file_is_named_with_its_line(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(SCENARIO.replace("maxmin]", "best]"))
+    code, out, err = run("simulate", str(path))
+    assert (code, out) == (2, "")
+    assert f"{path}, line 5, policies.1: policy 'best' does not exist; choose one of static-2017" in err
 
 
 def test_a_bad_scenario_is_wrong_usage(run: Run, tmp_path: Path) -> None:

@@ -34,8 +34,10 @@ def test_without_serving_there_is_no_plot_of_it(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"matplotlib is not installed; install edl with its extra"):
+    with pytest.raises(ConfigError, match="matplotlib is not installed; run ") as caught:
         require_matplotlib(tmp_path)
+    for command in (".venv/bin/pip install -e '.[plots]' in a clone", "pip install 'edl[plots]' if edl is installed"):
+        assert command in str(caught.value)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

@@ -52,17 +52,152 @@ def test_a_good_scenario_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("max: 4", "max: 0", ", line 8, jobs.0.max '0': Input should be greater than or equal to 1"),
+        ("max: 4", "max: 0", ", line 8, jobs.0.max '0': it must be at least 1; raise it"),
         ("max: 4", "min: 5\n  max: 4", ", line 7, jobs.0: min 5 exceeds max 4; lower min"),
         ("  max: 4\n", "", ", line 7, jobs.0.max: it is missing; add it"),
         ("cpu: 8", "cpu: eight", ", line 5, nodes.0.resources.cpu: cpu 'eight' is not a quantity"),
         ("max: 4", "max: 4\n  maxx: 5", ", line 9, jobs.0.maxx: there is no such field"),
-        ("duration_s: 60", "duration_s: -1", ", line 2, duration_s '-1': Input should be greater than 0"),
+        ("duration_s: 60", "duration_s: -1", ", line 2, duration_s '-1': it must be more than 0; raise it"),
+        ("{cpu: 1}", "{memory: 8GB}", ", line 9, jobs.0.trainer.memory: memory '8GB' is not a quantity; write"),
+        ("max: 4", "max: three", ", line 8, jobs.0.max 'three': give a whole number"),
+        ("duration_s: 60", "duration_s: .nan", ", line 2, duration_s 'nan': it is not a number; give a number"),
+        ("duration_s: 60", "duration_s: .inf", ", line 2, duration_s 'inf': it is not a finite number; give"),
+        ("max: 4", "max: 4\n  work: .inf", ", line 9, jobs.0.work 'inf': it is not a finite number"),
+        ("jobs:", "nodes_: []\njobs:", ", line 6, nodes_: there is no such field"),
+        ("name: small", "name: A b", ", line 1, name 'A b': use at most 52 of a-z, 0-9 and -"),
+        ("{cpu: 1}", "{}", ", line 9, jobs.0.trainer: it has less than 1 item; add what is missing"),
+        (
+            "jobs:",
+            "scheduler: {retry: never}\njobs:",
+            ", line 6, scheduler.retry 'never': give one of events, backoff",
+        ),
+        (
+            "jobs:",
+            "latency: {stop_s: {web: [1, 2]}}\njobs:",
+            ", line 6, latency.stop_s.web 'web': give one of trainer",
+        ),
         ("max: 4", "max: 4\n  max: 5", ", line 9: 'max' appears twice; keep one of them"),
     ],
 )
 def test_a_bad_field_is_refused_with_line_and_reason(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert refusal(tmp_path, old, new).startswith(message)
+
+
+SERVING = "serving: [{name: web, resources: {cpu: 9}, replicas: [[0, 1]]}]\njobs:"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "{cpu: 1}",
+            "{cpu: 64}",
+            ", line 9, jobs.0.trainer.cpu '64': no node has more than 8 for pods;"
+            " lower it, or give a node group more cpu",
+        ),
+        (
+            "{cpu: 1}",
+            "{nvidia.com/gpu: 1}",
+            ", line 9, jobs.0.trainer.nvidia.com/gpu '1': no node has nvidia.com/gpu for pods;"
+            " add nvidia.com/gpu to the resources of a node group, or remove it here",
+        ),
+        (
+            "max: 4",
+            "max: 4\n  master: {resources: {memory: 33Gi}}",
+            ", line 9, jobs.0.master.resources.memory '33Gi': no node has more than 32Gi for pods;"
+            " lower it, or give a node group more memory",
+        ),
+        (
+            "max: 4",
+            "max: 4\n  pserver:\n    resources: {cpu: 8001m}",
+            ", line 10, jobs.0.pserver.resources.cpu '8001m': no node has more than 8 for pods;"
+            " lower it, or give a node group more cpu",
+        ),
+        (
+            "jobs:",
+            SERVING,
+            ", line 6, serving.0.resources.cpu '9': no node has more than 8 for pods;"
+            " lower it, or give a node group more cpu",
+        ),
+        (
+            "jobs:\n- name: job\n  max: 4\n  trainer: {cpu: 1}",
+            "- {name: m, resources: {cpu: 2, memory: 99Gi}}\n"
+            "jobs: [{name: job, max: 1, trainer: {cpu: 3, memory: 40Gi}}]",
+            ", line 7, jobs.0.trainer 'cpu 3, memory 40Gi': no node has all of these together;"
+            " lower one, or add it to the group with the others",
+        ),
+    ],
+)
+def test_a_pod_that_no_node_can_hold_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert refusal(tmp_path, old, new) == message
+
+
+def test_what_the_daemons_of_a_node_use_is_not_for_pods(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "32Gi}", "32Gi}\n  system_cpu: 7500m")
+    assert ", line 10, jobs.0.trainer.cpu '1': no node has more than 500m for pods" in message
+
+
+LATE = "the scenario ends at second 60, its duration_s; choose an earlier second, or raise duration_s"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("measure: {steady_s: [50, 20]}", "measure.steady_s '[50, 20]': until 20 is not after from 50; write [from,"),
+        ("measure: {ramps_s: [20, 20]}", "measure.ramps_s '[20, 20]': until 20 is not after from 20; write [from,"),
+        ("measure: {steady_s: [20, 70]}", f"measure.steady_s '[20, 70]': {LATE}"),
+        ("measure: {ramps_s: [70, 1209600]}", f"measure.ramps_s '[70, 1209600]': {LATE}"),
+        ("measure: {until_s: 61}", f"measure.until_s '61': {LATE}"),
+        ("measure: {from_s: 60}", "measure.from_s '60': what is measured ends at second 60; choose an earlier"),
+        ("measure: {from_s: 9, until_s: 8}", "measure.from_s '9': what is measured ends at second 8; choose an"),
+        ("node_events: [{at_s: 61, node: n-0, event: lost}]", f"node_events.0.at_s '61': {LATE}"),
+        ("seeds: true", "seeds 'true': true and false are no numbers; give a number"),
+        ("latency: {write_s: no}", "latency.write_s 'false': true and false are no numbers; give a number"),
+        ("latency: {start_s: {trainer: [true, 2]}}", "latency.start_s.trainer.0 'true': true and false are no"),
+        ("controller: {serving_headroom: yes}", "controller.serving_headroom 'true': true and false are no numbers"),
+        ("policies: [static-min, best]", "policies.1: policy 'best' does not exist; choose one of static-2017, "),
+    ],
+)
+def test_what_would_run_and_mean_nothing_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    found = refusal(tmp_path, "jobs:", f"{line}\njobs:")
+    assert found.startswith(f", line 6, {message}")
+    assert len(found.splitlines()) == 1
+
+
+def test_what_ends_with_the_scenario_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    event = "node_events: [{at_s: 60, node: n-0, event: lost}]"
+    path.write_text(f"{GOOD}{event}\nsettled: false\nmeasure: {{until_s: 60, steady_s: [0, 60]}}\n")
+    assert read_scenario(path).measure.steady_s == (0, 60)
+
+
+@pytest.mark.parametrize("value", ["lots", "-1", "1.5"])
+def test_a_bad_headroom_has_one_line(tmp_path: Path, value: str) -> None:
+    message = refusal(tmp_path, "jobs:", f"controller: {{serving_headroom: {value}}}\njobs:")
+    rule = "give a count of pods from 0 to 100000, or one of auto, peak, conformal, foresight"
+    assert message.startswith(", line 6, controller.serving_headroom '")
+    assert message.endswith(f"': {rule}")
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("- name: n\n", "- name: n\n  cout: 4\n", ", line 5, nodes.0.cout: there is no such field"),
+        ("cpu: 8", "cpu: null", ", line 5, nodes.0.resources.cpu: cpu 'None' is not a quantity"),
+    ],
+)
+def test_a_bad_item_does_not_make_its_list_too_short(tmp_path: Path, old: str, new: str, message: str) -> None:
+    found = refusal(tmp_path, old, new)
+    assert found.startswith(message)
+    assert len(found.splitlines()) == 1
+
+
+def test_an_empty_list_is_too_short(tmp_path: Path) -> None:
+    nodes = GOOD[GOOD.index("nodes:") : GOOD.index("jobs:")]
+    assert refusal(tmp_path, nodes, "nodes: []\n") == (
+        ", line 3, nodes '[]': it has less than 1 item; add what is missing"
+    )
 
 
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
@@ -77,9 +212,12 @@ def test_every_error_has_a_line_of_its_own(tmp_path: Path) -> None:
     assert [line.partition(", line ")[2][:1] for line in message.splitlines()] == ["8", "9"]
 
 
-def test_an_event_of_an_unknown_node_is_refused(tmp_path: Path) -> None:
-    event = "node_events: [{at_s: 1, node: x-0, event: lost}]\njobs:"
-    assert "node_events names node x-0, which no group has" in refusal(tmp_path, "jobs:", event)
+def test_an_event_of_an_unknown_node_is_refused_at_its_line_with_the_names(tmp_path: Path) -> None:
+    events = "- {name: gpu, count: 4, resources: {cpu: 1}}\nnode_events:\n- {at_s: 1, node: gpu-3, event: lost}\n"
+    assert refusal(tmp_path, "jobs:", f"{events}- {{at_s: 2, node: gpu, event: lost}}\njobs:") == (
+        ", line 9, node_events.1.node 'gpu': no group has such a node; nodes are named <group>-<number> from 0:"
+        " group n has n-0, group gpu has gpu-0 to gpu-3"
+    )
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -90,3 +228,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_the_schema_in_the_documentation_is_that_of_the_code() -> None:
     stored = json.loads((ROOT / "docs" / "reference" / "scenario.schema.json").read_text())
     assert stored == Scenario.model_json_schema()
+
+
+def test_the_schema_says_what_windows_and_names_of_nodes_are() -> None:
+    parts = Scenario.model_json_schema()["$defs"]
+    for window in ("steady_s", "ramps_s"):
+        description = parts["MeasureSpec"]["properties"][window]["anyOf"][0]["description"]
+        assert description == "From and until, in seconds of the scenario."
+    assert "gpu-0 to gpu-3" in parts["NodeEvent"]["properties"]["node"]["description"]
