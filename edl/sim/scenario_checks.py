@@ -1,7 +1,7 @@
 """What is wrong with a scenario file although each of its fields may be so: what its parts say of each other.
 
-A run of such a scenario would come to figures all the same. Only files are checked: tests make scenarios with pods that
-fit nowhere on purpose.
+A run of such a scenario would come to figures all the same. Only files are checked: tests make scenarios with pods
+that fit nowhere on purpose.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def _bools(raw: object, read: object, loc: Loc) -> Iterator[Finding]:
 
 
 def _policies(scenario: Scenario) -> Iterator[Finding]:
+    if not scenario.policies:
+        yield Finding(("policies",), "[]", "nothing would run; name a policy, or remove the field for maxmin")
     for index, policy in enumerate(scenario.policies):
         try:
             check_policy(policy)

@@ -37,6 +37,7 @@ _REASONS = {
     "int_parsing": _WHOLE,
     "int_parsing_size": _WHOLE,
     "int_type": _WHOLE,
+    "invalid_key": "a field has a name; write it as text",
     "less_than_equal": "it must be at most {le:.15g}; lower it",
     "literal_error": _CHOICE,
     "missing": "it is missing; add it",
@@ -44,7 +45,7 @@ _REASONS = {
     "string_pattern_mismatch": "use at most 52 of a-z, 0-9 and -, and neither begin nor end with -",
     "string_type": "give text; write it in quotes",
     "too_long": "it has more than {items}; remove the others",
-    "too_short": "it has less than {items}; add what is missing",
+    "too_short": "it is empty; add an entry",
     "tuple_type": "write a list, such as [a, b]",
 }
 
@@ -99,7 +100,7 @@ def _finding(entry: ErrorDetails) -> Finding:
         return Finding(loc, "nan", f"it is not a number; {_NUMBER}")
     reason = entry["msg"].removeprefix("Value error, ")
     if kind in _REASONS:
-        items = count(facts.get("min_length", facts.get("max_length", 0)), "item")
+        items = count(facts.get("max_length", 0), "item")
         choices = str(facts.get("expected", "")).replace("'", "").replace(" or ", ", ")
         reason = _REASONS[kind].format(**facts | {"items": items, "expected": choices})
     is_named = kind in {"missing", "value_error", "extra_forbidden"} or isinstance(value, dict)

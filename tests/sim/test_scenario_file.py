@@ -65,7 +65,7 @@ def test_a_good_scenario_is_read(tmp_path: Path) -> None:
         ("max: 4", "max: 4\n  work: .inf", ", line 9, jobs.0.work 'inf': it is not a finite number"),
         ("jobs:", "nodes_: []\njobs:", ", line 6, nodes_: there is no such field"),
         ("name: small", "name: A b", ", line 1, name 'A b': use at most 52 of a-z, 0-9 and -"),
-        ("{cpu: 1}", "{}", ", line 9, jobs.0.trainer: it has less than 1 item; add what is missing"),
+        ("{cpu: 1}", "{}", ", line 9, jobs.0.trainer: it is empty; add an entry"),
         (
             "jobs:",
             "scheduler: {retry: never}\njobs:",
@@ -155,6 +155,11 @@ LATE = "the scenario ends at second 60, its duration_s; choose an earlier second
         ("latency: {write_s: no}", "latency.write_s 'false': true and false are no numbers; give a number"),
         ("latency: {start_s: {trainer: [true, 2]}}", "latency.start_s.trainer.0 'true': true and false are no"),
         ("controller: {serving_headroom: yes}", "controller.serving_headroom 'true': true and false are no numbers"),
+        ("policies: []", "policies '[]': nothing would run; name a policy, or remove the field for maxmin"),
+        (
+            "measure: {steady_s: [1, 2, 3]}",
+            "measure.steady_s '[1, 2, 3]': it has more than 2 items; remove the others",
+        ),
         ("policies: [static-min, best]", "policies.1: policy 'best' does not exist; choose one of static-2017, "),
     ],
 )
@@ -195,9 +200,7 @@ def test_a_bad_item_does_not_make_its_list_too_short(tmp_path: Path, old: str, n
 
 def test_an_empty_list_is_too_short(tmp_path: Path) -> None:
     nodes = GOOD[GOOD.index("nodes:") : GOOD.index("jobs:")]
-    assert refusal(tmp_path, nodes, "nodes: []\n") == (
-        ", line 3, nodes '[]': it has less than 1 item; add what is missing"
-    )
+    assert refusal(tmp_path, nodes, "nodes: []\n") == (", line 3, nodes '[]': it is empty; add an entry")
 
 
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
