@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import NamedTuple
 
 from edl.model.headroom import KeptRoom
@@ -147,14 +146,11 @@ def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[i
 def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:
     """The objective's division; without an answer in time, what fits by totals, or what every job has."""
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
-    clock = packing.problem.clock
     try:
-        if clock.left_s(inf) < clock.stages.get("read", 0.0):  # what the shares read takes as long as that did
-            raise OutOfTimeError("there is no time to read what the shares need")
         level = fair_shares(read_share_problem(packing), deadline_s)
         return objective.divide(packing, ceiling, level, deadline_s)
     except OutOfTimeError:
-        clock.cut_short("sharing")
+        packing.problem.clock.cut_short("sharing")
         # Among few sizes the program is quick, and nothing else knows where they fit.
         return Division(fill_by_totals(packing, ceiling) if packing.problem.is_many else packing, level)
 
