@@ -1,14 +1,13 @@
-"""Checks a plan of edl without edl: python verify_certificate.py SNAPSHOT PLAN CERTIFICATE.
+"""Checks a plan of edl without edl. Exit code 0: all is right; 1: something is not; 2: a file cannot be used.
 
-SNAPSHOT is the List of `kubectl get -o json`, the others of `edl plan -o json --certificate F`. Exit code 0: all is
-right; 1: something is not; 2: a file cannot be used. The bound is Lagrange's: at prices >= 0, no plan has more value
-than its trainers have beyond the prices of their places, plus the most that nodes earn by offering places.
+SNAPSHOT is from `kubectl get -o json`, PLAN and CERTIFICATE are from `edl plan -o json --certificate CERTIFICATE`.
 """
 
 import gc
 import json
 import re
 import sys
+from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache, reduce
@@ -62,28 +61,25 @@ def request_of(spec: Any, declared: int = 0) -> Any:
 def shape_of(spec: Any, role: str, domain: Any) -> tuple[Any, str]:
     """The size of a pod of a role as edl creates it, and its placement: any node with the label of the domain."""
     made, resources = dict(at(spec, role, "template", "spec") or {}), at(spec, role, "resources")
-    usual = {"requests": {"cpu": "250m", "memory": "256Mi"}} if role == "master" else {}
+    usual = {"requests": {"cpu": "250m", "memory": "256Mi"}} if role == "master" and resources is None else resources
     if made.get("hostNetwork", spec.get("hostNetwork") or spec.get("host_network")) or "hostPort" in json.dumps(made):
         raise ValueError("a job uses host ports, which this check does not know")
     made["nodeSelector"] = {RENAMED.get(key, key): value for key, value in (made.get("nodeSelector") or {}).items()}
-    beside = [container for container in made.get("containers") or [] if container["name"] != role]
-    made["containers"] = [{"resources": usual if resources is None else resources}, *beside]
+    made["containers"] = [{"resources": usual}, *(c for c in made.get("containers") or [] if c["name"] != role)]
     return request_of(made), placement_of(made, domain if role != "master" else None)
 
 
 def placement_of(spec: Any, domain: Any = None) -> str:
     """What labels of a node must meet, always and in one of several cases, and tolerations; as text to compare."""
-    labels = sorted((spec.get("nodeSelector") or {}).items())
-    always = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
-    always += [{"key": domain, "operator": "Exists"}] * bool(domain)
+    fixed = [{"key": k, "operator": "In", "values": [v]} for k, v in sorted((spec.get("nodeSelector") or {}).items())]
+    fixed += [{"key": domain, "operator": "Exists"}] * bool(domain)
     required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     lasting = [t for t in spec.get("tolerations") or [] if t.get("tolerationSeconds") is None]
-    return json.dumps([always, required and (required.get("nodeSelectorTerms") or []), lasting], sort_keys=True)
+    return json.dumps([fixed, required and (required.get("nodeSelectorTerms") or []), lasting], sort_keys=True)
 
 
 def takes(node: Any, placement: str) -> bool:
     """True if the node exists and a new pod with this placement may be bound to it, whatever is free there."""
-    always, terms, tolerations = parsed(placement)
 
     def meets(expression: Any, values: Any) -> bool:
         have, wanted = values.get(expression["key"]), [str(value) for value in expression.get("values") or []]
@@ -95,6 +91,7 @@ def takes(node: Any, placement: str) -> bool:
         equal = key != "" and operator in {"", "Equal"} and str(value) == str(taint.get("value") or "")
         return effect in {"", taint["effect"]} and key in {"", taint["key"]} and (operator == "Exists" or equal)
 
+    always, terms, tolerations = parsed(placement)
     node = node or {"name": "", "labels": {}, "taints": [], "ready": False}
     is_open = node["ready"] and all(any(tolerates(t, taint) for t in tolerations) for taint in node["taints"])
     sides = (("matchExpressions", node["labels"]), ("matchFields", {"metadata.name": node["name"]}))
@@ -107,10 +104,13 @@ class Cluster:
     """The snapshot: nodes with what is free beside foreign pods, jobs with their bounds, and the pods of each job."""
 
     def __init__(self, snapshot: Any, admitted: Any) -> None:
-        found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-        for item in (item for item in snapshot["items"] if KINDS.get(item["kind"]) == item["apiVersion"]):
-            space = "" if item["kind"] == "Node" else f"{item['metadata'].get('namespace') or 'default'}/"
-            found[item["kind"]][space + item["metadata"]["name"]] = item
+        unread, found = [snapshot], {kind: dict[str, Any]() for kind in KINDS}
+        while unread:
+            kind, version, meta = (item := unread.pop())["kind"], item["apiVersion"], item.get("metadata")
+            if kind.endswith("List") and "items" in item:  # an item of a NodeList need not say that it is a Node
+                unread += [{"apiVersion": version, "kind": kind[:-4]} | one for one in reversed(item["items"] or [])]
+            elif KINDS.get(kind) == version:
+                found[kind][f"{meta.get('namespace') or 'default'}/" * (kind != "Node") + meta["name"]] = item
         jobs = self.raw = found["TrainingJob"]
         self.nodes = {name: self._node(name, node) for name, node in found["Node"].items()}
         self.own: dict[str, list[Any]] = {name: [] for name in jobs}
@@ -129,22 +129,23 @@ class Cluster:
     def _pod(self, name: str, pod: Any) -> Any:
         meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
         labels, owners, phase = meta.get("labels") or {}, meta.get("ownerReferences") or [], status.get("phase")
-        role, label = labels.get("paddlepaddle.org/role"), labels.get("paddlepaddle.org/job")
-        node, over = spec.get("nodeName") or status.get("nominatedNodeName") or "", phase in {"Succeeded", "Failed"}
-        live, job = not meta.get("deletionTimestamp"), f"{name.partition('/')[0]}/{label}"
-        uid = at(self.raw, job, "metadata", "uid")
+        label, roles = labels.get("paddlepaddle.org/job") or "", [labels.get("paddlepaddle.org/role")]
+        roles += [r for r in ROLES if labels.get(f"paddle-job-{r}".removesuffix("-trainer")) == label]
+        roles += [r for r in ROLES if meta["name"].startswith(f"{label}-{r}-")]  # if no label says it
+        job, node = f"{name.partition('/')[0]}/{label}", spec.get("nodeName") or status.get("nominatedNodeName") or ""
+        live, uid = not meta.get("deletionTimestamp"), at(self.raw, job, "metadata", "uid")
         mine = [o for o in owners if (o.get("uid") == uid if o.get("uid") and uid else o.get("name") == label)]
-        ours = job in self.own and role in ROLES and (mine or not owners) and role
+        ours = next((r for r in roles if r in ROLES), "") if job in self.own and (mine or not owners) else ""
         cpu = at(meta, "annotations", "paddlepaddle.org/declared-cpu") if ours == "trainer" else None
-        request = request_of(spec, declared := amounts({"cpu": cpu})["cpu"])
+        over, request = phase in {"Succeeded", "Failed"}, request_of(spec, declared := amounts({"cpu": cpu})["cpu"])
         uses, owned = Counter(dict(request)), {o.get("kind") for o in owners} & {"DaemonSet", "TrainingJob"}
         if ours:
             there: Any = next((c for c in status.get("containerStatuses") or [] if c.get("name") == "trainer"), {})
             held = (amounts(at(there, "resources", "requests")) | amounts(there.get("allocatedResources")))["cpu"]
             least = request_of(spec, min(declared, held)) if declared else request  # what kube-scheduler counts
             uses["lent"] = max(0, uses["cpu"] - Counter(dict(least))["cpu"])
-            read = {"name": meta["name"], "role": role, "live": live and not over, "node": node, "request": request}
-            self.own[job].append(read | {"uses": uses, "done": role == "trainer" and phase == "Succeeded" and live})
+            read = {"name": meta["name"], "role": ours, "live": live and not over, "node": node, "request": request}
+            self.own[job].append(read | {"uses": uses, "done": ours == "trainer" and phase == "Succeeded" and live})
         if node in self.nodes and not over and (live or not ours):
             (self.nodes[node]["held"].update if ours else self.nodes[node]["free"].subtract)(uses)
         blocked = ours or node or over or not live or spec.get("schedulingGates") or (spec.get("priority") or 0) < 0
@@ -154,18 +155,17 @@ class Cluster:
         spec, live = job["spec"], [pod for pod in pods if pod["live"]]
         trainers = [pod for pod in live if pod["role"] == "trainer"]
         low, high = bounds = [at(spec, "trainer", f"{end}-instance") for end in ("min", "max")]
+        stopped = spec.get("suspend") or at(job, "metadata", "deletionTimestamp")
+        read = {"live": live, "trainers": trainers, "bounds": bounds, "stopped": stopped}
         if not admitted:  # its spec may be one that nobody can use
-            is_valid = all(type(n) is int for n in bounds) and low <= high
-            return {"live": live, "trainers": trainers, "bounds": bounds if is_valid else None}
+            return read if all(type(n) is int for n in bounds) and low <= high else read | {"bounds": None}
         ended, pinned = max(1, len(trainers)) * any(pod["done"] for pod in pods), spec["trainer"].get("instances")
         low, high = (min(low, ended), ended) if ended else (pinned, pinned) if pinned else (low, high)
         count = {"master": spec.get("fault_tolerant") is True, "pserver": at(spec, "pserver", "min-instance") or 0}
         domain = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
         shapes = {role: shape_of(spec, role, domain) for role in ("trainer", *(r for r, n in count.items() if n))}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
-        stopped = spec.get("suspend") or at(job, "metadata", "deletionTimestamp")
-        read = {"live": live, "trainers": trainers, "bounds": bounds, "low": low, "high": high, "stopped": stopped}
-        return read | {"missing": missing, "domain": domain, "shapes": shapes}
+        return read | {"missing": missing, "domain": domain, "shapes": shapes, "low": low, "high": high}
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
@@ -177,10 +177,9 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         job, facts, new, target = cluster.jobs[key], cert["jobs"].get(key), decision["nodes"], decision["target"]
         gone, trainers = Counter(decision["victims"]), Counter(pod["name"] for pod in job["trainers"])
         is_on, is_off = decision["admitted"] and facts, not (decision["admitted"] or facts or target or new)
-        adds_up = [decision["current"], target] == [len(trainers), len(trainers) - gone.total() + sum(new.values())]
-        adds_up = adds_up and not gone - trainers and all(type(n) is int and n > 0 for n in new.values())
-        wrong = decision["moves"] or job["bounds"] not in (None, [decision["min"], decision["max"]])
-        wrong = wrong or not adds_up or not (is_on or is_off)
+        ok = [decision["current"], target] == [len(trainers), len(trainers) - gone.total() + sum(new.values())]
+        ok = ok and not gone - trainers and all(type(n) is int and n > 0 for n in new.values()) and (is_on or is_off)
+        wrong = job["bounds"] not in (None, [decision["min"], decision["max"]]) or not ok or decision["moves"]
         found += [f"job {key}: current, target, victims and nodes do not add up, or break a bound"] * bool(wrong)
         for pod in (pod for pod in job["live"] if pod["name"] in gone or not is_on):
             change[pod["node"], False].subtract(pod["uses"])
@@ -231,10 +230,9 @@ def earned(cluster: Cluster, rooms: dict[str, Counter[str]], proof: Any, price: 
         whole_pods = steps and all(any(sizes[s]) for s in fits)
         return min(worth, packed(fits, tuple(room.get(r, 0) // step for r, step in steps))) if whole_pods else worth
 
-    places, vectors, kinds = sorted({placement for _, placement, _ in shapes}), proof["nodes"], Counter[Any]()
-    for name, node in cluster.nodes.items():
-        taken = tuple(placement for placement in places if takes(node, placement))
-        kinds[taken, tuple(rooms[name][r] for r in names), vectors.get(name)] += 1
+    places, vectors = sorted({placement for _, placement, _ in shapes}), proof["nodes"]
+    taken = ((name, tuple(p for p in places if takes(node, p))) for name, node in cluster.nodes.items())
+    kinds = Counter((those, tuple(rooms[name][r] for r in names), vectors.get(name)) for name, those in taken)
     return sum(value(*kind) * n for kind, n in kinds.items())
 
 
@@ -244,23 +242,21 @@ def fulfilment(job: Any, facts: Any, count: int) -> Fraction:
 
 
 def bound_of(cluster: Cluster, cert: Any, name: str, unit: int) -> Fraction:
-    """The bound that the prices of a proof give, computed from the snapshot."""
+    """Lagrange's: no plan is worth more than trainers beyond prices >= 0 of their places, plus what nodes earn."""
     proof, nodes, total, paid = cert["proofs"][name], cluster.nodes, Fraction(0), 0
     named = {pod: cluster.waiting[pod] for pod in cert["pods"]}
     rooms = {node: read["free"] | read["held"] for node, read in nodes.items()}
-    for key in cert["jobs"]:
-        named |= {f"{key} {role}": shape for role, shape in cluster.jobs[key]["shapes"].items()}
-        for pod in (pod for pod in cluster.jobs[key]["live"] if pod["role"] != "trainer" and pod["node"] in rooms):
-            rooms[pod["node"]] -= Counter(dict(pod["request"]))
+    named |= {f"{key} {role}": shape for key in cert["jobs"] for role, shape in cluster.jobs[key]["shapes"].items()}
     price = {named[label]: max(0, int(value)) for label, value in proof["prices"].items()}
     for key, facts in cert["jobs"].items():
         job, (request, placement) = cluster.jobs[key], cluster.jobs[key]["shapes"]["trainer"]
         stuck = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
         low, high, cost = job["low"], job["high"], Fraction(price.get((request, placement), 0), unit)
-        least = {"promised": facts["floor"], "minimum": low}[name]
-        counts = {least, high, min(max(least, stuck), high)}
+        counts = {least := {"promised": facts["floor"], "minimum": low}[name], high, min(max(least, stuck), high)}
         total += max(fulfilment(job, facts, n) - cost * max(0, n - stuck) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
+        for pod in (pod for pod in job["live"] if pod["role"] != "trainer" and pod["node"] in rooms):
+            rooms[pod["node"]] -= Counter(dict(pod["request"]))
     lends = any(read["held"]["lent"] for read in nodes.values())  # serving may be placed on CPU that trainers declare
     paid += 0 if lends else sum(price.get(named[pod], 0) for pod in cert["pods"])
     return total + Fraction(earned(cluster, rooms, proof, price) - paid, unit)
@@ -291,10 +287,14 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
 
 if __name__ == "__main__":
     gc.disable()
+    parser = ArgumentParser(usage="python verify_certificate.py SNAPSHOT PLAN CERTIFICATE", description=__doc__)
+    parser.add_argument("files", nargs=3, help="the three files, in JSON")
+    path, problem = "", "is not JSON; write it with `kubectl get ... -o json` or `edl plan -o json --certificate F`"
     try:
-        right, wrong = verify(*(json.loads(Path(path).read_text()) for path in sys.argv[1:]))
+        files = [json.loads(Path(path := name).read_text()) for name in parser.parse_args().files]
+        path, problem = "the files", "do not belong together, or have a field that is missing or not known here"
+        right, wrong = verify(*files)
     except Exception as error:
-        print(f"cannot check; give SNAPSHOT PLAN CERT in JSON: {type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(2)
+        parser.error(f"{path} {problem} ({error})")
     print("\n".join(wrong or right))
     sys.exit(bool(wrong))

@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 
 from edl.errors import EdlError
+from edl.kube.snapshot_files import list_objects, read_documents
 from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
 from tests.tools.mutations import run
 from tests.tools.verifier import SCRIPT, faults, verifier
 
 CHANGES = int(os.environ.get("EDL_TEST_CHANGES", "1500"))
 GIB = 1024**3
+ROLE_MARKS: list[Object] = [
+    {"name": "ctr-trainer-1", "labels": {}, "trainers": 2},
+    {"name": "ctr-trainer-1", "labels": {"paddlepaddle.org/role": "none"}, "trainers": 2},
+    {"name": "x", "labels": {"paddle-job": "ctr"}, "trainers": 2},
+    {"name": "ctr-trainer-1", "labels": {"paddle-job-pserver": "ctr"}, "trainers": 1},
+    {"name": "ctr-master-1", "labels": {"paddlepaddle.org/role": "trainer"}, "trainers": 2},
+    {"name": "ctr-1", "labels": {}, "trainers": 1},
+]
 
 
 def node(name: str = "n1", cpu: str = "8", memory: str = "32Gi", **more: Any) -> Object:
@@ -39,6 +48,17 @@ def job(name: str, low: int, high: int, requests: Object, **spec: Any) -> Object
         "kind": "TrainingJob",
         "metadata": {"name": name, "namespace": "ads", "uid": f"uid-{name}"},
         "spec": {"fault_tolerant": True, "trainer": {**trainer, **template}, **spec},
+    }
+
+
+def pod(name: str, cpu: str, labels: Object, *, namespace: str = "ads", node: str = "") -> Object:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": [container], **({"nodeName": node} if node else {})},
+        "status": {"phase": "Running" if node else "Pending"},
     }
 
 
@@ -93,10 +113,79 @@ def test_a_bound_below_what_its_prices_prove_is_refused(simple: Certified) -> No
     assert fault.startswith("proof promised: its prices prove ")
 
 
-def test_a_file_that_cannot_be_used_is_named_and_the_exit_code_is_2(simple: Certified, tmp_path: Path) -> None:
+def test_a_file_that_is_not_json_is_named_with_the_remedy_and_the_exit_code_is_2(
+    simple: Certified, tmp_path: Path
+) -> None:
     code, out, err = script(tmp_path, "kind: List", simple.plan, simple.certificate)
     assert (code, out) == (2, "")
-    assert err.startswith("cannot check; give SNAPSHOT PLAN CERT in JSON: JSONDecodeError")
+    remedy = "is not JSON; write it with `kubectl get ... -o json`"
+    assert f"error: {tmp_path / 'snapshot.json'} {remedy}" in err
+    assert "Error" not in err
+
+
+def test_files_that_do_not_belong_together_are_said_to_be_so(simple: Certified, tmp_path: Path) -> None:
+    del simple.certificate["pods"]
+    code, out, err = script(tmp_path, simple.objects, simple.plan, simple.certificate)
+    assert (code, out) == (2, "")
+    assert "error: the files do not belong together, or have a field that is missing" in err
+    assert "('pods')" in err
+    assert "Error" not in err
+
+
+@pytest.mark.parametrize("given", [[], ["one.json"], ["1.json", "2.json", "3.json", "4.json"]])
+def test_another_number_of_files_than_three_prints_the_usage(given: list[str]) -> None:
+    command = [sys.executable, "-I", "-S", str(SCRIPT), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: python verify_certificate.py SNAPSHOT PLAN CERTIFICATE\n")
+    assert "Error" not in done.stderr
+
+
+def test_help_says_where_the_files_are_from() -> None:
+    done = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), "-h"], capture_output=True, text=True, check=True)
+    assert "kubectl get -o json" in done.stdout
+
+
+@pytest.mark.parametrize("marks", ROLE_MARKS)
+def test_a_pod_without_a_role_label_has_the_role_that_edl_reads(marks: Object, tmp_path: Path) -> None:
+    """The label of the original project says it, else the name of the pod; a pod without either is foreign."""
+    ctr = job("ctr", 1, 3, {"cpu": "3"}, fault_tolerant=False)
+    pods = [pod(f"ctr-trainer-{n}", "3", {"paddlepaddle.org/job": "ctr"}, node="n1") for n in range(2)]
+    pods[1]["metadata"]["name"] = marks["name"]
+    pods[1]["metadata"]["labels"] |= marks["labels"]
+    waiting = pod("web", "3", {}, namespace="serving")
+    world = certify_objects(cluster(node(), ctr, *pods, waiting), tmp_path)
+    (decision,) = world.plan["decisions"]
+    assert decision["current"] == marks["trainers"]
+    assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def test_the_stored_plan_with_roles_from_names_is_right(tmp_path: Path) -> None:
+    """Four trainers of `tests/explain/plan`: two have a role label, one the label of 2017, one only its name."""
+    text = Path(__file__).parents[1].joinpath("explain/plan/serving-takes-room-back.input.yaml").read_text()
+    objects = cluster(*(body for _, body in list_objects(list(read_documents(text, "stored.yaml")))))
+    world = certify_objects(objects, tmp_path)
+    assert world.plan["decisions"][0]["current"] == 4
+    assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def test_lists_in_lists_are_read_as_edl_reads_them(tmp_path: Path) -> None:
+    """Items of a typed list may leave out their kind, and a later object replaces an earlier one of its name."""
+    pods = [pod("web", "1", {}, namespace="serving"), pod("api", "1", {}, namespace="serving", node="n1")]
+    for item in (nodes := [node("n1", "2"), node("n2", "2")]) + pods:
+        del item["apiVersion"], item["kind"]
+    inner = cluster({"apiVersion": "v1", "kind": "PodList", "items": pods}, node("n2", "64"))
+    node_list = {"apiVersion": "v1", "kind": "NodeList", "items": nodes}
+    nothing = {"apiVersion": "v1", "kind": "List", "items": None}
+    ctr = job("ctr", 1, 9, {"cpu": "500m"})
+    objects = cluster(node("n1", "64"), cluster(cluster(inner), node_list, nothing), ctr)
+    world = certify_objects(objects, tmp_path)
+    assert list(world.certificate["pods"]) == ["serving/web"]
+    assert faults(world.objects, world.plan, world.certificate) == []
+    decision = world.plan["decisions"][0]
+    decision["nodes"]["n1"] = decision["nodes"].get("n1", 0) + 9
+    decision["target"] += 9
+    assert any("node n1: overcommitted" in fault for fault in faults(objects, world.plan, world.certificate))
 
 
 def test_a_bound_that_is_weaker_than_the_planned_one_is_said(simple: Certified) -> None:
