@@ -61,10 +61,11 @@ class Pace:
 
 @dataclass(slots=True)
 class _Plan:
-    """The next stage of a pod, and when it is due."""
+    """The next stage of a pod, when it is due, and what the pod's containers are to have."""
 
     stage: Stage
     delay_s: float
+    resources: list[Object]
     due_s: float
     is_started: bool = False
 
@@ -184,7 +185,7 @@ class HollowNodes:
             uid = uid_of(pod)
             seen.add(uid)
             node = nodes.get(pod["spec"].get("nodeName") or "")
-            plan = self._planned(uid, next_stage(pod, self._pace) if node is not None else None, now_s)
+            plan = self._planned(pod, next_stage(pod, self._pace) if node is not None else None, now_s)
             if plan is None or plan.is_started or node is None:
                 continue
             if plan.due_s <= now_s:
@@ -197,14 +198,18 @@ class HollowNodes:
             self._addresses.pop(uid, None)
         return soonest_s
 
-    def _planned(self, uid: str, wanted: tuple[Stage, float] | None, now_s: float) -> _Plan | None:
-        """The plan of a pod; one that is the same as before keeps its time."""
+    def _planned(self, pod: Object, wanted: tuple[Stage, float] | None, now_s: float) -> _Plan | None:
+        """The plan of a pod; one that is the same as before keeps its time.
+
+        A second resize may follow the first one so soon that no pod between them is seen: it is another plan.
+        """
+        uid, resources = uid_of(pod), [one.get("resources") or {} for one in pod["spec"]["containers"]]
         if wanted is None:
             self._plans.pop(uid, None)
             return None
         plan = self._plans.get(uid)
-        if plan is None or (plan.stage, plan.delay_s) != wanted:
-            plan = self._plans[uid] = _Plan(*wanted, now_s + wanted[1])
+        if plan is None or (plan.stage, plan.delay_s, plan.resources) != (*wanted, resources):
+            plan = self._plans[uid] = _Plan(*wanted, resources, now_s + wanted[1])
         return plan
 
     async def _play(self, pod: Object, node: Object, plan: _Plan) -> None:
