@@ -16,6 +16,7 @@ from math import inf
 from edl.errors import PlanError, PlanFailure
 from edl.model.plan import CutStage
 
+BRIEF = 0.01  # the part of a deadline that no work is left out for
 LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no limit
 
 
@@ -47,6 +48,7 @@ class Clock:
         cut: the stages that were cut short, in their order.
         stages: seconds of each stage that has ended, in their order.
         costs: by index of a job among the demands, CPU seconds that only its own fields cost.
+        paces: by kind of work that cannot be cut short, seconds for one unit of it.
     """
 
     def __init__(self, deadline_s: float = inf, now_s: Callable[[], float] = time.perf_counter) -> None:
@@ -60,6 +62,7 @@ class Clock:
         self.cut: list[CutStage] = []
         self.stages: dict[str, float] = {}
         self.costs: dict[int, float] = {}
+        self.paces: dict[str, float] = {}
         self._stage, self._stage_since_s = "", 0.0
         self._is_over, self._kept_s = False, 0.0
         self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
@@ -111,6 +114,31 @@ class Clock:
         spent_s = time.thread_time() - since_s
         for job in jobs:
             self.costs[job] = self.costs.get(job, 0.0) + spent_s / len(jobs)
+
+    @contextmanager
+    def at_a_stretch(self, work: str, units: int) -> Iterator[None]:
+        """Do work in a `with` block that nothing can cut short, or raise at once if it would end too late.
+
+        How long it takes is judged by how long a unit of the same work took last time. Without a last time, or if it
+        is brief, it is begun in any case.
+
+        Args:
+            work: what is done.
+            units: how much of it, in any unit.
+
+        Raises:
+            OutOfTimeError: it would end after the time that is allowed.
+        """
+        expected_s = self.paces.get(work, 0.0) * units
+        if expected_s > BRIEF * self.deadline_s and self.spent_s + expected_s > self._allowed_s:
+            raise OutOfTimeError(
+                f"no plan within {self.deadline_s:g} s ({work} would take {expected_s:.1f} s more); the last plan"
+                " stays in force",
+                PlanFailure.LATE_SOLVER,
+            )
+        since_s = self.spent_s
+        yield
+        self.paces[work] = (self.spent_s - since_s) / max(1, units)
 
     def cut_short(self, stage: CutStage) -> None:
         """Note that a stage was cut short: the plan is made of what it had done."""

@@ -19,8 +19,8 @@ from edl.planner.clock import OutOfTimeError
 from edl.planner.packing import PodBatch, make_room, place
 from edl.planner.problem import Problem, count_slots
 from edl.planner.programs.deletions import fewest_victims
-from edl.planner.programs.fair_share import place_most
 from edl.planner.programs.integer import pack_most
+from edl.planner.programs.most_pods import place_most
 from edl.planner.swaps.tightest import place_minimums
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 

@@ -53,6 +53,36 @@ def test_a_stage_may_be_allowed_a_part_of_the_time() -> None:
     assert not clock.is_over
 
 
+def test_work_that_nothing_cuts_short_is_not_begun_if_it_would_end_too_late() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    with clock.at_a_stretch("sorting", 100):
+        now.time_s = 1.0
+    now.time_s = 6.9
+    with clock.at_a_stretch("sorting", 300):
+        now.time_s = 8.0
+    done = []
+
+    with pytest.raises(OutOfTimeError, match=r"sorting would take 2\.2 s more"), clock.at_a_stretch("sorting", 600):
+        done.append("sorting")
+
+    assert not done
+
+
+def test_brief_work_is_done_even_if_the_time_is_over() -> None:
+    now = Ticking(0.0)
+    clock = Clock(10.0, now)
+    with clock.at_a_stretch("sorting", 100):
+        now.time_s = 1.0
+    now.time_s = 11.0
+    done = []
+
+    with clock.at_a_stretch("sorting", 9):
+        done.append("sorting")
+
+    assert done
+
+
 def test_time_that_is_kept_for_the_end_is_allowed_to_no_stage() -> None:
     now = Ticking(0.0)
     clock = Clock(10.0, now)

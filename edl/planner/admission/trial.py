@@ -17,7 +17,7 @@ from edl.planner.minimums import (
     place_required,
 )
 from edl.planner.problem import JobDemand, Problem, free_beside_fixed
-from edl.planner.programs.fair_share import place_most_priced
+from edl.planner.programs.most_pods import place_most_priced
 from edl.planner.programs.shortage import Screen
 from edl.planner.quota import QuotaMeter
 from edl.planner.trial_packing import TrialPacking

@@ -1,4 +1,4 @@
-"""The linear programs of every policy: how many pods fit at most, the max-min fair share, and the bound of a plan.
+"""The linear programs of every policy: the max-min fair share, and the bound of a plan.
 
 Each chooses how many nodes of a class use which pattern of pods. A program bounds what whole pods can reach;
 `packing` and `integer` place them. Dual values are prices: what one more slot, or one more node of a class, would be
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
-from edl.planner.programs.columns import EPSILON, Columns, FloatArray, make_columns
+from edl.planner.programs.columns import EPSILON, Columns, FloatArray, all_in_one, make_columns
 from edl.planner.programs.generation import Program, Solution, bound_without_program, solve
 from edl.planner.programs.patterns import distinct
 from edl.planner.quota import QuotaRow
@@ -37,6 +38,7 @@ class ShareProblem:
         need: (shapes,) slots for serving, masters and pservers.
         serving: by shape, how many of those slots are for serving pods.
         rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
+        is_rough: all nodes are one, and no program is solved over them.
     """
 
     problem: Problem
@@ -47,15 +49,24 @@ class ShareProblem:
     serving: dict[int, int]
     rows: FloatArray
     limits: FloatArray
+    is_rough: bool = False
 
 
-def read_share_problem(packing: TrialPacking) -> ShareProblem:
-    """Read a packing; what its nodes hold now becomes the first patterns, so that the program can repeat it."""
+def read_share_problem(packing: TrialPacking, *, is_rough: bool = False) -> ShareProblem:
+    """Read a packing; what its nodes hold now becomes the first patterns, so that the program can repeat it.
+
+    Args:
+        packing: the packing.
+        is_rough: take all nodes as one, which is quick.
+
+    Raises:
+        OutOfTimeError: no time is left to sort the nodes.
+    """
     problem = packing.problem
     node, shape, owner = _movable(packing)
     free = packing.free.clip(min=0) + sum_requests(len(packing.free), problem.request, node, shape)
     shapes = {problem.demands[j].shape for j in packing.members} | {place.shape for place in packing.placed}
-    columns = make_columns(problem, free, shapes)
+    columns = (all_in_one if is_rough else make_columns)(problem, free, shapes)
     row = {s: k for k, s in enumerate(columns.shapes)}
     add_used(columns, node, shape)
     need = np.zeros(len(row))
@@ -66,7 +77,8 @@ def read_share_problem(packing: TrialPacking) -> ShareProblem:
             serving[place.shape] += place.owner == SERVING
     restarted_elsewhere = np.bincount(owner, minlength=len(problem.demands)).tolist()
     stuck = {j: packing.count[j] - restarted_elsewhere[j] for j in packing.members}
-    return ShareProblem(problem, columns, packing.members, stuck, need, dict(serving), *_limit_rows(packing))
+    rows, limits = _limit_rows(packing)
+    return ShareProblem(problem, columns, packing.members, stuck, need, dict(serving), rows, limits, is_rough)
 
 
 def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
@@ -105,41 +117,6 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
         return
     for g, held in used:
         columns.add(g, held)
-
-
-def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
-    """Bound from above how many pods of some shapes fit; see `place_most_priced`."""
-    return place_most_priced(problem, room, wanted, deadline_s)[0]
-
-
-def place_most_priced(
-    problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float
-) -> tuple[float, dict[int, float]]:
-    """Bound from above how many pods of some shapes fit, with prices.
-
-    Args:
-        problem: the shapes, and the nodes that accept them.
-        room: (nodes, resources) what is free for them.
-        wanted: by shape, how many at most.
-        deadline_s: time for the program.
-
-    Returns:
-        The bound; by shape, what one more slot would add to it.
-    """
-    columns = make_columns(problem, room, wanted)
-    size = len(columns.shapes)
-    program = Program(
-        gain=np.ones(size),
-        low=np.zeros(size),
-        high=np.array([wanted[s] for s in columns.shapes], dtype=np.float64),
-        use=np.eye(size),
-        need=np.zeros(size),
-        rows=np.zeros((0, size)),
-        limits=np.zeros(0),
-    )
-    solution = solve(program, columns, deadline_s)
-    without = sum(wanted[s] for s in problem.aside if s in wanted)
-    return solution.bound + without, dict(zip(columns.shapes, solution.slot_price.tolist(), strict=True))
 
 
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
@@ -311,6 +288,23 @@ class Proof:
     solution: Solution | None
 
 
+def read_to_prove(packing: TrialPacking) -> ShareProblem:
+    """Read a packing for a proof; roughly, if the time that is left does not suffice to sort the nodes."""
+    try:
+        return read_share_problem(packing)
+    except OutOfTimeError:
+        return read_share_problem(packing, is_rough=True)
+
+
+def solve_to_prove(cluster: ShareProblem, program: Program, deadline_s: float) -> Solution | None:
+    """The solution behind a proof; None if there was no time for it, which the plan then says."""
+    if not cluster.is_rough:
+        with suppress(OutOfTimeError):
+            return solve(program, cluster.columns, deadline_s)
+    cluster.problem.clock.cut_short("proof")
+    return None
+
+
 def prove(
     packing: TrialPacking, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
 ) -> Proof:
@@ -322,7 +316,7 @@ def prove(
         deadline_s: time for the program; without an answer in it, the bound is that of one resource alone.
         least: trainers that some jobs are to have in any case; the bound is then that of another plan.
     """
-    cluster = read_share_problem(packing)
+    cluster = read_to_prove(packing)
     achieved = sum(packing.problem.demands[j].job.weight * packing.fulfilment(j) for j in packing.members)
     if not packing.members:
         return Proof(achieved, achieved, cluster, None)
@@ -336,10 +330,8 @@ def prove(
     floor = np.maximum(floor, _stuck(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
-    try:
-        solution = solve(program, cluster.columns, deadline_s)
-    except OutOfTimeError:
-        packing.problem.clock.cut_short("proof")
+    solution = solve_to_prove(cluster, program, deadline_s)
+    if solution is None:
         bound = bound_without_program(program, cluster.columns) + constant + EPSILON
         return Proof(achieved, max(achieved, bound), cluster, None)
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.planner.clock import OutOfTimeError
-from edl.planner.programs.fair_share import Proof, ShareProblem, read_share_problem, slots_used
+from edl.planner.programs.fair_share import Proof, ShareProblem, read_to_prove, slots_used, solve_to_prove
 from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
@@ -105,16 +104,14 @@ def prove_utility(
 
     With `least`, trainers that some jobs are to have in any case, the bound is that of another plan.
     """
-    cluster = read_share_problem(packing)
+    cluster = read_to_prove(packing)
     achieved = sum(worths[j].value(packing.count[j]) for j in packing.members)
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
         return Proof(achieved, achieved, cluster, None)
     held = {j: max(min(floor[j], packing.count[j]), (least or {}).get(j, 0)) for j in packing.members}
-    try:
-        solution = solve(_program(cluster, pieces, held, pieces.slope), cluster.columns, deadline_s)
-    except OutOfTimeError:
-        packing.problem.clock.cut_short("proof")
+    solution = solve_to_prove(cluster, _program(cluster, pieces, held, pieces.slope), deadline_s)
+    if solution is None:
         most = sum(worths[j].value(packing.problem.demands[j].max_trainers) for j in packing.members)
         return Proof(achieved, max(achieved, most), cluster, None)
     return Proof(achieved, solution.bound + EPSILON, cluster, solution)

@@ -91,6 +91,30 @@ def test_a_proof_that_is_cut_short_states_a_bound_that_holds(
     assert plan.certificate.bound < sum(decision.admitted for decision in plan.decisions) - 0.5
 
 
+@pytest.mark.parametrize("policy", ["maxmin", "utility"])
+def test_a_proof_takes_all_nodes_as_one_if_there_is_no_time_to_sort_them(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = FAMILIES["many sizes"](60, 40, 1)
+    limits = Limits(deadline_s=600.0)
+    proved = study(world.snapshot, policy_named(policy), limits).plan
+    follow = follow_preferences
+
+    def is_slow(packing: TrialPacking) -> None:
+        follow(packing)
+        packing.problem.clock.paces["sorting nodes"] = 1000.0
+        packing.problem.known_buckets.clear()
+
+    monkeypatch.setattr(decide, "follow_preferences", is_slow)
+    made = study(world.snapshot, policy_named(policy), limits)
+
+    assert made.plan.cut == ("proof",)
+    assert made.proof.cluster.is_rough
+    assert made.plan.certificate.achieved == proved.certificate.achieved
+    assert made.plan.certificate.bound >= proved.certificate.bound - 1e-6
+    assert policy == "utility" or made.plan.certificate.bound < sum(d.admitted for d in made.plan.decisions) - 0.5
+
+
 @pytest.mark.parametrize("family", ["many sizes", "quotas exhausted", "architectures"])
 def test_many_sizes_grow_alike_if_there_is_no_time_for_their_shares(
     family: str, monkeypatch: pytest.MonkeyPatch

@@ -10,9 +10,10 @@ from edl.model.plan import Limits
 from edl.planner.packing import grow
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import make_columns
-from edl.planner.programs.fair_share import fair_shares, place_most, prove, read_share_problem
+from edl.planner.programs.fair_share import fair_shares, prove, read_share_problem
 from edl.planner.programs.generation import Program, solve
 from edl.planner.programs.integer import pack_most
+from edl.planner.programs.most_pods import place_most
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_serving
 from tests.worlds.effort import examples

@@ -13,7 +13,7 @@ from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import serve
 from edl.planner.problem import free_beside_fixed
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.fair_share import place_most_priced
+from edl.planner.programs.most_pods import place_most_priced
 from edl.planner.programs.shortage import FEW_PRICED, Screen
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
