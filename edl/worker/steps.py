@@ -22,6 +22,7 @@ from edl.errors import ConfigError, EdlError, PermanentError
 from edl.worker.group import StepGroup, World
 
 _SAVE_WAIT_S, _SAVE_TIMEOUT_S = 0.02, 30.0
+_LOSE_LESS = "to lose less, set EDL_CHECKPOINTS to a folder that all trainers see"
 _log = logging.getLogger(__name__)
 
 
@@ -274,11 +275,8 @@ class StepLoop:
         self.counts.worlds += 1
         if not world.has_state:
             self.position = None
-        if world.checkpoint == 0 and world.rank == world.source and self._has_trained:
-            raise PermanentError(
-                "steps: every trainer with the state of the model is gone and there is no checkpoint, so the epoch"
-                " begins again with a new model; start this process again, and set save_every to lose less"
-            )
+        if world.checkpoint == 0 and world.rank == world.source:
+            self._begin_anew(world)
         try:
             self._disconnect()
             self._is_connected = True
@@ -294,6 +292,22 @@ class StepLoop:
         self._group.report(self.position, now=world.must_copy)
         self._replica.scale_rate(float(world.size) if self.settings.scale_rate else 1.0)
         return True
+
+    def _begin_anew(self, world: World) -> None:
+        """Training begins at the first record, with the model of this process: it must be a new one."""
+        if self._has_trained:
+            raise PermanentError(
+                "steps: every trainer with the state of the model is gone and there is no checkpoint, so training"
+                " begins again at the first record with a new model, and that of this process is not new; start this"
+                f" process again; {_LOSE_LESS}"
+            )
+        if world.generation > 1:
+            _log.warning(
+                "world %d has no trainer with a trained model, and there is no checkpoint: training begins at the"
+                " first record with a new model, and steps that were made before are made again; %s",
+                world.generation,
+                _LOSE_LESS,
+            )
 
     def _train(self, world: World) -> Generator[Piece, None, bool]:
         """Train until the world ends; the generator returns True if this trainer leaves."""

@@ -151,6 +151,28 @@ async def test_saving_at_intervals_bounds_what_a_crash_of_everybody_costs(tmp_pa
     assert json.loads(audit_json(audit(tmp_path / "j")))["ok"]
 
 
+async def test_a_model_that_is_lost_with_every_trainer_is_trained_again_from_the_first_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Wire()
+    first, second = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+
+    def crash() -> None:
+        with pytest.raises(Crash):
+            train(served, "a", first, {1500: "crash"})
+
+    async with serving(tmp_path / "j", "index:1000", epochs=2) as served:
+        await in_thread(crash)
+        assert not caplog.records, "a first model is no loss"
+        assert await in_thread(lambda: train(served, "b", second)) == list(range(2000))
+    (warning,) = [line for line in caplog.messages if "no checkpoint" in line]
+    assert "begins at the first record with a new model" in warning
+    assert "set EDL_CHECKPOINTS to a folder" in warning
+    report = json.loads(audit_json(audit(tmp_path / "j")))
+    assert report["ok"]
+    assert [(epoch["done"], epoch["by"]) for epoch in report["epochs"]] == [(1000, {"b": 1000})] * 2
+
+
 async def test_an_error_of_the_loop_ends_its_trainer_and_not_the_others(tmp_path: Path) -> None:
     wire = Wire()
     good, bad = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
