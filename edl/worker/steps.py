@@ -103,7 +103,14 @@ class Replica(Protocol):
         """Set the learning rate to its first value times a factor."""
 
     def save(self, checkpoint: int) -> None:
-        """Save the state under that number."""
+        """Save the state under that number.
+
+        Raises:
+            PermanentError: it cannot be saved; training goes on.
+        """
+
+    def committed(self, checkpoint: int) -> None:
+        """Training would return to that checkpoint from now on, and to no older one."""
 
     def load(self, checkpoint: int) -> None:
         """Load the state that was saved under that number."""
@@ -120,7 +127,8 @@ class StepSettings:
         micro_batch: the most records of a piece; None for no limit.
         logical_ranks: into how many parts a step is always divided, however many trainers there are; 0 divides it
             by the number of trainers.
-        save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never.
+        save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never, None for
+            the end of each epoch.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
 
     Raises:
@@ -132,7 +140,7 @@ class StepSettings:
     global_batch: int | None = None
     micro_batch: int | None = None
     logical_ranks: int = 0
-    save_every: int = 0
+    save_every: int | None = 0
     scale_rate: bool = False
 
     def __post_init__(self) -> None:
@@ -163,6 +171,8 @@ class StepSettings:
 
     def is_saved_after(self, position: int, size: int) -> bool:
         """True if the model is saved after the step that begins at a position."""
+        if self.save_every is None:
+            return self.step_end(position, size) % self.total == 0
         if not self.save_every:
             return False
         start = position % self.total
@@ -221,7 +231,8 @@ class StepLoop:
         replica: its model.
         settings: how the job trains.
         is_leaving: True once this trainer should leave.
-        save: saves the model of a step at the master: it gets the number of the step and what saves it.
+        save: saves the model of a step at the master: it gets the number of the step and what saves it, and returns
+            the number of the checkpoint.
 
     Attributes:
         position: how far the model is, None without a state.
@@ -235,7 +246,7 @@ class StepLoop:
         replica: Replica,
         settings: StepSettings,
         is_leaving: Callable[[], bool],
-        save: Callable[[int, Callable[[int], None]], None],
+        save: Callable[[int, Callable[[int], None]], int],
     ) -> None:
         self._group, self._replica, self.settings = group, replica, settings
         self._is_leaving, self._save_at_master = is_leaving, save
@@ -348,8 +359,8 @@ class StepLoop:
                 return
             time.sleep(_SAVE_WAIT_S)
         try:
-            self._save_at_master(position, self._replica.save)
-        except PermanentError as error:  # this trainer was given up, and the others have gone on
+            self._replica.committed(self._save_at_master(position, self._replica.save))
+        except PermanentError as error:  # no room, or this trainer was given up and the others have gone on
             _log.warning("position %d is not saved: %s", position, error)
 
     def _give_up(self, world: World, error: PeerLostError) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from edl.errors import ConfigError
 from edl.worker.data import Reader
 from edl.worker.job import Job
+from edl.worker.model_folder import KEPT, ModelFolder
 from edl.worker.steps import Piece, StepLoop
 from edl.worker_torch.loader import Collate
 from edl.worker_torch.replica import TorchReplica
@@ -56,9 +57,12 @@ class Elastic:
         scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
         folder: for checkpoints and for the trained model, `model.pt`; all trainers must see the same folder, such as
-            a volume. By default EDL_CHECKPOINTS; without either, no model is saved.
-        save_every: save the model after so many steps, and at the end; 0 saves only if all trainers leave.
-        timeout_s: a collective fails after this many seconds, if no trainer of the world has ended before.
+            a volume, and each job needs its own. By default EDL_CHECKPOINTS; without either, no model is saved.
+        save_every: save a checkpoint after so many steps of an epoch, and at the end; 0 saves only if all trainers
+            leave. By default at the end of each epoch, if there is a folder.
+        keep: how many of the last checkpoints stay; older ones in the folder are deleted. 0 deletes none.
+        timeout_s: a collective fails after this many seconds, if no trainer of the world has ended before. It should
+            be longer than a checkpoint takes.
         host: an address of this trainer that the others can reach; by default POD_IP.
 
     Raises:
@@ -82,7 +86,8 @@ class Elastic:
         scheduler: Any = None,  # noqa: ANN401 - any learning-rate scheduler
         scale_rate: bool = False,
         folder: str | os.PathLike[str] | None = None,
-        save_every: int = 0,
+        save_every: int | None = None,
+        keep: int = KEPT,
         timeout_s: float = 30.0,
         host: str | None = None,
     ) -> None:
@@ -96,7 +101,7 @@ class Elastic:
             model,
             optimizer,
             scheduler=scheduler,
-            folder=Path(place) if place else None,
+            folder=ModelFolder(Path(place) if place else None, keep),
             host=host or os.environ.get("POD_IP", ""),
             timeout_s=timeout_s,
         )
@@ -106,7 +111,7 @@ class Elastic:
             global_batch=global_batch,
             micro_batch=micro_batch,
             logical_ranks=deterministic,
-            save_every=save_every,
+            save_every=save_every if place else 0,
             scale_rate=scale_rate,
         )
         self._replica.logical_ranks = self.loop.settings.logical_ranks

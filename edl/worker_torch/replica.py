@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from edl.errors import ConfigError, PermanentError
+from edl.errors import ConfigError
 from edl.worker.group import World
+from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import Flags, PeerLostError, Piece, parts_of
 
 try:
@@ -29,8 +28,6 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
     ) from error
 
-MODEL = "model.pt"
-"""The file of the trained model: its `state_dict`."""
 _PEER_PAUSE_S = 0.02
 _LOOK_EVERY = timedelta(seconds=0.1)
 _LOOPBACK = "127.0.0.1"
@@ -44,7 +41,7 @@ class TorchReplica:
         model: of this trainer.
         optimizer: of its parameters.
         scheduler: a learning-rate scheduler, or None.
-        folder: for saved states; None cannot save.
+        folder: for saved states.
         host: an address that the other trainers can reach; empty if all run on this machine.
         timeout_s: of a collective.
 
@@ -59,7 +56,7 @@ class TorchReplica:
         optimizer: Any,  # noqa: ANN401
         *,
         scheduler: Any,  # noqa: ANN401
-        folder: Path | None,
+        folder: ModelFolder,
         host: str,
         timeout_s: float,
     ) -> None:
@@ -191,7 +188,11 @@ class TorchReplica:
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""
-        _write(self._path(checkpoint), self._state_bytes(), str(checkpoint))
+        self._folder.write(checkpoint, self._state_bytes())
+
+    def committed(self, checkpoint: int) -> None:
+        """See `Replica.committed`."""
+        self._folder.delete_before(checkpoint)
 
     def save_model(self) -> None:
         """Write the weights as `model.pt`, if there is a folder.
@@ -201,29 +202,13 @@ class TorchReplica:
         Raises:
             PermanentError: the file cannot be written.
         """
-        if self._folder is None:
-            return
-        path, file = self._folder / MODEL, io.BytesIO()
+        file = io.BytesIO()
         torch.save(self._model.state_dict(), file)
-        try:
-            _write(path, file.getvalue(), uuid.uuid4().hex[:8])
-        except OSError as error:
-            raise PermanentError(
-                f"model: the file {path} cannot be written: {error.strerror}; the training is complete, so make room"
-                " or repair the folder, and take the model from the last checkpoint there"
-            ) from error
+        self._folder.write_model(file.getvalue())
 
     def load(self, checkpoint: int) -> None:
         """See `Replica.load`."""
-        path = self._path(checkpoint)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise PermanentError(
-                f"checkpoint {checkpoint}: the file {path} cannot be read: {error.strerror}; all trainers need the"
-                " folder in which it was saved"
-            ) from error
-        self._load_state(io.BytesIO(data))
+        self._load_state(io.BytesIO(self._folder.read(checkpoint)))
 
     def _sum(self, flags: Flags) -> tuple[list[Any], Flags]:
         """The gradient of the step for each parameter, and the flags of all trainers.
@@ -301,22 +286,6 @@ class TorchReplica:
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
-
-    def _path(self, checkpoint: int) -> Path:
-        if self._folder is None:
-            raise ConfigError(
-                "Elastic: this job has no folder for its model; pass folder=, or set EDL_CHECKPOINTS to a folder that"
-                " all trainers see"
-            )
-        return self._folder / f"checkpoint-{checkpoint}.pt"
-
-
-def _write(path: Path, data: bytes, draft: str) -> None:
-    """Write a file as a whole, by way of a draft that no other trainer writes: readers see no part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f"{draft}.draft"
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from edl.worker.group import World
+from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import Flags, PeerLostError, Piece
 from edl.worker_torch.replica import TorchReplica
 from example.fit_flights.local import free_ports
@@ -19,7 +20,7 @@ LONG_S = 600.0
 def replica() -> TorchReplica:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return TorchReplica(model, optimizer, scheduler=None, folder=None, host="", timeout_s=LONG_S)
+    return TorchReplica(model, optimizer, scheduler=None, folder=ModelFolder(None), host="", timeout_s=LONG_S)
 
 
 def world(generation: int, rank: int, *endpoints: str) -> World:
