@@ -44,7 +44,7 @@ class Elastic:
         job: connected.
         model: in training mode; every trainer builds the same one. Buffers such as those of batch normalisation are
             not summed: use layer or group normalisation.
-        optimizer: of the parameters of the model. Neither the loop nor anybody else calls `step` or `zero_grad`.
+        optimizer: of the parameters of the model. `step` and `zero_grad` are called here; the loop may not call them.
         read: turns a number, a line or a row into a sample; by default the record is unchanged.
         collate: turns a list of samples into a batch.
         global_batch: records of an optimizer step, however many trainers there are; by default
@@ -54,7 +54,7 @@ class Elastic:
         deterministic: divide each step into that many parts, whatever the number of trainers, and sum their
             gradients in their order; the weights then do not depend on the number of trainers. By default 0, or
             `max-instance` if spec.elasticity.deterministic is set.
-        scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer.
+        scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer; not in the loop.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
         folder: for checkpoints and for the trained model, `model.pt`; all trainers must see the same folder, such as
             a volume, and each job needs its own. By default EDL_CHECKPOINTS; without either, no model is saved.
@@ -127,15 +127,16 @@ class Elastic:
         After the last step of the job the trained model is in the folder.
 
         Raises:
-            PermanentError: a record cannot be read, the master refuses this trainer, the model is lost, or it cannot
-                be written.
+            PermanentError: a record cannot be read, the master refuses this trainer, the model is lost, it cannot be
+                written, or the loop itself calls `step` or `zero_grad`.
         """
         for _, batch in self.pieces():
             yield batch
 
     def pieces(self) -> Generator[tuple[Piece, Any], None, None]:
         """The same with the piece of a step that each batch is."""
-        for piece in self.loop.pieces():
-            yield piece, self._collate(self._job.piece(piece, self._read))
+        with self._replica.guard.during_loop():
+            for piece in self.loop.pieces():
+                yield piece, self._collate(self._job.piece(piece, self._read))
         if self.is_complete:
             self._replica.save_model()

@@ -19,6 +19,7 @@ from edl.errors import ConfigError
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import Flags, PeerLostError, Piece, parts_of
+from edl.worker_torch.step_guard import StepGuard
 
 try:
     import torch
@@ -48,6 +49,7 @@ class TorchReplica:
     Attributes:
         endpoint: of the store of this process, HOST:PORT.
         logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
+        guard: knows that the optimizer's steps are made here.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class TorchReplica:
     ) -> None:
         self._model, self._optimizer, self._scheduler, self._folder = model, optimizer, scheduler, folder
         self._host, self._timeout = host or _LOOPBACK, timedelta(seconds=timeout_s)
-        self.logical_ranks = 0
+        self.logical_ranks, self.guard = 0, StepGuard(optimizer, scheduler)
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self._count = sum(p.numel() for p in self._parameters)
@@ -150,6 +152,7 @@ class TorchReplica:
 
     def begin_step(self) -> None:
         """See `Replica.begin_step`."""
+        self.guard.begin_step()
         self._rows.zero_()
         self._forget_gradients()
 
@@ -174,10 +177,11 @@ class TorchReplica:
         gradients, found = self._sum(flags)
         for gradient, parameter in zip(gradients, self._parameters, strict=True):
             parameter.grad = gradient
-        self._optimizer.step()
-        self._forget_gradients()
-        if self._scheduler is not None:
-            self._scheduler.step()
+        with self.guard.during_step():
+            self._optimizer.step()
+            self._forget_gradients()
+            if self._scheduler is not None:
+                self._scheduler.step()
         return found
 
     def scale_rate(self, factor: float) -> None:

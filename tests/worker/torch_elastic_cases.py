@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from edl.errors import PermanentError
 from edl.worker_torch import Elastic
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.master_server import Served, serving
@@ -31,8 +33,9 @@ class Trained:
         torch.manual_seed(0)
         self.model: Any = nn.Linear(4, 1)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=RECORDS // BATCH)
         self._job = trainer(served, name)
-        options = {"read": lambda n: (X[n], Y[n]), "global_batch": BATCH, **options}
+        options = {"read": lambda n: (X[n], Y[n]), "global_batch": BATCH, "scheduler": self.scheduler, **options}
         self.elastic = Elastic(self._job, self.model, self.optimizer, **options)
 
     def train(self) -> Any:
@@ -66,3 +69,30 @@ async def test_without_a_folder_and_with_zero_nothing_is_saved(tmp_path: Path) -
         await in_thread(lambda: Trained(served, folder=tmp_path / "models", save_every=0).train())
         assert served.master.status()["checkpoint"] is None
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["model.pt"]
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")  # torch's, of a scheduler before its optimizer
+@pytest.mark.parametrize("name", ["optimizer.step", "optimizer.zero_grad", "scheduler.step"])
+async def test_a_step_that_is_left_in_the_loop_is_refused(tmp_path: Path, name: str) -> None:
+    class Left(Trained):
+        def compute(self, x: Any, y: Any) -> None:
+            super().compute(x, y)
+            owner, _, method = name.partition(".")
+            getattr({"optimizer": self.optimizer, "scheduler": self.scheduler}[owner], method)()
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}") as served:
+        with pytest.raises(PermanentError, match=rf"the loop calls {name}\(\), but edl makes .* delete that call"):
+            await in_thread(lambda: Left(served).train())
+        assert served.master.status()["done"] == 0
+
+
+async def test_steps_before_and_after_the_loop_are_the_business_of_the_script(tmp_path: Path) -> None:
+    def run() -> None:
+        trained = Trained(served)
+        trained.optimizer.step()
+        trained.train()
+        trained.optimizer.zero_grad()
+        trained.optimizer.step()
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}") as served:
+        await in_thread(run)
