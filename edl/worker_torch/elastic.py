@@ -55,6 +55,8 @@ class Elastic:
             gradients in their order; the weights then do not depend on the number of trainers. By default 0, or
             `max-instance` if spec.elasticity.deterministic is set.
         scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer; not in the loop.
+        max_grad_norm: clip the gradient of a step to this norm, once it is summed over all trainers, as
+            `torch.nn.utils.clip_grad_norm_` does; None does not clip.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
         folder: for checkpoints and for the trained model, `model.pt`; all trainers must see the same folder, such as
             a volume, and each job needs its own. By default EDL_CHECKPOINTS; without either, no model is saved.
@@ -84,6 +86,7 @@ class Elastic:
         micro_batch: int | None = None,
         deterministic: int | None = None,
         scheduler: Any = None,  # noqa: ANN401 - any learning-rate scheduler
+        max_grad_norm: float | None = None,
         scale_rate: bool = False,
         folder: str | os.PathLike[str] | None = None,
         save_every: int | None = None,
@@ -115,6 +118,30 @@ class Elastic:
             scale_rate=scale_rate,
         )
         self._replica.logical_ranks = self.loop.settings.logical_ranks
+        if max_grad_norm is not None:
+            self.clip_grad_norm(max_grad_norm)
+
+    def clip_grad_norm(self, max_norm: float) -> Any:  # noqa: ANN401 - a tensor
+        """Clip the gradients of this step and of those after it, once they are summed over all trainers.
+
+        Args:
+            max_norm: the greatest norm of the gradient of a step; the same in every trainer.
+
+        Returns:
+            The norm of the gradient of the last step, before it was clipped; nan if there was none.
+
+        Raises:
+            ConfigError: the norm is not above 0.
+        """
+        if not max_norm > 0:
+            raise ConfigError(f"Elastic: the greatest norm of a gradient is {max_norm}; give a number above 0")
+        self._replica.max_norm = float(max_norm)
+        return self._replica.norm
+
+    @property
+    def parameters(self) -> list[Any]:
+        """Those that the optimizer has."""
+        return self._replica.parameters
 
     @property
     def is_complete(self) -> bool:
