@@ -33,7 +33,7 @@ try:
     from torch.utils.data import default_collate
 except ImportError as error:
     raise ConfigError(
-        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
 

@@ -26,7 +26,7 @@ try:
     from torch import distributed, nn
 except ImportError as error:
     raise ConfigError(
-        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
 _PEER_PAUSE_S = 0.02
