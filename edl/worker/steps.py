@@ -145,7 +145,11 @@ class StepSettings:
 
     def __post_init__(self) -> None:
         if self.global_batch is None and self.micro_batch is None:
-            raise ConfigError("steps: give global_batch, or micro_batch for a batch that grows with the trainers")
+            raise ConfigError(
+                "steps: neither global_batch nor micro_batch is given, so the size of a step is not known; set"
+                " spec.elasticity.globalBatch in the job, or EDL_GLOBAL_BATCH, or pass micro_batch= for a step that"
+                " grows with the trainers"
+            )
         if any(size is not None and size < 1 for size in (self.global_batch, self.micro_batch)):
             raise ConfigError("steps: global_batch and micro_batch must be at least 1")
         if self.global_batch is None and self.logical_ranks:
@@ -365,7 +369,13 @@ class StepLoop:
 
     def _give_up(self, world: World, error: PeerLostError) -> None:
         self.counts.lost += 1
-        _log.warning("world %d of %d trainers ends early: %s", world.generation, world.size, error)
+        _log.warning(
+            "a trainer was lost; the step is repeated, unless another trainer has made it: world %d of %d trainers"
+            " ends early (%s)",
+            world.generation,
+            world.size,
+            error,
+        )
         self._disconnect()
 
     def _disconnect(self) -> None:

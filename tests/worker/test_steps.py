@@ -72,7 +72,9 @@ def changes_for(served: Served, job: Job, name: str) -> bool:
     return job._group.must_change or name in served.master.status()["group"]["members"]
 
 
-async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(tmp_path: Path) -> None:
+async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     wire = Wire()
     replicas = {name: ListReplica(wire, tmp_path) for name in "abc"}
 
@@ -93,6 +95,7 @@ async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(t
         model, _, left = await asyncio.gather(*tasks)
     assert model == [epoch * 1000 + position for epoch in range(3) for position in range(1000)]
     assert left == []
+    assert any(line.startswith("a trainer was lost; the step is repeated") for line in caplog.messages)
     assert set(replicas["a"].sizes) == {1, 2, 3}
     report = json.loads(audit_json(audit(tmp_path / "j")))
     assert report["ok"]
@@ -256,7 +259,7 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give global_batch, or micro_batch"),
+        ({}, r"set spec\.elasticity\.globalBatch in the job.*, or pass micro_batch="),
         ({"global_batch": 0}, "must be at least 1"),
         ({"micro_batch": 4, "logical_ranks": 4}, "a deterministic job needs global_batch"),
         ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),
