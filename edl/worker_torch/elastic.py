@@ -11,6 +11,9 @@ The loop computes gradients; `batches` does everything else: when the loop asks 
 gradients of the last one are added up, and after the last batch they are summed over the trainers and the optimizer
 makes its step. The loss must be the mean over the records of its batch. If a trainer is lost in the middle of a step,
 the loop gets the records of that step again, with the share that is now its own.
+
+What uses the model after the loop belongs behind `if elastic.is_complete:`. A trainer that left, or that came after
+the end, has no trained model.
 """
 
 from __future__ import annotations
