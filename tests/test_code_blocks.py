@@ -82,7 +82,7 @@ FOREIGN = {
     "export",
     "apt-get",
 }
-FOREIGN |= {"crictl", "git", "sort", "kill", "xargs", "peer/bin/pip", ".venv-torch/bin/torchrun"}
+FOREIGN |= {"crictl", "git", "sort", "kill", "pgrep", "xargs", "peer/bin/pip", ".venv-torch/bin/torchrun"}
 GUIDED_FLAGS = {"--last"}  # docs/how-to/add-a-flag.md adds it
 MODULE_RUNNERS = ("python", "python3", ".venv/bin/python", ".venv-torch/bin/python", ".venv-ctr/bin/python")
 OUR_FILES = re.compile(r"^(?:docs|deploy|example|tests|benchmarks|crds|edl|tools)/[\w./-]+$")

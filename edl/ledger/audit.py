@@ -162,7 +162,7 @@ class Audit:
                     done.add(self._leases[fence][1], cursor)
                 self._saved[self._serial] = (self._open.epoch, done)
             case Restored():
-                self._restore(event.checkpoint)
+                self._restore(event)
             case _:
                 self._apply_steps(event)
 
@@ -231,8 +231,10 @@ class Audit:
         self._closed.append(closing)
         self._begin_epoch(event.epoch + 1)
 
-    def _restore(self, checkpoint: int) -> None:
-        epoch, done = self._saved[checkpoint] if checkpoint else (self._open.epoch, IntervalSet())
+    def _restore(self, event: Restored) -> None:
+        epoch, done = 0 if event.from_first_epoch else self._open.epoch, IntervalSet()
+        if event.checkpoint:
+            epoch, done = self._saved[event.checkpoint]
         was, undone = self._open, self._done.size - done.size
         self._leases.clear()
         self._closed = [closed for closed in self._closed if closed.epoch < epoch]

@@ -69,14 +69,16 @@ class CheckpointLedger(Membership):
         if not self._checkpoint(number).committed:
             self._emit(CheckpointCommitted(number))
 
-    def restore(self, number: int | None) -> int:
+    def restore(self, number: int | None, *, in_step: bool = False) -> int:
         """Continue training from a committed checkpoint; every lease ends.
 
         Args:
-            number: the checkpoint. None is the last one, or the start of the epoch if there is none.
+            number: the checkpoint. None is the last one, or the start of the epoch if there is none. Trainers in
+                step then have a new model, so for them it is the start of the first epoch.
+            in_step: the trainers train in step; known by itself once they have had a world.
 
         Returns:
-            The number of the checkpoint; 0 for the start of the epoch.
+            The number of the checkpoint; 0 for the start of the epoch, or of the first one.
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or it was not committed.
@@ -90,7 +92,7 @@ class CheckpointLedger(Membership):
             )
         for lease in self.state.leases.values():
             self.state.sessions[lease.session].revoked.append(lease.fence)
-        self._emit(Restored(number))
+        self._emit(Restored(number, not number and (in_step or self.state.world is not None)))
         for session in self.state.sessions.values():
             session.seen_epoch = self.state.epoch
         return number

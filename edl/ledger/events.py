@@ -110,9 +110,10 @@ class CheckpointCommitted(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Training continues from that checkpoint; 0 is the start of the epoch."""
+    """Training continues from that checkpoint; 0 is the start of the epoch, or of the first one."""
 
     checkpoint: int
+    from_first_epoch: bool = False  # the model of trainers in step is lost; the default is for old journals
 
 
 class Elected(NamedTuple):

@@ -133,8 +133,8 @@ class LedgerState:
         if not self.is_open:
             return 0
         latest, done = self.latest_checkpoint, self.reported.size + self.committed.size
-        if latest is None:
-            return done  # training would go back to the start of the epoch
+        if latest is None:  # training would go back to the start of the epoch; in step, to that of the first one
+            return done + (self.epoch * self.total if self.world is not None else 0)
         return max(0, (self.epoch - latest.epoch) * self.total + done - latest.done.size)
 
     @property
@@ -295,6 +295,8 @@ class LedgerState:
         checkpoint = self.checkpoints[event.checkpoint] if event.checkpoint else None
         if checkpoint is not None:
             self.epoch = checkpoint.epoch
+        elif event.from_first_epoch:
+            self.epoch = 0
         self._open_epoch()
         self.redispatched = undone if before == self.epoch else self.total
         self.closed = [closed for closed in self.closed if closed.epoch < self.epoch]

@@ -19,7 +19,8 @@ def ledger_status(ledger: Ledger) -> _Object:
 
     All counts are positions of the open epoch; of the last epoch if the job is finished. `consumed` is `done` plus
     the positions of open leases that heartbeats have reported as consumed. `unsaved` is what training would repeat if
-    the model were lost now: what is done since the last checkpoint or, without one, since the start of the epoch.
+    the model were lost now: what is done since the last checkpoint or, without one, since the start of the epoch (in
+    step, of the first one).
     """
     state = ledger.state
     latest = state.latest_checkpoint

@@ -50,12 +50,12 @@ class StepLedger(CheckpointLedger):
         Args:
             sessions: rank -> number of the session.
             positions: rank -> position of its model, None if it has no state. If nobody has one, the ledger goes
-                back to the last committed checkpoint, or to the start of the epoch.
+                back to the last committed checkpoint, or to the first record: a new model has seen none.
         """
         state, before = self.state, self.state.world
         known = [position for position in positions if position is not None]
-        is_new = before is None and not state.reported and state.latest_checkpoint is None
-        checkpoint = None if known else 0 if is_new else self.restore(None)
+        is_new = before is None and self.position == 0 and state.latest_checkpoint is None
+        checkpoint = None if known else 0 if is_new else self.restore(None, in_step=True)
         position = max(known, default=self.position)
         generation = before.generation + 1 if before is not None else 1
         self._emit(WorldFormed(generation, position, list(sessions), list(positions), checkpoint))

@@ -162,7 +162,7 @@ class RestoreBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdAnswer(msgspec.Struct, frozen=True):
-    """The number of a checkpoint; 0 is the start of the epoch."""
+    """The number of a checkpoint; 0 is the start of the epoch, of trainers in step that of the first one."""
 
     id: int
 

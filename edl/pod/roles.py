@@ -133,7 +133,8 @@ def _start_master(environment: Environment) -> int:
     program = shutil.which("edl", path=environment.get("PATH"))
     if program is None:
         raise ConfigError(
-            "start_master: the command edl is not on PATH; install it with pip install 'edl[controller]'"
+            "start_master: the command edl is not on PATH; run pip install '.[controller]' in a clone of edl: the"
+            " project edl of the Python package index is another program"
         )
     journal, token = environment.get("EDL_JOURNAL") or _JOURNAL, environment.get("EDL_TOKEN_FILE", "")
     command = ["edl", "master", "--listen", "0.0.0.0:8080", "--journal", journal, "--token-file", token]

@@ -34,7 +34,7 @@ def require_matplotlib(folder: Path) -> None:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--plot {folder}: matplotlib is not installed; run .venv/bin/pip install -e '.[plots]' in a clone"
-            " of edl, or pip install 'edl[plots]' if edl is installed as a package"
+            " of edl, or pip install matplotlib where edl is installed as a package"
         ) from error
 
 

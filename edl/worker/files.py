@@ -68,8 +68,8 @@ class FileStore:
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(
-                f"dataset {self.source!r} needs the package {module}, which is not installed here; run"
-                f" pip install 'edl[{self.kind}]'"
+                f"dataset {self.source!r} needs the package {module}, which is not installed here; run pip install"
+                f" {' '.join(_READERS[self.kind])}"
             ) from error
 
     def find(self) -> list[SourceFile]:

@@ -315,7 +315,7 @@ class Job:
         global_batch: int | None = None,
         micro_batch: int | None = None,
         logical_ranks: int | None = None,
-        save_every: int = 0,
+        save_every: int | None = 0,
         scale_rate: bool = False,
     ) -> StepLoop:
         """The loop of a trainer that trains in step with the others; `edl.worker_torch.elastic` uses it for PyTorch.
@@ -327,7 +327,7 @@ class Job:
             micro_batch: the most records of which a gradient is computed at once.
             logical_ranks: into how many parts each step is divided, whatever the number of trainers; by default
                 EDL_LOGICAL_RANKS, which spec.elasticity.deterministic sets to the most trainers.
-            save_every: save the model after so many steps.
+            save_every: save the model after so many steps of an epoch; None at the end of each epoch.
             scale_rate: without a global batch, multiply the learning rate by the number of trainers.
 
         Raises:
@@ -362,11 +362,13 @@ class Job:
             )
         return found
 
-    def _save(self, position: int, save: Callable[[int], None]) -> None:
+    def _save(self, position: int, save: Callable[[int], None]) -> int:
+        """Save the model at a position; returns the number of the checkpoint."""
         body = {"session": self._session.identity, "step": position}
         number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
         save(number)
         self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
+        return number
 
     def _number(self, name: str) -> int | None:
         """The value of a variable that holds a whole number; None if it is not set."""

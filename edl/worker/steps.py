@@ -22,6 +22,7 @@ from edl.errors import ConfigError, EdlError, PermanentError
 from edl.worker.group import StepGroup, World
 
 _SAVE_WAIT_S, _SAVE_TIMEOUT_S = 0.02, 30.0
+_LOSE_LESS = "to lose less, set EDL_CHECKPOINTS to a folder that all trainers see"
 _log = logging.getLogger(__name__)
 
 
@@ -102,7 +103,14 @@ class Replica(Protocol):
         """Set the learning rate to its first value times a factor."""
 
     def save(self, checkpoint: int) -> None:
-        """Save the state under that number."""
+        """Save the state under that number.
+
+        Raises:
+            PermanentError: it cannot be saved; training goes on.
+        """
+
+    def committed(self, checkpoint: int) -> None:
+        """Training would return to that checkpoint from now on, and to no older one."""
 
     def load(self, checkpoint: int) -> None:
         """Load the state that was saved under that number."""
@@ -119,7 +127,8 @@ class StepSettings:
         micro_batch: the most records of a piece; None for no limit.
         logical_ranks: into how many parts a step is always divided, however many trainers there are; 0 divides it
             by the number of trainers.
-        save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never.
+        save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never, None for
+            the end of each epoch.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
 
     Raises:
@@ -131,12 +140,16 @@ class StepSettings:
     global_batch: int | None = None
     micro_batch: int | None = None
     logical_ranks: int = 0
-    save_every: int = 0
+    save_every: int | None = 0
     scale_rate: bool = False
 
     def __post_init__(self) -> None:
         if self.global_batch is None and self.micro_batch is None:
-            raise ConfigError("steps: give global_batch, or micro_batch for a batch that grows with the trainers")
+            raise ConfigError(
+                "steps: neither global_batch nor micro_batch is given, so the size of a step is not known; set"
+                " spec.elasticity.globalBatch in the job, or EDL_GLOBAL_BATCH, or pass micro_batch= for a step that"
+                " grows with the trainers"
+            )
         if any(size is not None and size < 1 for size in (self.global_batch, self.micro_batch)):
             raise ConfigError("steps: global_batch and micro_batch must be at least 1")
         if self.global_batch is None and self.logical_ranks:
@@ -162,6 +175,8 @@ class StepSettings:
 
     def is_saved_after(self, position: int, size: int) -> bool:
         """True if the model is saved after the step that begins at a position."""
+        if self.save_every is None:
+            return self.step_end(position, size) % self.total == 0
         if not self.save_every:
             return False
         start = position % self.total
@@ -220,7 +235,8 @@ class StepLoop:
         replica: its model.
         settings: how the job trains.
         is_leaving: True once this trainer should leave.
-        save: saves the model of a step at the master: it gets the number of the step and what saves it.
+        save: saves the model of a step at the master: it gets the number of the step and what saves it, and returns
+            the number of the checkpoint.
 
     Attributes:
         position: how far the model is, None without a state.
@@ -234,7 +250,7 @@ class StepLoop:
         replica: Replica,
         settings: StepSettings,
         is_leaving: Callable[[], bool],
-        save: Callable[[int, Callable[[int], None]], None],
+        save: Callable[[int, Callable[[int], None]], int],
     ) -> None:
         self._group, self._replica, self.settings = group, replica, settings
         self._is_leaving, self._save_at_master = is_leaving, save
@@ -274,11 +290,8 @@ class StepLoop:
         self.counts.worlds += 1
         if not world.has_state:
             self.position = None
-        if world.checkpoint == 0 and world.rank == world.source and self._has_trained:
-            raise PermanentError(
-                "steps: every trainer with the state of the model is gone and there is no checkpoint, so the epoch"
-                " begins again with a new model; start this process again, and set save_every to lose less"
-            )
+        if world.checkpoint == 0 and world.rank == world.source:
+            self._begin_anew(world)
         try:
             self._disconnect()
             self._is_connected = True
@@ -294,6 +307,22 @@ class StepLoop:
         self._group.report(self.position, now=world.must_copy)
         self._replica.scale_rate(float(world.size) if self.settings.scale_rate else 1.0)
         return True
+
+    def _begin_anew(self, world: World) -> None:
+        """Training begins at the first record, with the model of this process: it must be a new one."""
+        if self._has_trained:
+            raise PermanentError(
+                "steps: every trainer with the state of the model is gone and there is no checkpoint, so training"
+                " begins again at the first record with a new model, and that of this process is not new; start this"
+                f" process again; {_LOSE_LESS}"
+            )
+        if world.generation > 1:
+            _log.warning(
+                "world %d has no trainer with a trained model, and there is no checkpoint: training begins at the"
+                " first record with a new model, and steps that were made before are made again; %s",
+                world.generation,
+                _LOSE_LESS,
+            )
 
     def _train(self, world: World) -> Generator[Piece, None, bool]:
         """Train until the world ends; the generator returns True if this trainer leaves."""
@@ -334,13 +363,19 @@ class StepLoop:
                 return
             time.sleep(_SAVE_WAIT_S)
         try:
-            self._save_at_master(position, self._replica.save)
-        except PermanentError as error:  # this trainer was given up, and the others have gone on
+            self._replica.committed(self._save_at_master(position, self._replica.save))
+        except PermanentError as error:  # no room, or this trainer was given up and the others have gone on
             _log.warning("position %d is not saved: %s", position, error)
 
     def _give_up(self, world: World, error: PeerLostError) -> None:
         self.counts.lost += 1
-        _log.warning("world %d of %d trainers ends early: %s", world.generation, world.size, error)
+        _log.warning(
+            "a trainer was lost; the step is repeated, unless another trainer has made it: world %d of %d trainers"
+            " ends early (%s)",
+            world.generation,
+            world.size,
+            error,
+        )
         self._disconnect()
 
     def _disconnect(self) -> None:

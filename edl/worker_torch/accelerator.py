@@ -31,7 +31,7 @@ try:
     from torch.utils.data import DataLoader
 except ImportError as error:
     raise ConfigError(
-        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
 LEFT = 143
@@ -57,7 +57,7 @@ class Accelerator:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
         raise AttributeError(
             f"Accelerator of edl.worker_torch has no {name}: with trainers that come and go it would not mean what it"
-            " means in Accelerate; use edl.worker_torch.Elastic for a loop that needs it"
+            " means in Accelerate; take it out, or write the loop with edl.worker_torch.Elastic"
         )
 
     def prepare(self, *parts: Any) -> Any:  # noqa: ANN401 - as in Accelerate
@@ -94,6 +94,32 @@ class Accelerator:
     def backward(self, loss: Any, **options: Any) -> None:  # noqa: ANN401 - a tensor
         """Compute the gradients of a loss: the mean over its batch."""
         loss.backward(**options)
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:  # noqa: ANN401 - torch's
+        """Clip the gradient of the step that comes, once it is summed over all trainers.
+
+        Args:
+            parameters: all that the optimizer has, such as `model.parameters()`.
+            max_norm: the greatest norm of the gradient of a step; the same in every trainer.
+            norm_type: 2 is the only one.
+
+        Returns:
+            The norm of the gradient of the last step, since that of this step is not known yet; nan in the first one.
+
+        Raises:
+            ConfigError: a value cannot be used, or `prepare` was not called.
+        """
+        if self.elastic is None:
+            raise ConfigError("Accelerator.clip_grad_norm_: no optimizer is known; call prepare(...) first")
+        given = {id(one) for one in ([parameters] if isinstance(parameters, nn.Parameter) else parameters)}
+        owned = self.elastic.parameters
+        found = sum(id(one) in given for one in owned)
+        if norm_type != 2.0 or found < len(owned):
+            raise ConfigError(
+                f"Accelerator.clip_grad_norm_: it got {found} of the {len(owned)} parameters of the optimizer and"
+                f" norm_type={norm_type}; one norm of type 2 is that of the whole step: pass model.parameters()"
+            )
+        return self.elastic.clip_grad_norm(max_norm)
 
     def unwrap_model(self, model: nn.Module) -> nn.Module:
         """The model itself."""

@@ -25,7 +25,7 @@ try:
     from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 except ImportError as error:
     raise ConfigError(
-        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
 Collate = Callable[[list[Any]], Any]

@@ -10,27 +10,25 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from edl.errors import ConfigError, PermanentError
+from edl.errors import ConfigError
 from edl.worker.group import World
+from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import Flags, PeerLostError, Piece, parts_of
+from edl.worker_torch.step_guard import StepGuard
 
 try:
     import torch
-    from torch import distributed
+    from torch import distributed, nn
 except ImportError as error:
     raise ConfigError(
-        "edl.worker_torch needs the package torch, which is not installed here; run pip install 'edl[torch]'"
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-MODEL = "model.pt"
-"""The file of the trained model: its `state_dict`."""
 _PEER_PAUSE_S = 0.02
 _LOOK_EVERY = timedelta(seconds=0.1)
 _LOOPBACK = "127.0.0.1"
@@ -44,13 +42,17 @@ class TorchReplica:
         model: of this trainer.
         optimizer: of its parameters.
         scheduler: a learning-rate scheduler, or None.
-        folder: for saved states; None cannot save.
+        folder: for saved states.
         host: an address that the other trainers can reach; empty if all run on this machine.
         timeout_s: of a collective.
 
     Attributes:
         endpoint: of the store of this process, HOST:PORT.
         logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
+        guard: knows that the optimizer's steps are made here.
+        parameters: of the optimizer.
+        max_norm: of the gradient of a step, as this trainer wants it; 0 for no limit.
+        norm: of the gradient of the last step that had a limit, before it was clipped.
     """
 
     def __init__(
@@ -59,23 +61,24 @@ class TorchReplica:
         optimizer: Any,  # noqa: ANN401
         *,
         scheduler: Any,  # noqa: ANN401
-        folder: Path | None,
+        folder: ModelFolder,
         host: str,
         timeout_s: float,
     ) -> None:
         self._model, self._optimizer, self._scheduler, self._folder = model, optimizer, scheduler, folder
         self._host, self._timeout = host or _LOOPBACK, timedelta(seconds=timeout_s)
-        self.logical_ranks = 0
-        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.logical_ranks, self.guard = 0, StepGuard(optimizer, scheduler)
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._rates = [group["lr"] for group in optimizer.param_groups]
-        self._count = sum(p.numel() for p in self._parameters)
+        self._count = sum(p.numel() for p in self.parameters)
         self._own_store = distributed.TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
         self.endpoint = f"{self._host}:{self._own_store.port}"
         self._world: World | None = None
         self._is_broken: Callable[[], bool] = lambda: False
         self._group: Any = None
         self._is_abandoned = False
-        self._first_slot = 0
+        self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
+        self._first_slot, self._has_last_part = 0, True
         self._rows = torch.zeros(0)
         self._views: list[list[Any]] = []  # of each row: the part of each parameter
         self._flags = self._rows  # the end of the first row
@@ -87,7 +90,8 @@ class TorchReplica:
         # All trainers of a world send as many rows as the one with the most parts.
         rows = max(len(parts_of(parts, rank, world.size)) for rank in range(world.size))
         self._first_slot = parts_of(parts, world.rank, world.size).start
-        self._rows = torch.zeros(rows, self._count + len(Flags._fields))
+        self._has_last_part = parts - 1 in parts_of(parts, world.rank, world.size)
+        self._rows = torch.zeros(rows, self._count + len(Flags._fields) + 1)
         self._views = [self._split(row) for row in self._rows]
         self._flags = self._rows[0, self._count :]
         if world.size == 1:
@@ -153,6 +157,7 @@ class TorchReplica:
 
     def begin_step(self) -> None:
         """See `Replica.begin_step`."""
+        self.guard.begin_step()
         self._rows.zero_()
         self._forget_gradients()
 
@@ -164,7 +169,7 @@ class TorchReplica:
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
         sums, gradients = [], []
-        for view, parameter in zip(self._views[piece.slot - self._first_slot], self._parameters, strict=True):
+        for view, parameter in zip(self._views[piece.slot - self._first_slot], self.parameters, strict=True):
             gradient, parameter.grad = parameter.grad, None
             if gradient is not None:
                 sums.append(view)
@@ -174,13 +179,16 @@ class TorchReplica:
 
     def end_step(self, flags: Flags) -> Flags:
         """See `Replica.end_step`."""
-        gradients, found = self._sum(flags)
-        for gradient, parameter in zip(gradients, self._parameters, strict=True):
+        gradients, found, max_norm = self._sum(flags)
+        for gradient, parameter in zip(gradients, self.parameters, strict=True):
             parameter.grad = gradient
-        self._optimizer.step()
-        self._forget_gradients()
-        if self._scheduler is not None:
-            self._scheduler.step()
+        if max_norm:
+            self.norm = nn.utils.clip_grad_norm_(self.parameters, max_norm)
+        with self.guard.during_step():
+            self._optimizer.step()
+            self._forget_gradients()
+            if self._scheduler is not None:
+                self._scheduler.step()
         return found
 
     def scale_rate(self, factor: float) -> None:
@@ -191,7 +199,11 @@ class TorchReplica:
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""
-        _write(self._path(checkpoint), self._state_bytes(), str(checkpoint))
+        self._folder.write(checkpoint, self._state_bytes())
+
+    def committed(self, checkpoint: int) -> None:
+        """See `Replica.committed`."""
+        self._folder.delete_before(checkpoint)
 
     def save_model(self) -> None:
         """Write the weights as `model.pt`, if there is a folder.
@@ -201,48 +213,36 @@ class TorchReplica:
         Raises:
             PermanentError: the file cannot be written.
         """
-        if self._folder is None:
-            return
-        path, file = self._folder / MODEL, io.BytesIO()
+        file = io.BytesIO()
         torch.save(self._model.state_dict(), file)
-        try:
-            _write(path, file.getvalue(), uuid.uuid4().hex[:8])
-        except OSError as error:
-            raise PermanentError(
-                f"model: the file {path} cannot be written: {error.strerror}; the training is complete, so make room"
-                " or repair the folder, and take the model from the last checkpoint there"
-            ) from error
+        self._folder.write_model(file.getvalue())
 
     def load(self, checkpoint: int) -> None:
         """See `Replica.load`."""
-        path = self._path(checkpoint)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise PermanentError(
-                f"checkpoint {checkpoint}: the file {path} cannot be read: {error.strerror}; all trainers need the"
-                " folder in which it was saved"
-            ) from error
-        self._load_state(io.BytesIO(data))
+        self._load_state(io.BytesIO(self._folder.read(checkpoint)))
 
-    def _sum(self, flags: Flags) -> tuple[list[Any], Flags]:
-        """The gradient of the step for each parameter, and the flags of all trainers.
+    def _sum(self, flags: Flags) -> tuple[list[Any], Flags, float]:
+        """The gradient of the step for each parameter, the flags of all trainers, and the limit of the norm.
 
+        A trainer may learn the limit only from its loop, which it does not enter in a step without records for it. So
+        all take that of the trainer with the last part of the step, which always has records.
         Each step pays for what is done here, so a trainer that is alone sends nothing to itself.
         """
-        rows, found = [self._rows], flags
+        rows, tail = [self._rows], torch.tensor([*flags, self.max_norm if self._has_last_part else 0.0])
         if self._group is not None:
-            if any(flags):  # the row is zero until here
-                self._flags.copy_(torch.tensor(flags))
+            if any(tail):  # the row is zero until here
+                self._flags.copy_(tail)
             rows = self._of_all_trainers()
-            found = Flags(*sum(part[0, self._count :] for part in rows).tolist())
+            tail = sum(part[0, self._count :] for part in rows)
+        *counts, max_norm = tail.tolist()
+        found = Flags(*counts)
         if not self.logical_ranks:
-            return self._views[0], found
+            return self._views[0], found, max_norm
         total = torch.zeros_like(self._rows[0])
         for rank, part in enumerate(rows):
             for index in range(len(parts_of(self.logical_ranks, rank, self._size))):
                 total += part[index]
-        return self._split(total), found
+        return self._split(total), found, max_norm
 
     def _of_all_trainers(self) -> list[Any]:
         """The sum of all trainers' rows; with logical ranks, which need their order, the rows of each trainer."""
@@ -280,11 +280,11 @@ class TorchReplica:
 
     def _split(self, row: Any) -> list[Any]:  # noqa: ANN401
         """The part of a row that belongs to each parameter, in its shape."""
-        parts = row[: self._count].split([p.numel() for p in self._parameters])
-        return [part.view_as(p) for part, p in zip(parts, self._parameters, strict=True)]
+        parts = row[: self._count].split([p.numel() for p in self.parameters])
+        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
 
     def _forget_gradients(self) -> None:
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             parameter.grad = None
 
     def _state_bytes(self) -> bytes:
@@ -301,22 +301,6 @@ class TorchReplica:
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
-
-    def _path(self, checkpoint: int) -> Path:
-        if self._folder is None:
-            raise ConfigError(
-                "Elastic: this job has no folder for its model; pass folder=, or set EDL_CHECKPOINTS to a folder that"
-                " all trainers see"
-            )
-        return self._folder / f"checkpoint-{checkpoint}.pt"
-
-
-def _write(path: Path, data: bytes, draft: str) -> None:
-    """Write a file as a whole, by way of a draft that no other trainer writes: readers see no part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f"{draft}.draft"
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
 
 
 @contextlib.contextmanager

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from edl.errors import ConflictError
-from edl.ledger.events import DatasetSet
+from edl.ledger.audit import Audit
+from edl.ledger.events import DatasetSet, decode_events, encode_events
 from edl.ledger.group import EnterRequest, FormedWorld, Group, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
+from edl.ledger.state import LedgerState
 from tests.worlds.step_simulation import StepWorld, is_partition
 
 A, B, C = (SessionKey(f"pod-{name}", 1, name) for name in "abc")
@@ -273,6 +275,53 @@ def test_without_any_state_training_goes_back_to_the_last_checkpoint() -> None:
     new = world.enter(C)
     assert new is not None
     assert (new.position, new.checkpoint, world.ledger.position) == (10, number, 10)
+
+
+def lost_in_the_second_epoch() -> Clocked:
+    """A group whose trainers were all killed at position 140, without a checkpoint."""
+    world = Clocked()
+    world.two()
+    for key in (A, B):
+        world.group.watch(key, 1, 140, world.now_s)
+        world.group.unwatch(key, world.now_s, dropped=True)
+    assert world.ledger.state.unsaved == 140
+    world.now_s += 1
+    world.group.tick(world.now_s)
+    return world
+
+
+def test_without_any_state_and_without_a_checkpoint_training_begins_at_the_first_record() -> None:
+    world = lost_in_the_second_epoch()
+    new = world.enter(C)
+    assert new is not None
+    assert (new.position, new.checkpoint, world.ledger.position) == (0, 0, 0)
+    assert (world.ledger.state.epoch, world.ledger.state.closed) == (0, [])
+    world.group.watch(C, 2, 200, world.now_s)
+    events, state, check = world.ledger.take_events(), LedgerState(), Audit(LedgerState())
+    for event in decode_events(encode_events(events)):
+        check.follow(event)
+        state.apply(event)
+    assert [(epoch.epoch, epoch.done, epoch.done_by) for epoch in check.finish(state)] == [
+        (0, 100, {"c": 100}),
+        (1, 100, {"c": 100}),
+    ], "records of the lost run are not counted"
+    assert check.problems == []
+
+
+def test_trainers_in_step_without_a_model_do_not_go_on_after_a_restore_in_a_later_epoch() -> None:
+    world = lost_in_the_second_epoch()
+    assert world.ledger.restore(None) == 0
+    assert world.ledger.position == 0
+
+
+def test_a_new_model_begins_at_the_first_record_after_the_ledger_was_lost() -> None:
+    world = Clocked()
+    world.ledger = Ledger()
+    world.ledger.set_dataset(DatasetSet("index:100", "", 100, 2, 0, None, 1.0, first_epoch=1))
+    world.group = Group(world.ledger, GroupSettings(), world.now_s)
+    new = world.enter(A)
+    assert new is not None
+    assert (new.position, new.checkpoint, world.ledger.state.epoch) == (0, 0, 0)
 
 
 def test_a_checkpoint_is_of_the_model_that_is_counted() -> None:

@@ -275,8 +275,8 @@ def test_an_index_survives_a_restart_and_a_damaged_one_is_built_again(
 # --- the extras
 
 
-@pytest.mark.parametrize(("source", "extra"), [("lines:/data/*", "lines"), ("parquet:/data/*", "parquet")])
-def test_a_missing_extra_is_named_with_its_remedy(source: str, extra: str) -> None:
+@pytest.mark.parametrize(("source", "packages"), [("lines:/data/*", "fsspec"), ("parquet:/data/*", "fsspec pyarrow")])
+def test_a_missing_extra_is_named_with_its_remedy(source: str, packages: str) -> None:
     code = (
         "import sys; sys.path.insert(0, '.')\n"
         "import edl.worker\n"
@@ -287,10 +287,11 @@ def test_a_missing_extra_is_named_with_its_remedy(source: str, extra: str) -> No
         "except ConfigError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert f"needs the package fsspec, which is not installed here; run pip install 'edl[{extra}]'" in done.stdout
+    assert f"needs the package fsspec, which is not installed here; run pip install {packages}\n" in done.stdout
 
 
 def test_missing_torch_is_named_with_its_remedy() -> None:
     code = "import sys; sys.path.insert(0, '.'); import edl.worker_torch"
     done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'edl[torch]'" in done.stderr.splitlines()[-1]
+    assert done.stderr.endswith("not installed here; run pip install torch\n"), done.stderr
+    assert "edl[" not in done.stderr.splitlines()[-1]

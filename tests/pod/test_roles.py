@@ -81,5 +81,6 @@ def test_start_master_without_edl_names_what_to_install(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, "", "start_master", PATH=str(tmp_path))
     assert (code, err) == (
         2,
-        "paddle_k8s: start_master: the command edl is not on PATH; install it with pip install 'edl[controller]'\n",
+        "paddle_k8s: start_master: the command edl is not on PATH; run pip install '.[controller]' in a clone of edl:"
+        " the project edl of the Python package index is another program\n",
     )

@@ -7,6 +7,7 @@ import functools
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,6 +16,7 @@ from edl.master.journal_audit import audit, audit_json
 from edl.worker import connect
 from edl.worker.group import World
 from edl.worker.job import Job
+from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.in_step.lists import ListReplica, Wire
@@ -33,7 +35,7 @@ def train(
     at: dict[int, str] | None = None,
     *,
     first: int = 1,
-    save_every: int = 0,
+    save_every: int | None = 0,
 ) -> list[int]:
     """A loop of one trainer.
 
@@ -70,7 +72,9 @@ def changes_for(served: Served, job: Job, name: str) -> bool:
     return job._group.must_change or name in served.master.status()["group"]["members"]
 
 
-async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(tmp_path: Path) -> None:
+async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     wire = Wire()
     replicas = {name: ListReplica(wire, tmp_path) for name in "abc"}
 
@@ -91,6 +95,7 @@ async def test_every_record_is_in_one_step_while_trainers_join_leave_and_crash(t
         model, _, left = await asyncio.gather(*tasks)
     assert model == [epoch * 1000 + position for epoch in range(3) for position in range(1000)]
     assert left == []
+    assert any(line.startswith("a trainer was lost; the step is repeated") for line in caplog.messages)
     assert set(replicas["a"].sizes) == {1, 2, 3}
     report = json.loads(audit_json(audit(tmp_path / "j")))
     assert report["ok"]
@@ -151,6 +156,59 @@ async def test_saving_at_intervals_bounds_what_a_crash_of_everybody_costs(tmp_pa
     assert json.loads(audit_json(audit(tmp_path / "j")))["ok"]
 
 
+async def test_a_model_that_is_lost_with_every_trainer_is_trained_again_from_the_first_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = Wire()
+    first, second = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+
+    def crash() -> None:
+        with pytest.raises(Crash):
+            train(served, "a", first, {1500: "crash"})
+
+    async with serving(tmp_path / "j", "index:1000", epochs=2) as served:
+        await in_thread(crash)
+        assert not caplog.records, "a first model is no loss"
+        assert await in_thread(lambda: train(served, "b", second)) == list(range(2000))
+    (warning,) = [line for line in caplog.messages if "no checkpoint" in line]
+    assert "begins at the first record with a new model" in warning
+    assert "set EDL_CHECKPOINTS to a folder" in warning
+    report = json.loads(audit_json(audit(tmp_path / "j")))
+    assert report["ok"]
+    assert [(epoch["done"], epoch["by"]) for epoch in report["epochs"]] == [(1000, {"b": 1000})] * 2
+
+
+async def test_a_model_that_is_saved_after_each_epoch_costs_a_crash_of_everybody_one_epoch(tmp_path: Path) -> None:
+    wire = Wire()
+    first, second = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
+
+    def crash() -> None:
+        with pytest.raises(Crash):
+            train(served, "a", first, {2500: "crash"}, save_every=None)
+
+    async with serving(tmp_path / "j", "index:1000", epochs=3) as served:
+        await in_thread(crash)
+        saved = served.master.status()["checkpoint"]
+        assert (saved["step"], saved["epoch"]) == (2000, 2)
+        assert await in_thread(lambda: train(served, "b", second, save_every=None)) == list(range(3000))
+    assert second.sizes == [1] * 63, "it trained more than the last epoch"
+
+
+async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    folder, replica = ModelFolder(tmp_path / "file"), ListReplica(Wire(), tmp_path)
+
+    async with serving(tmp_path / "j", "index:1000") as served:
+        with patch.object(replica, "save", lambda number: folder.write(number, b"model")):
+            assert await in_thread(lambda: train(served, "a", replica, save_every=None)) == list(range(1000))
+    (warning,) = [line for line in caplog.messages if "is not saved" in line]
+    assert "the file" in warning
+    assert "cannot be written" in warning
+    assert "make room or repair the folder" in warning
+
+
 async def test_an_error_of_the_loop_ends_its_trainer_and_not_the_others(tmp_path: Path) -> None:
     wire = Wire()
     good, bad = ListReplica(wire, tmp_path), ListReplica(wire, tmp_path)
@@ -201,7 +259,7 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give global_batch, or micro_batch"),
+        ({}, r"set spec\.elasticity\.globalBatch in the job.*, or pass micro_batch="),
         ({"global_batch": 0}, "must be at least 1"),
         ({"micro_batch": 4, "logical_ranks": 4}, "a deterministic job needs global_batch"),
         ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),

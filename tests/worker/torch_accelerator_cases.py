@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def data(records: int = RECORDS) -> DataLoader[Any]:
     return DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=BATCH, shuffle=True)
 
 
-def train(accelerator: Accelerator) -> dict[str, Any]:
+def train(accelerator: Accelerator, norm: float = 0.0) -> dict[str, Any]:
     """The loop of such a script, and what it has seen."""
     torch.manual_seed(0)
     model: Any = nn.Linear(4, 1)
@@ -39,6 +40,8 @@ def train(accelerator: Accelerator) -> dict[str, Any]:
         for x, y in loader:
             loss = nn.functional.mse_loss(model(x), y)
             accelerator.backward(loss)
+            if norm:
+                accelerator.clip_grad_norm_(model.parameters(), norm)
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
@@ -50,8 +53,8 @@ def train(accelerator: Accelerator) -> dict[str, Any]:
     return {"model": model, "seen": seen, "sizes": sizes, "losses": losses, "rate": rate}
 
 
-def run(served: Served, name: str, **options: Any) -> dict[str, Any]:
-    return train(Accelerator(trainer(served, name), **options))
+def run(served: Served, name: str, norm: float = 0.0, **options: Any) -> dict[str, Any]:
+    return train(Accelerator(trainer(served, name), **options), norm)
 
 
 async def test_a_script_for_one_process_trains_by_its_epochs_and_its_batch(tmp_path: Path) -> None:
@@ -64,6 +67,37 @@ async def test_a_script_for_one_process_trains_by_its_epochs_and_its_batch(tmp_p
     assert (status["state"], status["quarantined"]) == ("finished", 0)
     assert status["group"]["position"] == RECORDS * EPOCHS
     assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=True)["weight"], found["model"].weight)
+
+
+async def test_gradients_are_clipped_by_the_call_of_a_script_as_by_the_option(tmp_path: Path) -> None:
+    weights = []
+    for number, (norm, options) in enumerate([(0.5, {}), (0.0, {"max_grad_norm": 0.5}), (0.0, {})]):
+        async with serving(tmp_path / str(number), f"index:{RECORDS}", epochs=EPOCHS) as served:
+            found = await in_thread(functools.partial(run, served, "a", norm, **options))
+        weights.append(found["model"].weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.allclose(weights[0], weights[2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (lambda model: ([model.weight], 1.0), r"it got 1 of the 2 parameters .*pass model.parameters\(\)"),
+        (lambda model: (model.parameters(), 1.0, 1.0), r"norm_type=1.0; one norm of type 2"),
+        (lambda model: (model.parameters(), 0.0), r"norm of a gradient is 0.0; give a number above 0"),
+    ],
+)
+async def test_clipping_that_cannot_be_done_is_refused(tmp_path: Path, arguments: Any, says: str) -> None:
+    def clip() -> None:
+        model = nn.Linear(4, 1)
+        with trainer(served, "a") as job:
+            accelerator = Accelerator(job)
+            accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), data())
+            accelerator.clip_grad_norm_(*arguments(model))
+
+    async with serving(tmp_path, f"index:{RECORDS}") as served:
+        with pytest.raises(ConfigError, match=says):
+            await in_thread(clip)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +122,8 @@ async def test_parts_that_do_not_fit_are_named(tmp_path: Path, parts: Any, says:
 async def test_what_it_lacks_is_refused_by_name(tmp_path: Path) -> None:
     def ask() -> None:
         with trainer(served, "a") as job:
-            _ = Accelerator(job).clip_grad_norm_
+            _ = Accelerator(job).gather
 
     async with serving(tmp_path, f"index:{RECORDS}") as served:
-        with pytest.raises(AttributeError, match=r"has no clip_grad_norm_: .*use edl.worker_torch.Elastic"):
+        with pytest.raises(AttributeError, match=r"has no gather: .*the loop with edl.worker_torch.Elastic"):
             await in_thread(ask)

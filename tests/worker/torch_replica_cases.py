@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from edl.worker.group import World
+from edl.worker.model_folder import ModelFolder
 from edl.worker.steps import Flags, PeerLostError, Piece
 from edl.worker_torch.replica import TorchReplica
 from example.fit_flights.local import free_ports
@@ -19,7 +20,7 @@ LONG_S = 600.0
 def replica() -> TorchReplica:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return TorchReplica(model, optimizer, scheduler=None, folder=None, host="", timeout_s=LONG_S)
+    return TorchReplica(model, optimizer, scheduler=None, folder=ModelFolder(None), host="", timeout_s=LONG_S)
 
 
 def world(generation: int, rank: int, *endpoints: str) -> World:
@@ -74,20 +75,20 @@ def test_a_step_sums_gradients_and_flags_and_leaves_nothing_to_the_next_one(logi
     endpoints = [one.endpoint for one in pair]
     for one in pair:
         one.logical_ranks = logical_ranks
-        for parameter in one._parameters:
+        for parameter in one.parameters:
             parameter.data.zero_()
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(one.connect, world(1, rank, *endpoints), bool) for rank, one in enumerate(pair)]:
             done.result()
     assert both_step(pair, [1.0, 3.0], [Flags(1.0, 0.0), Flags(1.0, 1.0)]) == [Flags(2.0, 1.0)] * 2
     for one in pair:
-        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one._parameters), (
+        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one.parameters), (
             "lr 0.1 times the mean of 1 and 3"
         )
     assert both_step(pair, [0.0, 0.0], [Flags(0.0, 0.0)] * 2) == [Flags(0.0, 0.0)] * 2
     for one in pair:
-        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one._parameters)
-        assert all(p.grad is None for p in one._parameters)
+        assert all(torch.equal(p, torch.full_like(p, -0.2)) for p in one.parameters)
+        assert all(p.grad is None for p in one.parameters)
         one.disconnect()
 
 
@@ -95,7 +96,7 @@ def test_a_step_sums_gradients_and_flags_and_leaves_nothing_to_the_next_one(logi
 def test_a_trainer_that_is_alone_sums_its_pieces(logical_ranks: int) -> None:
     alone = replica()
     alone.logical_ranks = logical_ranks
-    weight, bias = alone._parameters
+    weight, bias = alone.parameters
     for parameter in (weight, bias):
         parameter.data.zero_()
     alone.connect(world(1, 0, alone.endpoint), bool)
@@ -109,3 +110,38 @@ def test_a_trainer_that_is_alone_sums_its_pieces(logical_ranks: int) -> None:
         assert alone.end_step(Flags(0.0, 1.0)) == Flags(0.0, 1.0)
     assert torch.allclose(weight, torch.full_like(weight, -0.45))
     assert torch.equal(bias, torch.zeros_like(bias))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("logical_ranks", [0, 2])
+def test_the_gradient_is_clipped_after_it_is_summed_as_the_trainer_with_the_last_records_says(
+    logical_ranks: int,
+) -> None:
+    pair = [replica(), replica()]
+    endpoints = [one.endpoint for one in pair]
+    for one in pair:
+        one.logical_ranks = logical_ranks
+        for parameter in one.parameters:
+            parameter.data.zero_()
+    pair[1].max_norm = 0.5  # the other one has had no records, so its loop has not said so
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(one.connect, world(1, rank, *endpoints), bool) for rank, one in enumerate(pair)]:
+            done.result()
+    both_step(pair, [1.0, 3.0], [Flags(0.0, 0.0)] * 2)
+    for one in pair:
+        assert float(one.norm) == pytest.approx(2 * 3**0.5), "three weights, each with the mean of 1 and 3"
+        taken = torch.cat([p.detach().flatten() for p in one.parameters])
+        assert float(taken.norm()) == pytest.approx(0.1 * 0.5, rel=1e-4), "lr times the limit"
+        one.disconnect()
+    if logical_ranks:
+        alone = replica()
+        alone.logical_ranks, alone.max_norm = logical_ranks, 0.5
+        for parameter in alone.parameters:
+            parameter.data.zero_()
+        alone.connect(world(1, 0, alone.endpoint), bool)
+        alone.begin_step()
+        for slot, value in enumerate((1.0, 3.0)):
+            gradients_of(alone._model, value)
+            alone.end_piece(Piece(0, slot, slot + 1, slot, 0.5))
+        alone.end_step(Flags(0.0, 0.0))
+        assert all(torch.equal(*both) for both in zip(alone.parameters, pair[0].parameters, strict=True))

@@ -157,8 +157,7 @@ class StepWorld:
         """The trainers of a new world copy the model of the source; it may be killed while they do."""
         positions = [member.position for member in world.members]
         if world.checkpoint is not None:
-            # Without a checkpoint a new model begins at the start of the epoch.
-            model = self.saved.get(world.checkpoint, [(0, world.position)] if world.position else [])
+            model = self.saved.get(world.checkpoint, [])
             source = 0
         else:
             source = positions.index(world.position)

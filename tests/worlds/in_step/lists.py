@@ -140,6 +140,9 @@ class ListReplica:
     def save(self, checkpoint: int) -> None:
         (self.folder / str(checkpoint)).write_text(json.dumps(self.model))
 
+    def committed(self, checkpoint: int) -> None:
+        assert (self.folder / str(checkpoint)).exists()
+
     def load(self, checkpoint: int) -> None:
         self.model = json.loads((self.folder / str(checkpoint)).read_text())
 

@@ -63,7 +63,8 @@ class ReferenceLedger:
                 self.checkpoints[self.serial] = (self.epoch, place)
             case Restored():
                 self.leases.clear()
-                epoch, place = self.checkpoints.get(event.checkpoint, (self.epoch, []))
+                start = (0 if event.from_first_epoch else self.epoch, list[str]())
+                epoch, place = self.checkpoints.get(event.checkpoint, start)
                 self.epoch = epoch
                 self.place = ["done" if p == "done" else "todo" for p in place] or ["todo"] * self.total
             case _:

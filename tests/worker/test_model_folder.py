@@ -1,0 +1,59 @@
+"""The folder of checkpoints and of the trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edl.errors import ConfigError, PermanentError
+from edl.worker.model_folder import ModelFolder
+
+
+def saved(folder: Path, keep: int, numbers: list[int]) -> list[str]:
+    """The files after these checkpoints were written and committed."""
+    files = ModelFolder(folder, keep)
+    for number in numbers:
+        files.write(number, b"%d" % number)
+        files.delete_before(number)
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (1, ["checkpoint-30.pt"]),
+        (2, ["checkpoint-20.pt", "checkpoint-30.pt"]),
+        (3, ["checkpoint-10.pt", "checkpoint-20.pt", "checkpoint-30.pt"]),
+        (0, ["checkpoint-10.pt", "checkpoint-20.pt", "checkpoint-30.pt", "checkpoint-9.pt"]),
+    ],
+)
+def test_the_last_checkpoints_stay(tmp_path: Path, keep: int, left: list[str]) -> None:
+    assert saved(tmp_path, keep, [9, 10, 20, 30]) == left
+
+
+def test_other_files_and_a_checkpoint_that_is_newer_stay(tmp_path: Path) -> None:
+    for name in ("model.pt", "checkpoint-x.pt", "checkpoint-99.pt"):
+        (tmp_path / name).touch()
+    assert saved(tmp_path, 1, [5, 6]) == ["checkpoint-6.pt", "checkpoint-99.pt", "checkpoint-x.pt", "model.pt"]
+
+
+def test_a_checkpoint_is_deleted_only_once_a_newer_one_is_committed(tmp_path: Path) -> None:
+    files = ModelFolder(tmp_path, 1)
+    files.write(5, b"old")
+    files.delete_before(5)
+    files.write(6, b"new")
+    assert files.read(5) == b"old"
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match=r"checkpoint 7: the file .*-7\.pt cannot be read: No such file"):
+        ModelFolder(tmp_path).read(7)
+
+
+def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"keep=-1 is less than 0; give how many"):
+        ModelFolder(tmp_path, -1)
+    with pytest.raises(ConfigError, match=r"pass folder=, or set EDL_CHECKPOINTS"):
+        ModelFolder(None).write(1, b"")
+    ModelFolder(None).write_model(b"")
