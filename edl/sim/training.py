@@ -162,11 +162,13 @@ class Training:
         if pod is None or pod.job is None or pod.job not in self.runs:
             return
         run = self.runs[pod.job]
+        was, now = bool(before and before.ready), bool(after and after.ready)
         if run.is_over:
+            if run.is_done and now and not was:  # it finds no work left, and exits like the others
+                self._engine.later(0.0, lambda: complete(self._world, run))
             return
         if before is None and pod.role is Role.TRAINER and run.first_pod_s is None:
             run.first_pod_s = self._engine.now_s()
-        was, now = bool(before and before.ready), bool(after and after.ready)
         if was != now:
             self._advance(run)
             if pod.role is Role.TRAINER:

@@ -115,6 +115,14 @@ def test_a_node_that_is_lost_takes_its_trainers_and_gives_room_when_it_is_back()
     assert [trainers_at(done, "job-0", second) for second in (19, 30, 55)] == [32, 24, 32]
 
 
+def test_a_trainer_that_starts_after_the_work_is_done_ends_and_frees_its_room() -> None:
+    rigid = {"min": 32, "max": 32}
+    groups = [make_group("a", work=1.0, **rigid), make_group("b", work=20.0, arrival={"first_s": 100}, **rigid)]
+    done = run(make_scenario(duration_s=1000, jobs=groups, latency={"start_s": {"trainer": [1, 30]}}))
+    assert trainers_at(done, "a-0", 90) == 0
+    assert done.figures["unfinished"] == 0
+
+
 def test_a_removed_job_leaves_its_room_to_the_others() -> None:
     groups = [make_group("a", max=32, removal={"first_s": 30}), make_group("b", max=32)]
     done = run(make_scenario(jobs=groups))
