@@ -105,7 +105,7 @@ class Deployment:
 
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
-        if pod is None or pod.namespace != NAMESPACE or not pod.name.startswith(self.name + "-"):
+        if pod is None or pod.namespace != NAMESPACE or pod.name.rpartition("-")[0] != self.name:
             return
         if after is None:
             self._pods.pop(pod.name, None)
