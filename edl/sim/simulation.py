@@ -33,6 +33,7 @@ from edl.sim.port import SimulatedCluster, remove_job
 from edl.sim.scenario import DeploymentSpec, JobGroup, Scenario, Series
 from edl.sim.scheduler import Scheduler
 from edl.sim.shapes import job_of, nodes_of
+from edl.sim.timeline import Timeline
 from edl.sim.training import JobRun, Training, complete
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from edl.sim.world import Engine, World
@@ -230,26 +231,27 @@ class _Simulation:
 
     async def _settle(self) -> None:
         for deployment in self._deployments:
-            deployment.scale(deployment.spec.replicas[0][1] if deployment.spec.replicas[0][0] == 0 else 0)
+            deployment.scale(next((n for at_s, n in reversed(deployment.spec.replicas) if at_s == 0), 0))
         await asyncio.sleep(SETTLE_S)
 
     # --- What the scenario does
 
     def _schedule(self) -> None:
-        scenario, later = self._scenario, self._engine.later
+        scenario, timeline = self._scenario, Timeline()
         for deployment in self._deployments:
             for at_s, replicas in deployment.spec.replicas:
-                later(at_s, partial(self._scale, deployment, replicas))
+                timeline.add(at_s, partial(self._scale, deployment, replicas))
         for group in scenario.jobs:
             arrivals = self._moments(group.arrival, group.count)
             for number, at_s in enumerate(arrivals):
-                later(at_s, partial(self._submit, group, number))
+                timeline.add(at_s, partial(self._submit, group, number))
             if group.removal is not None:
                 for number, at_s in enumerate(self._moments(group.removal, group.count)):
-                    later(at_s, partial(self._remove, group, number))
+                    timeline.add(max(at_s, arrivals[number]), partial(self._remove, group, number))
         for event in scenario.node_events:
             what = self._lose if event.event == "lost" else self._return
-            later(event.at_s, partial(what, event.node))
+            timeline.add(event.at_s, partial(what, event.node))
+        timeline.start(self._engine.later)
 
     def _moments(self, series: Series, count: int) -> list[float]:
         return [

@@ -115,6 +115,14 @@ def test_a_node_that_is_lost_takes_its_trainers_and_gives_room_when_it_is_back()
     assert [trainers_at(done, "job-0", second) for second in (19, 30, 55)] == [32, 24, 32]
 
 
+def test_what_happens_at_the_same_second_happens_in_the_order_of_the_file() -> None:
+    events = [{"at_s": 20, "node": f"n-{i}", "event": event} for i in range(4) for event in ("lost", "back")]
+    steps = ((0, 0), (30, 8), (30, 6), (30, 4), (30, 1))
+    done = run(make_scenario(jobs=[make_group(max=32)], node_events=events, serving=[make_deployment(*steps)]))
+    assert trainers_at(done, "job-0", 28) == 32
+    assert done.samples[-1].target == 1
+
+
 def test_a_trainer_that_starts_after_the_work_is_done_ends_and_frees_its_room() -> None:
     rigid = {"min": 32, "max": 32}
     groups = [make_group("a", work=1.0, **rigid), make_group("b", work=20.0, arrival={"first_s": 100}, **rigid)]
