@@ -281,6 +281,7 @@ class _Simulation:
         if run is not None and not run.is_over:
             self._training.end(run, is_done=False)
             self._delete(key)
+            self._one_less()
 
     def _delete(self, key: JobKey) -> None:
         if self._native is not None:
@@ -292,6 +293,10 @@ class _Simulation:
             self._delete(run.key)
         else:
             complete(self._world, run)
+        self._one_less()
+
+    def _one_less(self) -> None:
+        """A job is over; the run ends soon after the last one if there is no serving."""
         self._left -= 1
         if not self._left and not self._deployments:
             self._all_done.set()

@@ -115,6 +115,11 @@ def test_a_node_that_is_lost_takes_its_trainers_and_gives_room_when_it_is_back()
     assert [trainers_at(done, "job-0", second) for second in (19, 30, 55)] == [32, 24, 32]
 
 
+def test_a_removed_job_does_not_keep_the_run_going() -> None:
+    groups = [make_group("a", work=10.0), make_group("b", removal={"first_s": 30})]
+    assert run(make_scenario(duration_s=5000, jobs=groups)).samples[-1].at_s < 100
+
+
 def test_what_happens_at_the_same_second_happens_in_the_order_of_the_file() -> None:
     events = [{"at_s": 20, "node": f"n-{i}", "event": event} for i in range(4) for event in ("lost", "back")]
     steps = ((0, 0), (30, 8), (30, 6), (30, 4), (30, 1))
