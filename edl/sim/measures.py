@@ -47,13 +47,15 @@ def measure(
     useful = np.array([sample.useful for sample in meter.samples]) / cores
     used = np.array([sample.used for sample in meter.samples]) / cores
     trainers = np.array([sample.trainers for sample in meter.samples], dtype=np.float64)
-    figures = {
-        "utilisation": mean_over(times, requested, span),
-        "useful_utilisation": mean_over(times, useful, span),
-        "used_utilisation": mean_over(times, used, span),
-        "trainer_hours": mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600,
-    }
-    if scenario.measure.steady_s is not None:
+    figures = {}
+    if span[0] < span[1]:
+        figures = {
+            "utilisation": mean_over(times, requested, span),
+            "useful_utilisation": mean_over(times, useful, span),
+            "used_utilisation": mean_over(times, used, span),
+        }
+    figures["trainer_hours"] = mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600
+    if scenario.measure.steady_s is not None and scenario.measure.steady_s[0] < ended_s:
         figures["steady_utilisation"] = mean_over(times, requested, scenario.measure.steady_s)
         figures["steady_trainers"] = mean_over(times, trainers, scenario.measure.steady_s)
     figures |= _serving(scenario, meter, times) | _jobs(scenario, runs, start_s)
@@ -94,10 +96,11 @@ def _serving(scenario: Scenario, meter: Recording, times: Floats) -> dict[str, f
     low, high = scenario.measure.ramps_s or (0.0, scenario.duration_s)
     slowed = np.array([sample.slowed for sample in meter.samples], dtype=np.float64)
     short = np.array([max(0, sample.target - sample.ready) for sample in meter.samples], dtype=np.float64)
+    waits = {"serving_wait_p95_s": _quantile(meter.waits_s, 0.95)} if meter.waits_s else {}
     return {
         "serving_shortfall_pod_s": mean_over(times, short, (low, high)) * (high - low),
         "serving_below_s": mean_over(times, (short > 0).astype(np.float64), (low, high)) * (high - low),
-        "serving_wait_p95_s": _quantile(meter.waits_s, 0.95),
+        **waits,
         "trainers_deleted": float(len(meter.deleted_s)),
         "trainers_deleted_early": float(_count_early(scenario, meter)),
         "trainers_slowed": mean_over(times, slowed, (low, high)),

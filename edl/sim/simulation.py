@@ -23,7 +23,7 @@ from edl.planner.packing import startable
 from edl.sim.baselines.base import JobFacts
 from edl.sim.deployments import Deployment
 from edl.sim.headroom import advisor_of
-from edl.sim.kubelet import Kubelet
+from edl.sim.kubelet import SERVING, Kubelet
 from edl.sim.masters import SimulatedMasters
 from edl.sim.measures import measure, slots_of
 from edl.sim.meter import Decisions, Meter, Sample
@@ -42,7 +42,7 @@ AFTERWARDS_S = 60.0
 """How long a run goes on after its last job is done."""
 
 SETTLE_S = 120.0
-"""Virtual time for the serving of second 0 to come to rest, before the scenario begins."""
+"""Virtual time for the serving of second 0 to come to rest, before the scenario; more while pods still start."""
 
 
 BeforeRise = Callable[[World, DeploymentSpec, int], None]
@@ -181,7 +181,7 @@ class _Simulation:
             controller = asyncio.create_task(self._controller().run(stop))
         await self._until_the_end()
         self._training.advance_all()
-        self._meter.sample()
+        self._meter.close()
         if controller is not None:
             controller.cancel()
             await asyncio.gather(controller, return_exceptions=True)
@@ -232,7 +232,15 @@ class _Simulation:
     async def _settle(self) -> None:
         for deployment in self._deployments:
             deployment.scale(next((n for at_s, n in reversed(deployment.spec.replicas) if at_s == 0), 0))
+        latency = self._scenario.latency
+        pause_s = max(SETTLE_S, latency.start_of(SERVING)[1] + 2 / latency.create_per_s)
         await asyncio.sleep(SETTLE_S)
+        before = -1
+        while before < (here := sum(one.made + one.ready for one in self._deployments)) and any(
+            one.ready < one.target for one in self._deployments
+        ):
+            before = here
+            await asyncio.sleep(pause_s)
 
     # --- What the scenario does
 

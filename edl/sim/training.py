@@ -223,13 +223,18 @@ class Training:
         if run.version != version or run.is_over:
             return
         self._advance(run)
-        if run.group.work is not None and run.remaining <= 1e-6 * run.group.work:
+        if run.group.work is not None and self._is_as_good_as_done(run, run.group.work):
             self.end(run, is_done=True)
             self._on_done(run)
         else:
             self._schedule(run)
             for listener in self.listeners:
                 listener()
+
+    def _is_as_good_as_done(self, run: JobRun, work: float) -> bool:
+        """What is left is lost in the digits of the work, or of the time."""
+        speed = run.speed(run.working(self._engine.now_s())) * run.pace
+        return run.remaining <= max(1e-6 * work, 1e-9 * speed)
 
 
 def complete(world: World, run: JobRun) -> None:

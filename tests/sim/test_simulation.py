@@ -115,6 +115,28 @@ def test_a_node_that_is_lost_takes_its_trainers_and_gives_room_when_it_is_back()
     assert [trainers_at(done, "job-0", second) for second in (19, 30, 55)] == [32, 24, 32]
 
 
+def test_work_that_takes_less_time_than_a_clock_can_tell_is_done() -> None:
+    assert run(make_scenario(jobs=[make_group(work=1e-14)])).figures["unfinished"] == 0
+
+
+def test_serving_of_the_beginning_runs_before_the_scenario_begins_however_long_it_takes() -> None:
+    latency = {"start_s": INSTANT | {"serving": [300, 300]}, "create_per_s": 0.01}
+    done = run(make_scenario(serving=[make_deployment((0, 3))], latency=latency))
+    assert done.figures["serving_shortfall_pod_s"] == 0
+
+
+def test_pods_that_never_run_wait_until_the_end() -> None:
+    done = run(make_scenario(settled=False, serving=[make_deployment((0, 1), (10, 50))]))
+    assert done.figures["serving_wait_p95_s"] == pytest.approx(50, abs=1)
+
+
+def test_what_is_measured_after_the_end_of_the_run_has_no_utilisation() -> None:
+    window = {"from_s": 1000, "steady_s": [1000, 1500]}
+    done = run(make_scenario(duration_s=2000, jobs=[make_group(work=10.0)], measure=window))
+    assert done.figures.keys().isdisjoint({"utilisation", "used_utilisation", "steady_utilisation"})
+    assert done.figures["unfinished"] == 0
+
+
 def test_a_removed_job_does_not_keep_the_run_going() -> None:
     groups = [make_group("a", work=10.0), make_group("b", removal={"first_s": 30})]
     assert run(make_scenario(duration_s=5000, jobs=groups)).samples[-1].at_s < 100
