@@ -91,9 +91,11 @@ def simulate(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise
         loop = runner.get_loop()
         if isinstance(loop, VirtualLoop):
             loop.ignore_threads()
-        live = runner.run(_live(scenario, policy, seed, before_rise))
-        if isinstance(loop, VirtualLoop):
-            loop.watch_threads()
+        try:
+            live = runner.run(_live(scenario, policy, seed, before_rise))
+        finally:
+            if isinstance(loop, VirtualLoop):
+                loop.watch_threads()
     run = live.result(policy, seed)
     cpu_s = time.process_time() - began_s
     return Run(
