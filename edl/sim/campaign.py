@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
 from os import sched_getaffinity
 
 import numpy as np
 from scipy.stats import t as student
 
+from edl.sim.processes import run_in_processes
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run, simulate
 
@@ -49,29 +48,19 @@ def run_all(
     wanted = [(policy, seed) for policy in policies for seed in range(seeds)]
     count = min(len(wanted), processes or len(sched_getaffinity(0)))
     found: dict[tuple[str, int], Run] = {}
-    with _runner(count) as submit:
-        for run in submit(scenario, wanted):
+    with closing(_each(scenario, wanted, count)) as runs:
+        for run in runs:
             found[run.policy, run.seed] = run
             on_done()
     return {policy: tuple(found[policy, seed] for seed in range(seeds)) for policy in policies}
 
 
-Submit = Callable[[Scenario, Sequence[tuple[str, int]]], Iterator[Run]]
-
-
-@contextmanager
-def _runner(count: int) -> Iterator[Submit]:
+def _each(scenario: Scenario, wanted: Sequence[tuple[str, int]], count: int) -> Generator[Run]:
     """Runs in this process if there is only one at a time, else in others."""
+    arguments = [(scenario, policy, seed) for policy, seed in wanted]
     if count <= 1:
-        yield lambda scenario, wanted: (simulate(scenario, policy, seed) for policy, seed in wanted)
-        return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-
-        def submit(scenario: Scenario, wanted: Sequence[tuple[str, int]]) -> Iterator[Run]:
-            for future in as_completed([pool.submit(simulate, scenario, policy, seed) for policy, seed in wanted]):
-                yield future.result()
-
-        yield submit
+        return (simulate(*each) for each in arguments)
+    return run_in_processes(count, simulate, arguments)
 
 
 def summarise(runs: Sequence[Run]) -> Mapping[str, Interval]:

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from edl.model.pods import Pod, PodPhase
+from edl.model.pods import Pod
 from edl.sim.scenario import DeploymentSpec
 from edl.sim.shapes import shape_of
 from edl.sim.world import Engine, World
@@ -26,6 +26,7 @@ class Deployment:
     Attributes:
         target: replicas that it should have now.
         ready: replicas that are ready.
+        made: pods created so far.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Deployment:
         self._youngest_first = youngest_first
         self._shape, self._pause_s = shape_of(spec.resources), 1.0 / create_per_s
         self._pods: dict[str, Pod] = {}
-        self._made = 0
+        self.made = 0
         self._creating = False
         self.target = self.ready = 0
         world.listeners.append(self._changed)
@@ -67,13 +68,6 @@ class Deployment:
         age_s = self._engine.now_s() - since_s
         return int(math.log2(age_s * 1e9)) if age_s > 0 else -1
 
-    def settle(self) -> None:
-        """Let every bound replica run at once: the start of a scenario."""
-        for pod in self._live():
-            if pod.node and not pod.ready:
-                now_s = self._engine.now_s()
-                self._world.put(replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s))
-
     def _live(self) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.is_live]
 
@@ -86,10 +80,10 @@ class Deployment:
         self._creating = False
         if len(self._live()) >= self.target:
             return
-        self._made += 1
+        self.made += 1
         pod = Pod(
             namespace=NAMESPACE,
-            name=f"{self.name}-{self._made:06d}",
+            name=f"{self.name}-{self.made:06d}",
             uid=self._world.new_uid(),
             shape=self._shape,
             created_s=self._engine.now_s(),
@@ -105,7 +99,7 @@ class Deployment:
 
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
-        if pod is None or pod.namespace != NAMESPACE or not pod.name.startswith(self.name + "-"):
+        if pod is None or pod.namespace != NAMESPACE or pod.name.rpartition("-")[0] != self.name:
             return
         if after is None:
             self._pods.pop(pod.name, None)

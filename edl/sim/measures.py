@@ -47,18 +47,19 @@ def measure(
     useful = np.array([sample.useful for sample in meter.samples]) / cores
     used = np.array([sample.used for sample in meter.samples]) / cores
     trainers = np.array([sample.trainers for sample in meter.samples], dtype=np.float64)
-    figures = {
-        "utilisation": mean_over(times, requested, span),
-        "useful_utilisation": mean_over(times, useful, span),
-        "used_utilisation": mean_over(times, used, span),
-        "trainer_hours": mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600,
-    }
-    if scenario.measure.steady_s is not None:
+    figures = {}
+    if span[0] < span[1]:
+        figures = {
+            "utilisation": mean_over(times, requested, span),
+            "useful_utilisation": mean_over(times, useful, span),
+            "used_utilisation": mean_over(times, used, span),
+        }
+    figures["trainer_hours"] = mean_over(times, trainers, (0.0, ended_s)) * ended_s / 3600
+    if scenario.measure.steady_s is not None and scenario.measure.steady_s[0] < ended_s:
         figures["steady_utilisation"] = mean_over(times, requested, scenario.measure.steady_s)
         figures["steady_trainers"] = mean_over(times, trainers, scenario.measure.steady_s)
-    figures |= (
-        _serving(scenario, meter, times) | _jobs(scenario, runs, start_s) | _fairness(scenario, meter, runs, start_s)
-    )
+    figures |= _serving(scenario, meter, times) | _jobs(scenario, runs, start_s)
+    figures |= _fairness(scenario, meter, runs, start_s) | _finish_times(scenario, runs)
     figures |= {
         "resizes": float(meter.resizes.count),
         "forced_resizes": float(meter.resizes.forced),
@@ -95,10 +96,11 @@ def _serving(scenario: Scenario, meter: Recording, times: Floats) -> dict[str, f
     low, high = scenario.measure.ramps_s or (0.0, scenario.duration_s)
     slowed = np.array([sample.slowed for sample in meter.samples], dtype=np.float64)
     short = np.array([max(0, sample.target - sample.ready) for sample in meter.samples], dtype=np.float64)
+    waits = {"serving_wait_p95_s": _quantile(meter.waits_s, 0.95)} if meter.waits_s else {}
     return {
         "serving_shortfall_pod_s": mean_over(times, short, (low, high)) * (high - low),
         "serving_below_s": mean_over(times, (short > 0).astype(np.float64), (low, high)) * (high - low),
-        "serving_wait_p95_s": _quantile(meter.waits_s, 0.95),
+        **waits,
         "trainers_deleted": float(len(meter.deleted_s)),
         "trainers_deleted_early": float(_count_early(scenario, meter)),
         "trainers_slowed": mean_over(times, slowed, (low, high)),
@@ -139,7 +141,7 @@ def _jobs(scenario: Scenario, runs: Sequence[JobRun], start_s: float) -> dict[st
 
 
 def _fairness(scenario: Scenario, meter: Recording, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
-    """Jain's index of fulfilment over the time in which two jobs or more are there, and finish-time fairness."""
+    """Jain's index of fulfilment over the time in which two jobs or more are there."""
     low, high = scenario.measure.steady_s or (
         scenario.measure.from_s,
         scenario.measure.until_s or scenario.duration_s,
@@ -154,8 +156,7 @@ def _fairness(scenario: Scenario, meter: Recording, runs: Sequence[JobRun], star
         if steps:
             at = np.searchsorted([t for t, _ in steps], grid, side="right") - 1
             counts = np.where(at >= 0, np.array([n for _, n in steps])[at], 0)
-            width = max(1, run.group.max - run.group.min)
-            fulfilment[row] = np.clip((counts - run.group.min) / width, 0.0, 1.0)
+            fulfilment[row] = _fulfilment(counts, run.group.min, run.group.max)
     fulfilment *= there
     number, squares = there.sum(axis=0), (fulfilment**2).sum(axis=0)
     judged = number >= 2
@@ -163,26 +164,32 @@ def _fairness(scenario: Scenario, meter: Recording, runs: Sequence[JobRun], star
     if judged.any():
         jain = np.where(squares > 0, fulfilment.sum(axis=0) ** 2 / np.maximum(number * squares, 1e-12), 1.0)
         figures["jain"] = float(jain[judged].mean())
-    ratios = [
-        ratio
-        for row, run in enumerate(runs)
-        if run.is_done and (ratio := _finish_ratio(run, number, there[row], scenario)) is not None
-    ]
-    if ratios:
-        figures |= {"finish_time_fairness_mean": float(np.mean(ratios)), "finish_time_fairness_max": max(ratios)}
     return figures
 
 
-def _finish_ratio(
-    run: JobRun, number: NDArray[np.int64], there: NDArray[np.bool_], scenario: Scenario
-) -> float | None:
-    """The time that a job took, over the time on its equal part of the cluster; Themis (NSDI 2020), section 3."""
-    if run.group.work is None or run.ended_s is None:
-        return None
-    peers = float(number[there].mean()) if there.any() else 1.0
-    share = max(1, min(run.group.max, int(slots_of(run, scenario) / max(1.0, peers))))
-    alone_s = run.group.work / run.speed(share)
-    return (run.ended_s - run.created_s) / alone_s
+def _fulfilment(counts: NDArray[np.int64], low: int, high: int) -> Floats:
+    """(trainers - min) / (max - min), from 0 to 1; a job of one size has all that it wants once it runs."""
+    if low == high:
+        return (counts >= low).astype(np.float64)
+    return np.clip((counts - low) / (high - low), 0.0, 1.0)
+
+
+def _finish_times(scenario: Scenario, runs: Sequence[JobRun]) -> dict[str, float]:
+    """Finish-time fairness of the jobs that were done; Themis (NSDI 2020), section 3."""
+    begins = np.array([run.created_s for run in runs])
+    ends = np.array([np.inf if run.ended_s is None else run.ended_s for run in runs])
+    ratios = []
+    for run in runs:
+        if not run.is_done or run.ended_s is None or run.group.work is None:
+            continue
+        length_s = run.ended_s - run.created_s
+        shared_s = np.minimum(ends, run.ended_s) - np.maximum(begins, run.created_s)
+        peers = float(np.maximum(shared_s, 0.0).sum()) / length_s if length_s > 0 else 1.0
+        share = max(1, min(run.group.max, int(slots_of(run, scenario) / max(1.0, peers))))
+        ratios.append(length_s / (run.group.work / run.speed(share)))
+    if not ratios:
+        return {}
+    return {"finish_time_fairness_mean": float(np.mean(ratios)), "finish_time_fairness_max": max(ratios)}
 
 
 def slots_of(run: JobRun, scenario: Scenario) -> int:

@@ -15,7 +15,7 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
-from edl.sim.deployments import Deployment
+from edl.sim.deployments import NAMESPACE, Deployment
 from edl.sim.training import Training
 from edl.sim.world import Engine, World
 
@@ -140,7 +140,7 @@ class Recording:
     Attributes:
         samples: in the order of time.
         trainers: by job, (second, running trainers) at each change.
-        waits_s: of each serving pod that became ready, from its creation.
+        waits_s: of each serving pod from its creation until it was ready, or until the end.
         resizes: of jobs that run.
         prices: by job, the price of lending that its status had last.
         preempted: running trainers that kube-scheduler ended.
@@ -194,6 +194,13 @@ class Meter(Recording):
         for pod in running:
             self._use(pod, 1)
         self.sample()
+
+    def close(self) -> None:
+        """Note the end of the run: serving pods that still wait have waited until now."""
+        self.sample()
+        now_s = self._engine.now_s()
+        waiting = [pod for pod in self._world.pods.values() if pod.namespace == NAMESPACE and pod.is_live]
+        self.waits_s += [now_s - pod.created_s for pod in waiting if not _is_running(pod)]
 
     def _now_s(self) -> float:
         return self._engine.now_s() - self._start_s

@@ -152,7 +152,8 @@ def _shortfall(axes: Any, scenario: Scenario, runs: Runs) -> bool:  # noqa: ANN4
         return False
     for policy, those in runs.items():
         figures = summarise(those)
-        axes.plot(figures["serving_shortfall_pod_s"].mean, 100 * figures["utilisation"].mean, "o", label=policy)
+        if "utilisation" in figures:
+            axes.plot(figures["serving_shortfall_pod_s"].mean, 100 * figures["utilisation"].mean, "o", label=policy)
     axes.set_xlabel("serving shortfall, pod-seconds")
     axes.set_ylabel("utilisation, %")
     axes.legend(fontsize="small")

@@ -8,17 +8,43 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from edl.errors import ConfigError
 from edl.model.headroom import SERVING_SLO
 from edl.model.lending import Lending
-from edl.model.quantity import parse_quantity
+from edl.model.quantity import MAX_AMOUNT, parse_quantity
 
 Seconds = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
-Between = Annotated[tuple[Seconds, Seconds], Field(description="Shortest and longest time; uniform between them.")]
+
+
+def _ascending(span: tuple[float, float]) -> tuple[float, float]:
+    if span[0] > span[1]:
+        shortest, longest = f"{span[0]:.15g}", f"{span[1]:.15g}"
+        raise PydanticCustomError(
+            "not_ascending",
+            "the shortest time {low} exceeds the longest one {high}; write [shortest, longest]",
+            {"low": shortest, "high": longest},
+        )
+    return span
+
+
+Between = Annotated[
+    tuple[Seconds, Seconds],
+    AfterValidator(_ascending),
+    Field(description="Shortest and longest time; uniform between them."),
+]
 Window = Annotated[tuple[Seconds, Seconds], Field(description="From and until, in seconds of the scenario.")]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$")]
@@ -27,15 +53,29 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$")]
 NOT_A_QUANTITY = "not_a_quantity"
 """The type of the error of a bad amount; only who knows the field around it can name the resource."""
 
+TWICE = "name_twice"
+"""The type of the error of a name that two entries have; its context says where the second one is."""
+
 _HEADROOM = "give a count of pods from 0 to 100000, or one of auto, peak, conformal, foresight"
 
 
 def _quantity(value: str | float) -> str | float:
     try:
-        parse_quantity(value, "amount")
+        check_amount(value, "amount")
     except ConfigError as error:
         raise PydanticCustomError(NOT_A_QUANTITY, "{message}", {"message": str(error)}) from error
     return value
+
+
+def check_amount(value: str | float, resource: str) -> None:
+    """Refuse what is no quantity, or a whole number that no resource can have.
+
+    Raises:
+        ConfigError: the value cannot be used.
+    """
+    parse_quantity(value, resource)
+    if isinstance(value, int) and value > MAX_AMOUNT:
+        raise ConfigError(f"{resource} {str(value)[:20]!r}... is more than any node has; give at most {MAX_AMOUNT}")
 
 
 def _headroom(value: object, check: ValidatorFunctionWrapHandler) -> int | str:
@@ -260,11 +300,13 @@ class Scenario(_Spec):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Scenario:
-        for what, names in (
-            ("node group", [g.name for g in self.nodes]),
-            ("job group", [g.name for g in self.jobs]),
-            ("deployment", [d.name for d in self.serving]),
+        for field, what, names in (
+            ("nodes", "node group", [g.name for g in self.nodes]),
+            ("jobs", "job group", [g.name for g in self.jobs]),
+            ("serving", "deployment", [d.name for d in self.serving]),
         ):
-            if len(set(names)) < len(names):
-                raise ValueError(f"two entries are called {what} {max(names, key=names.count)}; rename one")
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    where = {"what": what, "name": name, "field": field, "index": index}
+                    raise PydanticCustomError(TWICE, "two entries are called {what} {name}; rename one", where)
         return self

@@ -7,31 +7,15 @@ that fit nowhere on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from edl.errors import ConfigError
 from edl.model.quantity import format_quantity
 from edl.sim.policies import check_policy
 from edl.sim.scenario import NodeGroup, Scenario
+from edl.sim.scenario_job_checks import Finding, Loc, of_jobs, of_nodes, of_times, shown, too_late
 from edl.sim.shapes import allocatable_of, resources_of
 
 _MOST_NAMED = 5
-Loc = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong.
-
-    Attributes:
-        loc: the field, as keys and indices.
-        given: its value; empty if `reason` names it.
-        reason: the rule and the remedy.
-    """
-
-    loc: Loc
-    given: str
-    reason: str
 
 
 def findings(scenario: Scenario, content: object) -> list[Finding]:
@@ -41,6 +25,9 @@ def findings(scenario: Scenario, content: object) -> list[Finding]:
         *_policies(scenario),
         *_events(scenario),
         *_windows(scenario),
+        *of_nodes(scenario),
+        *of_jobs(scenario),
+        *of_times(scenario),
         *_pods(scenario),
     ]
 
@@ -76,7 +63,7 @@ def _events(scenario: Scenario) -> Iterator[Finding]:
             reason = f"no group has such a node; nodes are named <group>-<number> from 0: {_names(scenario.nodes)}"
             yield Finding(("node_events", index, "node"), event.node, reason)
         if event.at_s > scenario.duration_s:
-            yield Finding(("node_events", index, "at_s"), _shown(event.at_s), _too_late(scenario))
+            yield Finding(("node_events", index, "at_s"), shown(event.at_s), too_late(scenario))
 
 
 def _names(groups: Sequence[NodeGroup]) -> str:
@@ -93,28 +80,18 @@ def _windows(scenario: Scenario) -> Iterator[Finding]:
     for name, span in (("steady_s", spec.steady_s), ("ramps_s", spec.ramps_s)):
         if span is None:
             continue
-        low, high = map(_shown, span)
+        low, high = map(shown, span)
         if span[0] >= span[1]:
             reason = f"until {high} is not after from {low}; write [from, until], in seconds"
             yield Finding(("measure", name), f"[{low}, {high}]", reason)
         elif span[1] > scenario.duration_s:
-            yield Finding(("measure", name), f"[{low}, {high}]", _too_late(scenario))
+            yield Finding(("measure", name), f"[{low}, {high}]", too_late(scenario))
     if spec.until_s is not None and spec.until_s > scenario.duration_s:
-        yield Finding(("measure", "until_s"), _shown(spec.until_s), _too_late(scenario))
+        yield Finding(("measure", "until_s"), shown(spec.until_s), too_late(scenario))
     end_s = scenario.duration_s if spec.until_s is None else spec.until_s
     if spec.from_s >= end_s:
-        reason = f"what is measured ends at second {_shown(end_s)}; choose an earlier second"
-        yield Finding(("measure", "from_s"), _shown(spec.from_s), reason)
-
-
-def _too_late(scenario: Scenario) -> str:
-    end = _shown(scenario.duration_s)
-    return f"the scenario ends at second {end}, its duration_s; choose an earlier second, or raise duration_s"
-
-
-def _shown(value: str | float) -> str:
-    """As people write it: 8, not 8.0."""
-    return value if isinstance(value, str) else f"{value:.15g}"
+        reason = f"what is measured ends at second {shown(end_s)}; choose an earlier second"
+        yield Finding(("measure", "from_s"), shown(spec.from_s), reason)
 
 
 def _pods(scenario: Scenario) -> Iterator[Finding]:
@@ -135,14 +112,14 @@ def _misfits(loc: Loc, amounts: Mapping[str, str | float], rooms: Sequence[Mappi
     for name, amount in wanted.items():
         if most[name] <= 0:
             reason = f"no node has {name} for pods; add {name} to the resources of a node group, or remove it here"
-            yield Finding((*loc, name), _shown(amounts[name]), reason)
+            yield Finding((*loc, name), shown(amounts[name]), reason)
         elif amount > most[name]:
-            shown = format_quantity(most[name], name)
-            reason = f"no node has more than {shown} for pods; lower it, or give a node group more {name}"
-            yield Finding((*loc, name), _shown(amounts[name]), reason)
+            room = format_quantity(most[name], name)
+            reason = f"no node has more than {room} for pods; lower it, or give a node group more {name}"
+            yield Finding((*loc, name), shown(amounts[name]), reason)
     fits_alone = all(amount <= most[name] for name, amount in wanted.items())
     if fits_alone and not any(all(n <= room.get(name, 0) for name, n in wanted.items()) for room in rooms):
-        asked = ", ".join(f"{name} {_shown(amount)}" for name, amount in amounts.items())
+        asked = ", ".join(f"{name} {shown(amount)}" for name, amount in amounts.items())
         yield Finding(
             loc, asked, "no node has all of these together; lower one, or add it to the group with the others"
         )

@@ -12,10 +12,10 @@ from pydantic_core import ErrorDetails
 
 from edl.errors import ConfigError
 from edl.kube.yaml_files import bytes_of, errors_with_position, read_text, reject_duplicate_keys
-from edl.model.quantity import parse_quantity
 from edl.model.units import count
-from edl.sim.scenario import NOT_A_QUANTITY, Scenario
-from edl.sim.scenario_checks import Finding, findings
+from edl.sim.scenario import NOT_A_QUANTITY, TWICE, Scenario, check_amount
+from edl.sim.scenario_checks import findings
+from edl.sim.scenario_job_checks import Finding
 
 _LONGEST_QUOTE = 60
 _NUMBER = "give a number"
@@ -94,6 +94,8 @@ def _is_consequence(entry: ErrorDetails) -> bool:
 def _finding(entry: ErrorDetails) -> Finding:
     loc = tuple(part for part in entry["loc"] if part != "[key]")
     kind, value, facts = entry["type"], entry["input"], entry.get("ctx", {})
+    if kind == TWICE:
+        return Finding((facts["field"], facts["index"], "name"), "", entry["msg"])
     if kind == NOT_A_QUANTITY:
         return Finding(loc, "", _quantity_reason(value, str(loc[-1])))
     if isinstance(value, float) and math.isnan(value):
@@ -109,7 +111,7 @@ def _finding(entry: ErrorDetails) -> Finding:
 
 def _quantity_reason(value: str | float, resource: str) -> str:
     try:
-        parse_quantity(value, resource)
+        check_amount(value, resource)
     except ConfigError as error:
         return str(error)
     return f"{resource} is not a quantity"

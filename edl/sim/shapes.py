@@ -30,7 +30,9 @@ def shape_of(amounts: Mapping[str, str | float]) -> PodShape:
 
 def allocatable_of(group: NodeGroup) -> Resources:
     """What pods may request on each node of a group."""
-    amounts = {PODS: _PODS_OF_A_NODE, **resources_of(group.resources).as_dict()}
+    amounts = resources_of(group.resources).as_dict()
+    if PODS not in group.resources:
+        amounts[PODS] = _PODS_OF_A_NODE
     amounts[CPU] = amounts.get(CPU, 0) - parse_quantity(group.system_cpu, CPU)
     return Resources.of(amounts)
 

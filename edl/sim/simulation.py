@@ -23,7 +23,7 @@ from edl.planner.packing import startable
 from edl.sim.baselines.base import JobFacts
 from edl.sim.deployments import Deployment
 from edl.sim.headroom import advisor_of
-from edl.sim.kubelet import Kubelet
+from edl.sim.kubelet import SERVING, Kubelet
 from edl.sim.masters import SimulatedMasters
 from edl.sim.measures import measure, slots_of
 from edl.sim.meter import Decisions, Meter, Sample
@@ -33,6 +33,7 @@ from edl.sim.port import SimulatedCluster, remove_job
 from edl.sim.scenario import DeploymentSpec, JobGroup, Scenario, Series
 from edl.sim.scheduler import Scheduler
 from edl.sim.shapes import job_of, nodes_of
+from edl.sim.timeline import Timeline
 from edl.sim.training import JobRun, Training, complete
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from edl.sim.world import Engine, World
@@ -41,7 +42,7 @@ AFTERWARDS_S = 60.0
 """How long a run goes on after its last job is done."""
 
 SETTLE_S = 120.0
-"""Virtual time for the serving of second 0 to come to rest, before the scenario begins."""
+"""Virtual time for the serving of second 0 to come to rest, before the scenario; more while pods still start."""
 
 
 BeforeRise = Callable[[World, DeploymentSpec, int], None]
@@ -90,9 +91,11 @@ def simulate(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise
         loop = runner.get_loop()
         if isinstance(loop, VirtualLoop):
             loop.ignore_threads()
-        live = runner.run(_live(scenario, policy, seed, before_rise))
-        if isinstance(loop, VirtualLoop):
-            loop.watch_threads()
+        try:
+            live = runner.run(_live(scenario, policy, seed, before_rise))
+        finally:
+            if isinstance(loop, VirtualLoop):
+                loop.watch_threads()
     run = live.result(policy, seed)
     cpu_s = time.process_time() - began_s
     return Run(
@@ -180,7 +183,7 @@ class _Simulation:
             controller = asyncio.create_task(self._controller().run(stop))
         await self._until_the_end()
         self._training.advance_all()
-        self._meter.sample()
+        self._meter.close()
         if controller is not None:
             controller.cancel()
             await asyncio.gather(controller, return_exceptions=True)
@@ -230,26 +233,35 @@ class _Simulation:
 
     async def _settle(self) -> None:
         for deployment in self._deployments:
-            deployment.scale(deployment.spec.replicas[0][1] if deployment.spec.replicas[0][0] == 0 else 0)
+            deployment.scale(next((n for at_s, n in reversed(deployment.spec.replicas) if at_s == 0), 0))
+        latency = self._scenario.latency
+        pause_s = max(SETTLE_S, latency.start_of(SERVING)[1] + 2 / latency.create_per_s)
         await asyncio.sleep(SETTLE_S)
+        before = -1
+        while before < (here := sum(one.made + one.ready for one in self._deployments)) and any(
+            one.ready < one.target for one in self._deployments
+        ):
+            before = here
+            await asyncio.sleep(pause_s)
 
     # --- What the scenario does
 
     def _schedule(self) -> None:
-        scenario, later = self._scenario, self._engine.later
+        scenario, timeline = self._scenario, Timeline()
         for deployment in self._deployments:
             for at_s, replicas in deployment.spec.replicas:
-                later(at_s, partial(self._scale, deployment, replicas))
+                timeline.add(at_s, partial(self._scale, deployment, replicas))
         for group in scenario.jobs:
             arrivals = self._moments(group.arrival, group.count)
             for number, at_s in enumerate(arrivals):
-                later(at_s, partial(self._submit, group, number))
+                timeline.add(at_s, partial(self._submit, group, number))
             if group.removal is not None:
                 for number, at_s in enumerate(self._moments(group.removal, group.count)):
-                    later(at_s, partial(self._remove, group, number))
+                    timeline.add(max(at_s, arrivals[number]), partial(self._remove, group, number))
         for event in scenario.node_events:
             what = self._lose if event.event == "lost" else self._return
-            later(event.at_s, partial(what, event.node))
+            timeline.add(event.at_s, partial(what, event.node))
+        timeline.start(self._engine.later)
 
     def _moments(self, series: Series, count: int) -> list[float]:
         return [
@@ -279,6 +291,7 @@ class _Simulation:
         if run is not None and not run.is_over:
             self._training.end(run, is_done=False)
             self._delete(key)
+            self._one_less()
 
     def _delete(self, key: JobKey) -> None:
         if self._native is not None:
@@ -290,6 +303,10 @@ class _Simulation:
             self._delete(run.key)
         else:
             complete(self._world, run)
+        self._one_less()
+
+    def _one_less(self) -> None:
+        """A job is over; the run ends soon after the last one if there is no serving."""
         self._left -= 1
         if not self._left and not self._deployments:
             self._all_done.set()

@@ -15,6 +15,7 @@ from edl.model.resources import CPU
 from edl.planner.speedup import Curve, curve_of
 from edl.sim.scenario import JobGroup
 from edl.sim.shares import shares_of
+from edl.sim.speeds import TrueSpeed, true_speed
 from edl.sim.world import Engine, World
 
 
@@ -23,6 +24,7 @@ class JobRun:
     """One job as it runs.
 
     Attributes:
+        curve: its speed as policies know it.
         created_s: its creation.
         first_pod_s, first_running_s: of its trainers; None until then.
         ended_s: when its work was done, or when it was deleted.
@@ -33,6 +35,7 @@ class JobRun:
         ready: UIDs of its ready trainers -> when each begins to take part.
         slowed: UIDs of its ready trainers that have not all of their CPU -> the part that they have.
         stalled_until_s: the job stands still until then.
+        truth: its speed.
     """
 
     key: JobKey
@@ -53,6 +56,11 @@ class JobRun:
     version: int = 0
     ready: dict[str, float] = field(default_factory=dict)
     slowed: dict[str, float] = field(default_factory=dict)
+    truth: TrueSpeed = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the true speed from the scenario."""
+        self.truth = true_speed(self.group.throughput, self.curve)
 
     @property
     def is_over(self) -> bool:
@@ -77,7 +85,7 @@ class JobRun:
 
     def speed(self, count: int) -> float:
         """Samples per second of that many trainers that have all of their CPU."""
-        return self.curve.speed(count) if count else 0.0
+        return self.truth.at(count) if count else 0.0
 
     @property
     def pace(self) -> float:
@@ -162,11 +170,13 @@ class Training:
         if pod is None or pod.job is None or pod.job not in self.runs:
             return
         run = self.runs[pod.job]
+        was, now = bool(before and before.ready), bool(after and after.ready)
         if run.is_over:
+            if run.is_done and now and not was:  # it finds no work left, and exits like the others
+                self._engine.later(0.0, lambda: complete(self._world, run))
             return
         if before is None and pod.role is Role.TRAINER and run.first_pod_s is None:
             run.first_pod_s = self._engine.now_s()
-        was, now = bool(before and before.ready), bool(after and after.ready)
         if was != now:
             self._advance(run)
             if pod.role is Role.TRAINER:
@@ -213,13 +223,18 @@ class Training:
         if run.version != version or run.is_over:
             return
         self._advance(run)
-        if run.group.work is not None and run.remaining <= 1e-6 * run.group.work:
+        if run.group.work is not None and self._is_as_good_as_done(run, run.group.work):
             self.end(run, is_done=True)
             self._on_done(run)
         else:
             self._schedule(run)
             for listener in self.listeners:
                 listener()
+
+    def _is_as_good_as_done(self, run: JobRun, work: float) -> bool:
+        """What is left is lost in the digits of the work, or of the time."""
+        speed = run.speed(run.working(self._engine.now_s())) * run.pace
+        return run.remaining <= max(1e-6 * work, 1e-9 * speed)
 
 
 def complete(world: World, run: JobRun) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,25 @@ async def left_of_twenty(after_s: float, *, youngest_first: bool) -> list[str]:
 
 def test_before_kubernetes_1_21_the_youngest_go() -> None:
     assert run_virtual(left_of_twenty(600, youngest_first=True)) == OLDEST
+
+
+async def ready_of(*names: str) -> list[int]:
+    """How many pods each of these Deployments of two replicas takes for its own and ready, once all are."""
+    loop = asyncio.get_running_loop()
+    world = World(make_nodes(1))
+    engine = Engine(loop.time, loop.call_later, random.Random(0))  # noqa: S311 - no secret
+    specs = [SPEC.model_copy(update={"name": name}) for name in names]
+    deployments = [Deployment(world, engine, spec, create_per_s=1.0) for spec in specs]
+    for deployment in deployments:
+        deployment.scale(2)
+    await asyncio.sleep(10)
+    for pod in list(world.pods.values()):
+        world.put(replace(pod, ready=True))
+    return [deployment.ready for deployment in deployments]
+
+
+def test_a_name_that_begins_like_another_is_another_deployment() -> None:
+    assert run_virtual(ready_of("web", "web-api")) == [2, 2]
 
 
 @pytest.mark.parametrize(("after_s", "by_chance"), [(600, True), (0, False)])

@@ -115,6 +115,49 @@ def test_a_node_that_is_lost_takes_its_trainers_and_gives_room_when_it_is_back()
     assert [trainers_at(done, "job-0", second) for second in (19, 30, 55)] == [32, 24, 32]
 
 
+def test_work_that_takes_less_time_than_a_clock_can_tell_is_done() -> None:
+    assert run(make_scenario(jobs=[make_group(work=1e-14)])).figures["unfinished"] == 0
+
+
+def test_serving_of_the_beginning_runs_before_the_scenario_begins_however_long_it_takes() -> None:
+    latency = {"start_s": INSTANT | {"serving": [300, 300]}, "create_per_s": 0.01}
+    done = run(make_scenario(serving=[make_deployment((0, 3))], latency=latency))
+    assert done.figures["serving_shortfall_pod_s"] == 0
+
+
+def test_pods_that_never_run_wait_until_the_end() -> None:
+    done = run(make_scenario(settled=False, serving=[make_deployment((0, 1), (10, 50))]))
+    assert done.figures["serving_wait_p95_s"] == pytest.approx(50, abs=1)
+
+
+def test_what_is_measured_after_the_end_of_the_run_has_no_utilisation() -> None:
+    window = {"from_s": 1000, "steady_s": [1000, 1500]}
+    done = run(make_scenario(duration_s=2000, jobs=[make_group(work=10.0)], measure=window))
+    assert done.figures.keys().isdisjoint({"utilisation", "used_utilisation", "steady_utilisation"})
+    assert done.figures["unfinished"] == 0
+
+
+def test_a_removed_job_does_not_keep_the_run_going() -> None:
+    groups = [make_group("a", work=10.0), make_group("b", removal={"first_s": 30})]
+    assert run(make_scenario(duration_s=5000, jobs=groups)).samples[-1].at_s < 100
+
+
+def test_what_happens_at_the_same_second_happens_in_the_order_of_the_file() -> None:
+    events = [{"at_s": 20, "node": f"n-{i}", "event": event} for i in range(4) for event in ("lost", "back")]
+    steps = ((0, 0), (30, 8), (30, 6), (30, 4), (30, 1))
+    done = run(make_scenario(jobs=[make_group(max=32)], node_events=events, serving=[make_deployment(*steps)]))
+    assert trainers_at(done, "job-0", 28) == 32
+    assert done.samples[-1].target == 1
+
+
+def test_a_trainer_that_starts_after_the_work_is_done_ends_and_frees_its_room() -> None:
+    rigid = {"min": 32, "max": 32}
+    groups = [make_group("a", work=1.0, **rigid), make_group("b", work=20.0, arrival={"first_s": 100}, **rigid)]
+    done = run(make_scenario(duration_s=1000, jobs=groups, latency={"start_s": {"trainer": [1, 30]}}))
+    assert trainers_at(done, "a-0", 90) == 0
+    assert done.figures["unfinished"] == 0
+
+
 def test_a_removed_job_leaves_its_room_to_the_others() -> None:
     groups = [make_group("a", max=32, removal={"first_s": 30}), make_group("b", max=32)]
     done = run(make_scenario(jobs=groups))
