@@ -1,8 +1,8 @@
 """The CustomResourceDefinition that the pydantic models become.
 
 Kubernetes accepts structural schemas only: this module inlines references, drops null alternatives and keeps the
-unknown fields of untyped objects. Descriptions, bounds and rules come from the models. Only the rules that compare an
-object with its former version are written here. The result is a dictionary; `edl.install` writes it as YAML.
+unknown fields of untyped objects. Descriptions, bounds and rules come from the models. The rules that compare an
+object with its former version are in `transitions.py`. The result is a dictionary; `edl.install` writes it as YAML.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from edl.api.base import Part
 from edl.api.queues import MAX_QUEUE_NAME, QUEUE_KIND, QUEUE_NAME, QUEUE_PLURAL, QueueSpec, QueueStatusPart
 from edl.api.spec import MAX_NAME_LENGTH, NAME_PATTERN, Spec
 from edl.api.status import Status
+from edl.api.transitions import transition_rules
 from edl.api.v1 import GROUP, KIND, PLURAL, VERSION
-from edl.model.names import Role
-from edl.model.status import JobPhase
 
 Schema = dict[str, Any]
 Columns = tuple[tuple[str, str, str, str], ...]
@@ -52,7 +51,6 @@ _WIDE_QUEUE_COLUMNS = (
 _DROPPED = ("title", "$defs")
 # pydantic keeps its own name for a bound if a validator runs before that of the type.
 _RENAMED = {"ge": "minimum", "le": "maximum"}
-_PHASES_WITH_PODS = (JobPhase.CREATING, JobPhase.RUNNING, JobPhase.SCALING)
 
 
 def render_crd() -> Schema:
@@ -163,42 +161,8 @@ def render_schema() -> Schema:
             "spec": _structural(Spec),
             "status": _structural(Status),
         },
-        "x-kubernetes-validations": _transition_rules(),
+        "x-kubernetes-validations": transition_rules(),
     }
-
-
-def _transition_rules() -> list[Schema]:
-    """The rules for fields that must not change while pods exist.
-
-    An expression sees pods only through the stored status: the phase, or any ready or pending pod of any role. On an
-    update of the spec the API server takes the status from the stored object, so a request cannot forge it. Between
-    the creation of the first pod and the first status a change passes, and the pods before and after it differ.
-
-    Templates are compared inside lists: the cost estimate treats an object as unbounded, and a list by its length.
-    """
-    unchanged = {
-        "image": "self.spec.image == oldSelf.spec.image",
-        **{
-            f"{role.value}.template": f"[self.spec.?{role.value}.?template] == [oldSelf.spec.?{role.value}.?template]"
-            for role in Role
-        },
-        "topology": "[self.spec.?topology] == [oldSelf.spec.?topology]",
-    }
-    return [
-        {
-            "rule": f"{same} || !({_pods_exist()})",
-            "message": f"{field} cannot change while the job has pods; set spec.suspend: true first",
-        }
-        for field, same in unchanged.items()
-    ]
-
-
-def _pods_exist() -> str:
-    counts = [
-        f"oldSelf.?status.?{role.value}.?{count}.orValue(0) > 0" for role in Role for count in ("ready", "pending")
-    ]
-    phases = [phase.value for phase in _PHASES_WITH_PODS]
-    return " || ".join([f"oldSelf.?status.?phase.orValue('') in {phases}", *counts])
 
 
 def _structural(model: type[Part]) -> Schema:

@@ -215,7 +215,8 @@ def test_an_update_gets_the_same_verdict_with_the_same_words(servers: dict[str, 
         server = servers[name]
         path = f"{JOBS}/changed"
         server.send("DELETE", path)
-        assert server.send("POST", JOBS, make_manifest("changed")).code == 201
+        old = {**(change.before or make_manifest()), "metadata": {"name": "changed"}}
+        assert server.send("POST", JOBS, old).code == 201
         assert server.send("PATCH", f"{path}/status", {"status": change.status}, content_type=MERGE).code == 200
         new = copy.deepcopy(change.job)
         new["metadata"] = server.kube.get("trainingjobs", "changed")["metadata"]

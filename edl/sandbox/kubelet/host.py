@@ -20,6 +20,7 @@ from edl.sandbox.kubelet.images import Image
 from edl.sandbox.kubelet.launch import Machine
 from edl.sandbox.kubelet.network_hook import Ports
 from edl.sandbox.kubelet.runtime import Runtime
+from edl.sandbox.kubelet.temporary import TemporaryFolders
 from edl.sandbox.objects import namespace_of, pod_path, uid_of
 
 Object = dict[str, Any]
@@ -53,6 +54,7 @@ class Host:
         images: the image table.
         addresses: of pods.
         folder: of this kubelet; pods have folders below it.
+        temporary: names the links to the temporary files of containers.
         events: writes events.
         data: the Secrets and ConfigMaps that pods refer to: (kind, namespace, name) -> object.
     """
@@ -63,6 +65,7 @@ class Host:
     images: tuple[Image, ...]
     addresses: AddressPool
     folder: Path
+    temporary: TemporaryFolders
     events: EventRecorder
     pace: Pace = field(default_factory=Pace)
     data: dict[tuple[str, str, str], Object] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from edl.sandbox.kubelet.names import NamesFile, service_names
 from edl.sandbox.kubelet.node import NodeAgent, NodeShape
 from edl.sandbox.kubelet.pod_worker import PodWorker
 from edl.sandbox.kubelet.runtime import Runtime
+from edl.sandbox.kubelet.temporary import TemporaryFolders, links_folder
 from edl.sandbox.objects import Amounts, name_of, namespace_of, uid_of
 
 Object = dict[str, Any]
@@ -163,29 +164,31 @@ async def running(session: ApiSession, settings: KubeletSettings) -> AsyncIterat
         OSError: the folder cannot be written.
     """
     settings.folder.mkdir(parents=True, exist_ok=True)
-    runtime = await Runtime.open(settings.folder if settings.owns_folder else None)
-    try:
-        addresses = AddressPool.open()
-        host = Host(
-            session=session,
-            runtime=runtime,
-            machine=_machine(settings.folder, session.host, has_aliases=addresses.has_aliases),
-            images=settings.images,
-            addresses=addresses,
-            folder=settings.folder,
-            events=EventRecorder(session, "kubelet"),
-            pace=settings.pace,
-        )
-        kubelet = Kubelet(session, host, settings)
+    with links_folder() as links:
+        runtime = await Runtime.open(links, *([settings.folder] if settings.owns_folder else []))
         try:
-            await kubelet.register()
-            yield kubelet
+            addresses = AddressPool.open()
+            host = Host(
+                session=session,
+                runtime=runtime,
+                machine=_machine(settings.folder, session.host, has_aliases=addresses.has_aliases),
+                images=settings.images,
+                addresses=addresses,
+                folder=settings.folder,
+                temporary=TemporaryFolders(links),
+                events=EventRecorder(session, "kubelet"),
+                pace=settings.pace,
+            )
+            kubelet = Kubelet(session, host, settings)
+            try:
+                await kubelet.register()
+                yield kubelet
+            finally:
+                await host.events.close()
+                await kubelet.close()
+                addresses.close()
         finally:
-            await host.events.close()
-            await kubelet.close()
-            addresses.close()
-    finally:
-        await runtime.close()
+            await runtime.close()
 
 
 def _machine(folder: Path, api: str, *, has_aliases: bool) -> Machine:

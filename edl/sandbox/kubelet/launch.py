@@ -16,6 +16,7 @@ from edl.sandbox.kubelet.images import Image
 from edl.sandbox.kubelet.paths import PathMap
 from edl.sandbox.kubelet.runtime import ProcessSpec
 from edl.sandbox.kubelet.serve import PORTS
+from edl.sandbox.kubelet.temporary import link
 
 Object = dict[str, Any]
 
@@ -52,6 +53,7 @@ class ContainerPlace:
 
     Attributes:
         root: its own folder: working folder, home and temporary files.
+        temporary: the short path of its temporary files; a link.
         volumes: volume of the pod -> folder.
         address: of the pod.
         node: the Node object.
@@ -59,6 +61,7 @@ class ContainerPlace:
     """
 
     root: Path
+    temporary: Path
     volumes: dict[str, Path]
     address: str
     node: Object
@@ -88,7 +91,7 @@ def process_spec(
         OSError: a folder cannot be made.
     """
     root = place.root
-    (root / "tmp").mkdir(parents=True, exist_ok=True)
+    link(place.temporary, root / "tmp")
     place.termination_log.write_bytes(b"")
     paths = path_map(container, image, place)
     own = {key: paths.text(value) for key, value in variables(pod, container, place.node, place.find).items()}
@@ -145,7 +148,7 @@ def _base(pod: Object, container: Object, place: ContainerPlace, machine: Machin
     env = {key: os.environ[key] for key in _KEPT if key in os.environ}
     env |= {
         "HOME": str(place.root),
-        "TMPDIR": str(place.root / "tmp"),
+        "TMPDIR": str(place.temporary),
         "HOSTNAME": host_name,
         "OMP_NUM_THREADS": str(threads),
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -52,6 +52,7 @@ class PodWorker:
         self._phase, self._is_initialized, self._refusal = "", False, ""
         self._deleted, self._dirty, self._vanished = asyncio.Event(), asyncio.Event(), False
         self._written: Object = {}
+        self._links: list[Path] = []
 
     def update(self, pod: Object) -> None:
         """Take a newer version of the pod."""
@@ -103,9 +104,15 @@ class PodWorker:
         if not self._vanished:
             await self._write()
             await self._host.delete(self.pod)
-        await asyncio.to_thread(shutil.rmtree, self.folder, True)
+        await asyncio.to_thread(self._remove_files)
         if self._address not in {"", LOOPBACK}:
             self._host.addresses.release(self._address)
+
+    def _remove_files(self) -> None:
+        for link in self._links:
+            with suppress(OSError):
+                link.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     async def _live_until_deleted(self) -> None:
         living = asyncio.create_task(self._live())
@@ -138,10 +145,10 @@ class PodWorker:
         """Bring the pod up, and return once no container will run again."""
         spec = self.pod["spec"]
         self._address = LOOPBACK if spec.get("hostNetwork") else self._host.addresses.take()
-        place = ContainerPlace(self.folder, {}, self._address, self._node(), self._host.finder(self.pod))
-        self._make_containers(place)
+        volumes: dict[str, Path] = {}
+        self._make_containers(volumes)
         self._changed()
-        place.volumes.update(await self._make_volumes())
+        volumes.update(await self._make_volumes())
         for one in self.init:
             await one.run()
             if one.record.exit_code != 0:
@@ -153,7 +160,8 @@ class PodWorker:
         await asyncio.gather(*(one.run() for one in self.main))
         self._phase = final_phase(self._records(self.main))
 
-    def _make_containers(self, place: ContainerPlace) -> None:
+    def _make_containers(self, volumes: dict[str, Path]) -> None:
+        node, find = self._node(), self._host.finder(self.pod)
         spec, status = self.pod["spec"], self.pod.get("status") or {}
         known = {
             one["name"]: one
@@ -162,9 +170,9 @@ class PodWorker:
         }
 
         def make(one: Object, *, is_init: bool) -> Container:
-            own = ContainerPlace(
-                self.folder / "containers" / one["name"], place.volumes, place.address, place.node, place.find
-            )
+            root, temporary = self.folder / "containers" / one["name"], self._host.temporary.name()
+            self._links.append(temporary)
+            own = ContainerPlace(root, temporary, volumes, self._address, node, find)
             made = Container(self._host, self._with_address, one, own, self._changed, is_init=is_init)
             if one["name"] in known:
                 made.restore(known[one["name"]])

@@ -77,11 +77,11 @@ class Runtime:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, owned: Path | None) -> Self:
+    async def open(cls, *owned: Path) -> Self:
         """Start the supervisor.
 
         Args:
-            owned: a folder that the supervisor removes when it ends; None to keep it.
+            owned: folders that the supervisor removes when it ends.
         """
         # If the supervisor is killed, what it leaves comes to this process, which then ends it.
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -96,8 +96,8 @@ class Runtime:
         ours.setblocking(False)
         made = cls(helper, ours)
         made._reading = asyncio.create_task(made._read())
-        if owned is not None:
-            await made._send({"own": str(owned)})
+        for folder in owned:
+            await made._send({"own": str(folder)})
         return made
 
     @property

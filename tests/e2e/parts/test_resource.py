@@ -199,7 +199,7 @@ def test_defaults_are_those_of_the_models(kube: Kube, space: str, case: Case) ->
 def test_judges_a_change_by_the_pods_there_are(plane: ControlPlane, change: Change) -> None:
     kube, space = plane.kube, plane.namespace("change")
     path = kube.resource("trainingjobs").path(space)
-    created = kube.create(make_manifest(), space)
+    created = kube.create(change.before or make_manifest(), space)
     if change.status:
         patch = {"status": change.status}
         kube.request("PATCH", f"{path}/job/status", body=patch, content_type="application/merge-patch+json")

@@ -34,7 +34,7 @@ WAIT_S = 60.0
 
 @pytest.fixture
 async def runtime() -> AsyncIterator[Runtime]:
-    made = await Runtime.open(None)
+    made = await Runtime.open()
     yield made
     await made.close()
 

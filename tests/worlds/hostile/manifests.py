@@ -38,6 +38,8 @@ class Change:
     job: Object
     accepted: bool
     server_says: str = ""
+    before: Object | None = None
+    """The job that is updated; by default the small one."""
 
 
 def make_manifest(name: str = "job", **spec: Any) -> Object:
