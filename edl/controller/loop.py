@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from edl.clock import Clock
+from edl.controller.early_answers import EarlyAnswers
 from edl.controller.executor import Executor
 from edl.controller.hand_back import HandBack
 from edl.controller.master_monitor import MasterMonitor
@@ -130,6 +132,7 @@ class Controller:
             writes=self._pace.writes,
             is_due=self._hand_back.is_due,
         )
+        self._early = EarlyAnswers(cluster, self._executor)
         self._failed_rounds = 0
         self._recorded_s = float("-inf")
         self._wake_in_s: float | None = None
@@ -178,7 +181,7 @@ class Controller:
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
         if self._executor.left:
-            self._recorder.postponed(f"{self._executor.left} writes: a newer plan is due first")
+            self._recorder.postponed(f"at least {self._executor.left} writes: a newer plan is due first")
         if result is RoundResult.FAILED:
             self._failed_rounds += not self._goes_on_at_once
         elif result is not RoundResult.SKIPPED:  # a skipped round wrote nothing, so it proves no recovery
@@ -207,7 +210,7 @@ class Controller:
             await self._recorder.observed(snapshot, leader=leads)
             raise
         # Metrics of a large cluster take long: no write waits for them, nor does the round that follows at once.
-        if not self._goes_on_at_once or self.last_round_s - self._recorded_s >= self._pace.interval_s:
+        if not self._executor.left or self.last_round_s - self._recorded_s >= self._pace.interval_s:
             self._recorded_s = self.last_round_s
             await self._recorder.observed(snapshot, leader=leads)
         return result
@@ -230,17 +233,23 @@ class Controller:
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
-        snapshot, view, plan = await self._plan_what_is_allowed(snapshot, view)
+        planning = self._plan_what_is_allowed(snapshot, view)
+        (snapshot, view, plan), answered = await self._early.beside(planning, snapshot, lost)
+        self._is_outdated |= answered.is_outdated
         if plan is None:
             self._hand_back.write()
-            return await self._executor.act(snapshot, {}, (), lost)
-        starts = await self._plans.startable(view, plan)
+            return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
         postponed = await self._postponed(view, plan)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         self._hand_back.write()
-        result = await self._executor.act(snapshot, decisions, starts, lost)
+        starts = partial(self._plans.startable, view, plan)
+        result = await self._executor.act(*answered.applied_to(snapshot, decisions), starts, lost)
         await self._report(view, plan)
         return result
+
+    async def _nothing(self) -> tuple[()]:
+        """What may start without a plan."""
+        return ()
 
     async def _report(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
         """Show what the queues use and which nodes are avoided; nothing depends on it."""

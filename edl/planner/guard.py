@@ -94,7 +94,14 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
         return {}
     left: dict[tuple[str, str], float] = {}
     answered_s = 0.0
-    queue = sorted(snapshot.pods, key=_queue_order)
+    over_s = snapshot.observed_at_s - limits.serving_grace_s
+    # Of tens of thousands of pods few count: those that may have a grace time, and answers that may begin one.
+    queue = [
+        pod
+        for pod in snapshot.pods
+        if (pod.answered_s is not None and pod.answered_s > over_s) or (pod.is_waiting_serving and not pod.tried)
+    ]
+    queue.sort(key=_queue_order)
     for _, group in groupby(queue, key=_queue_order):
         equals = list(group)
         answered_s = max([answered_s, *(pod.answered_s for pod in equals if pod.answered_s is not None)])

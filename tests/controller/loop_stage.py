@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
+from edl.controller.planner_thread import PlannerThread
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -21,6 +23,7 @@ from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
 A, B = JobKey("default", "a"), JobKey("default", "b")
 NODE = make_node("n000")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
     )
 
 
+class SlowThread(PlannerThread):
+    """A planner thread that takes so many seconds of virtual time for each plan."""
+
+    def __init__(self, plan_s: float) -> None:
+        super().__init__()
+        self._plan_s = plan_s
+
+    async def run(self, call: Callable[[], T], deadline_s: float) -> T:
+        if self._plan_s:
+            await asyncio.sleep(self._plan_s)
+        return await super().run(call, deadline_s)
+
+
 @dataclass
 class Stage:
     """A controller and everything around it, with a planner that the test controls."""
@@ -70,6 +86,7 @@ class Stage:
     serving: tuple[Pod, ...] = ()
     dry: bool = False
     pace: Pace = field(default_factory=Pace)
+    plan_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.decided = 0
@@ -81,7 +98,9 @@ class Stage:
             clock=LoopClock(),
             lease=self.lease,
             recorder=self.recorder,
-            planner=Planner(self._decide, lambda _snapshot, _plan: (), self._startable),
+            planner=Planner(
+                self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(self.plan_s)
+            ),
             limits=Limits(serving_grace_s=2.0),
             pace=self.pace,
             show=(lambda _, plan: self.shown.append(plan)) if self.dry else None,

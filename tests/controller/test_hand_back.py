@@ -400,7 +400,7 @@ def test_jobs_grow_side_by_side_over_many_short_rounds() -> None:
 
     run(stage, script)
     counts = [stage.count(JobKey("default", name)) for name in names]
-    assert sum(counts) >= 40
+    assert sum(counts) >= 30  # beside the first plan each job also gets a first status
     assert max(counts) - min(counts) <= 2, counts
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-from edl.controller.ports import RoundResult
-from edl.controller.write_queue import Lane, creation_lane, deletion_lane, status_lane
+from edl.controller.write_queue import Lane, creation_lane, status_lane
 from edl.kube.leader_election import AlwaysHeld
 from edl.lifecycle.action_order import status_updates
 from edl.model.actions import Action, Outcome
@@ -33,13 +32,13 @@ def dropped_deletion_sent(_: Right) -> Right:
     caught_by=f"{HAND_BACK}::test_growth_never_begins_before_the_last_deletion_has_ended",
 )
 def growth_before_its_room(_: Right) -> Right:
-    async def wrong(self: Any, wanted: Sequence[tuple[Job, tuple[Action, ...]]], _resized: object) -> RoundResult:
-        lanes = [deletion_lane(actions) for _, actions in wanted]
-        lanes += [creation_lane(job, actions) for job, actions in wanted]
+    async def wrong(self: Any, begun: Any, others: Any, _before: object) -> list[Outcome]:
+        wanted = (*begun.wanted, *others.wanted)
+        lanes = [*others.ends(), *(creation_lane(job, actions) for job, actions in wanted)]
         lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
-        _, self.left = await self._pool.run(lanes, self._is_due)
-        self.made_progress = True
-        return RoundResult.ACTED
+        outcomes: list[Outcome]
+        outcomes, self.left = await self._pool.run(lanes, self._is_due)
+        return outcomes
 
     return wrong
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from edl.controller.plan_maker import StartablePod
-from edl.controller.ports import RoundResult
 from edl.controller.write_queue import Lane, Write, creation_lane, deletion_lane, status_lane
 from edl.kube.leader_election import AlwaysHeld
 from edl.lifecycle.action_order import status_updates
@@ -43,22 +42,25 @@ def found_in(scene: str) -> str:
 
 @bug("growth is sent beside the deletions that make its room", at=targets.WRITE_ALL, caught_by=found_in("failure"))
 def growth_beside_deletions(_: Right) -> Right:
-    async def wrong(self: Any, wanted: Wanted, _resized: Wanted) -> RoundResult:
+    async def wrong(self: Any, begun: Any, others: Any, _before: object) -> list[Outcome]:
+        wanted = (*begun.wanted, *others.wanted)
         lanes = [lane for job, actions in wanted for lane in (deletion_lane(actions), creation_lane(job, actions))]
         lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
-        _, self.left = await self._pool.run(lanes, self._is_due)
-        return RoundResult.ACTED
+        outcomes: list[Outcome]
+        outcomes, self.left = await self._pool.run(lanes, self._is_due)
+        return outcomes
 
     return wrong
 
 
 @bug("growth is sent before the deletions", at=targets.WRITE_ALL, caught_by=found_in("failure"))
 def growth_before_deletions(right: Right) -> Right:
-    async def wrong(self: Any, wanted: Wanted, resized: Wanted) -> RoundResult:
-        await self._pool.run([creation_lane(job, actions) for job, actions in wanted], self._is_due)
-        without = [(job, tuple(a for a in actions if not isinstance(a, CreatePod))) for job, actions in wanted]
-        result: RoundResult = await right(self, without, resized)
-        return result
+    async def wrong(self: Any, begun: Any, others: Any, before: Any) -> list[Outcome]:
+        await self._pool.run([creation_lane(job, actions) for job, actions in others.wanted], self._is_due)
+        for number, (job, actions) in enumerate(others.wanted):
+            others.wanted[number] = job, tuple(a for a in actions if not isinstance(a, CreatePod))
+        outcomes: list[Outcome] = await right(self, begun, others, before)
+        return outcomes
 
     return wrong
 

@@ -1,0 +1,184 @@
+"""What jobs are told while a plan is being made. Virtual time; a plan takes two seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from edl.controller.early_answers import MOST_ANSWERS
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.names import JobKey
+from edl.model.pods import PodPhase
+from edl.model.status import JobPhase, JobStatus
+from tests.controller.loop_stage import NODE, A, Stage, at_work, play
+from tests.worlds.builders import make_job, make_serving
+
+PLAN_S = 2.0
+Diary = list[tuple[float, Action]]
+
+
+def run(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
+    """Let the controller work during the script; returns what it wrote, with the seconds since the start."""
+    diary: Diary = []
+
+    async def main(controller: object) -> None:
+        began_s = asyncio.get_running_loop().time()
+
+        def note(action: Action) -> Outcome | None:
+            diary.append((round(asyncio.get_running_loop().time() - began_s, 2), action))
+            return None
+
+        stage.cluster.policies = note
+        async with at_work(controller):  # type: ignore[arg-type]
+            await script()
+
+    play(stage, main)
+    return diary
+
+
+def at_rest(trainers: int = 4, plan_s: float = PLAN_S) -> Stage:
+    """A job of some running trainers, and a controller that has looked at it."""
+    stage = Stage(targets={"a": trainers}, plan_s=plan_s)
+    stage.world.add(make_job("a", trainers=trainers, min_trainers=1, on=(NODE.name,)))
+    return stage
+
+
+def statuses(diary: Diary, key: JobKey = A) -> list[tuple[float, JobStatus]]:
+    return [(at, action.status) for at, action in diary if isinstance(action, PatchStatus) and action.job == key]
+
+
+def lose_trainer(stage: Stage) -> None:
+    job = stage.world.jobs[A]
+    stage.world.jobs[A] = replace(job, pods=job.pods[:-1])
+    stage.cluster.urge()
+
+
+def end(stage: Stage) -> None:
+    job = stage.world.jobs[A]
+    pods = tuple(replace(pod, phase=PodPhase.SUCCEEDED, exit_code=0) for pod in job.pods)
+    stage.world.jobs[A] = replace(job, pods=pods)
+    stage.cluster.urge()
+
+
+def come(stage: Stage, name: str = "new") -> None:
+    stage.targets[name] = 2
+    stage.world.add(make_job(name, min_trainers=1, max_trainers=2))
+    stage.cluster.urge()
+
+
+def test_a_new_job_has_a_status_before_its_plan_and_its_pods_right_after_it() -> None:
+    stage, key = at_rest(), JobKey("default", "new")
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        come(stage)
+        await asyncio.sleep(10.0)
+
+    diary = run(stage, script)
+    first, second = statuses(diary, key)[:2]
+    created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == key]
+    assert 20.0 < first[0] < 20.5
+    assert first[1].explanation == "edl has not planned this job yet"
+    assert second[1].explanation == "as planned"
+    assert created[0] <= first[0] + 2 * PLAN_S + 0.5, "the plan, and what may start"
+
+
+def test_a_job_that_ends_is_told_so_once_with_its_event() -> None:
+    stage = at_rest()
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        end(stage)
+        await asyncio.sleep(10.0)
+
+    diary = run(stage, script)
+    ended = [at for at, status in statuses(diary) if status.phase is JobPhase.SUCCEEDED]
+    events = [action.reason for at, action in diary if isinstance(action, EmitEvent) and at > 20.0]
+    assert len(ended) == 1
+    assert 20.0 < ended[0] < 20.5
+    assert len(events) == len(set(events))
+
+
+def test_what_happens_while_a_plan_is_made_is_told_before_it_is_made() -> None:
+    stage = at_rest()
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        come(stage)
+        await asyncio.sleep(0.8)
+        lose_trainer(stage)
+        await asyncio.sleep(10.0)
+
+    diary = run(stage, script)
+    told = [(at, status) for at, status in statuses(diary) if at > 20.0]
+    created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == A]
+    assert 20.8 < told[0][0] < 21.1
+    assert told[0][1].trainer.ready == 3
+    assert created[0] > 22.0, "a new trainer needs a plan"
+    assert stage.count(A) == 4
+
+
+def test_a_plan_that_is_made_at_once_is_waited_for() -> None:
+    stage, key = at_rest(plan_s=0.05), JobKey("default", "new")
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        come(stage)
+        await asyncio.sleep(10.0)
+
+    assert statuses(run(stage, script), key)[0][1].explanation == "as planned"
+
+
+def test_a_mass_of_new_jobs_is_not_written_twice() -> None:
+    stage = at_rest()
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        for number in range(3 * MOST_ANSWERS):
+            come(stage, f"new-{number:02}")
+        await asyncio.sleep(10.0)
+
+    diary = run(stage, script)
+    early = [action for at, action in diary if isinstance(action, PatchStatus) and 20.0 < at < 21.0]
+    assert len(early) == MOST_ANSWERS
+
+
+def test_a_status_that_could_not_be_written_early_is_written_with_the_plan() -> None:
+    stage, key = at_rest(), JobKey("default", "new")
+    refused: list[Action] = []
+
+    async def script() -> None:
+        note = stage.cluster.policies
+
+        def refuse_once(action: Action) -> Outcome | None:
+            if isinstance(action, PatchStatus) and action.job == key and not refused:
+                refused.append(action)
+                return Outcome(action, Result.FAILED, "Timeout", "no answer")
+            return note(action)
+
+        await asyncio.sleep(20.0)
+        stage.cluster.policies = refuse_once
+        come(stage)
+        await asyncio.sleep(20.0)
+
+    diary = run(stage, script)
+    assert refused
+    assert statuses(diary, key)[-1][1].explanation == "as planned"
+    assert stage.count(key) == 2
+
+
+def test_trainers_make_room_before_it_is_known_what_other_jobs_lack() -> None:
+    stage = Stage(targets={"a": 4}, reason="ServingNeedsRoom")
+    stage.world.add(make_job("a", trainers=4, min_trainers=1, on=(NODE.name,)))
+    for number in range(20):
+        stage.targets[f"b{number}"] = 2
+        stage.world.add(make_job(f"b{number}", min_trainers=1, max_trainers=2))
+    stage.serving = (make_serving("web"),)
+    stage.targets["a"] = 3
+
+    async def script() -> None:
+        await asyncio.sleep(10.0)
+
+    written = [action for _, action in run(stage, script) if isinstance(action, DeletePod | PatchStatus | CreatePod)]
+    assert isinstance(written[0], DeletePod)
