@@ -250,9 +250,7 @@ class Executor:
                 written[action.job_uid] = replace(known[action.job_uid], status=action.status)
         return written | {outcome.action.job_uid: None for outcome in ends}
 
-    async def _lacking(
-        self, jobs: Sequence[Job], facts: Facts, is_due: Callable[[], bool] = lambda: False
-    ) -> _Lacks:
+    async def _lacking(self, jobs: Sequence[Job], facts: Facts, is_due: Callable[[], bool] = lambda: False) -> _Lacks:
         """What jobs lack, until a newer plan is due; the event loop does other things in between."""
         lacks = _Lacks([], [])
         for number, job in enumerate(jobs, start=1):

@@ -63,8 +63,8 @@ class ReferenceLedger:
                 self.checkpoints[self.serial] = (self.epoch, place)
             case Restored():
                 self.leases.clear()
-                start = (0 if event.from_first_epoch else self.epoch, list[str]())
-                epoch, place = self.checkpoints.get(event.checkpoint, start)
+                began = (0 if event.from_first_epoch else self.epoch, list[str]())
+                epoch, place = self.checkpoints.get(event.checkpoint, began)
                 self.epoch = epoch
                 self.place = ["done" if p == "done" else "todo" for p in place] or ["todo"] * self.total
             case _:
