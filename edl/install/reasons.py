@@ -143,8 +143,8 @@ DEGRADED: Rows = (
     ),
     (
         "`PodCannotStart`",
-        "a node cannot start a pod: an image cannot be pulled, or a Secret does not exist; a job that has its "
-        "`max-instance` has this reason in `status.reason` too, instead of `AtMax`",
+        "a pod cannot start: an image cannot be pulled, or a Secret or a volume claim does not exist; "
+        "`status.reason` has this reason too, instead of `AtMax` and `InsufficientCapacity`",
         "the message names the cause; `kubectl describe pod` has the details",
     ),
     (
