@@ -160,6 +160,12 @@ DEGRADED: Rows = (
         "`master.storage`, or a default StorageClass",
     ),
     (
+        "`CheckpointsNotDurable`",
+        "`EDL_CHECKPOINTS` names a folder without a volume, or an emptyDir: checkpoints and the model are deleted "
+        "with the pod",
+        "suspend the job, and [mount a volume](../how-to/get-the-trained-model-out.md) there",
+    ),
+    (
         "`JournalBlocked`",
         "the journal cannot be written: its disk is full",
         "free space on the volume; training resumes automatically",
