@@ -18,7 +18,7 @@ from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
-from edl.model.status import Condition, JobPhase, Reason
+from edl.model.status import POD_CANNOT_START, Condition, JobPhase, Reason
 from edl.model.times import text_of
 from edl.model.units import count, listed, plain
 from edl.printable import printable
@@ -135,17 +135,20 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     job = _job_of(report, snapshot)
     ended = _end_of(job) if job is not None else ""
-    yield f"{decision.job}: {ended or f'{state} ({bounds}), {decision.reason.value}'}"
+    trouble = _trouble(job)
+    hides = trouble is not None and _hides_room(report, trouble)
+    reason = trouble.reason if trouble is not None and hides else decision.reason.value
+    yield f"{decision.job}: {ended or f'{state} ({bounds}), {reason}'}"
+    if hides:
+        yield from _problem(job, trouble)
     yield f"  {decision.account}"
     if report.not_lending:
         yield f"  Lends no CPU: {report.not_lending}"
     if (price := _lending_price(job)) is not None:
         yield f"  Price of lending: it loses the speed of {price:g} cores for each core that its slow trainers lend"
-    trouble = _trouble(job)
-    if trouble is not None:
-        yield f"  Degraded, {trouble.reason}: {trouble.message}"
+    if not hides:
+        yield from _problem(job, trouble)
     yield from _avoided(report)
-    yield from _stuck(job) if job is not None else ()
     stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
         yield f"  Stored in its status: {stored}"
@@ -183,13 +186,31 @@ def _trouble(job: Job | None) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
+def _hides_room(report: JobReport, trouble: Condition) -> bool:
+    """True if a higher maximum or more room would not help: its pods cannot start, as `status.reason` says, too."""
+    return trouble.reason == POD_CANNOT_START and report.decision.reason in {
+        Reason.AT_MAX,
+        Reason.INSUFFICIENT_CAPACITY,
+    }
+
+
 def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
-    """A higher maximum does not help a job whose trainers are all planned and do not work."""
-    return () if trouble is not None and report.decision.reason is Reason.AT_MAX else report.remedies
+    """More trainers do not help a job whose trainers are all planned and do not work, or cannot start."""
+    if trouble is None:
+        return report.remedies
+    is_useless = report.decision.reason is Reason.AT_MAX or _hides_room(report, trouble)
+    return () if is_useless else report.remedies
+
+
+def _problem(job: Job | None, trouble: Condition | None) -> Iterator[str]:
+    """What its status says keeps it from its full count, and the pods that cannot start now."""
+    if trouble is not None:
+        yield f"  Degraded, {trouble.reason}: {trouble.message}"
+    yield from _stuck(job) if job is not None else ()
 
 
 def _stuck(job: Job) -> Iterator[str]:
-    """Pods that are on their nodes and cannot start, and why: more room would not help them."""
+    """Pods that cannot start, and why: more room would not help them."""
     stuck = [pod for pod in job.pods if pod.cannot_start]
     if not stuck:
         return

@@ -143,8 +143,8 @@ DEGRADED: Rows = (
     ),
     (
         "`PodCannotStart`",
-        "a node cannot start a pod: an image cannot be pulled, or a Secret does not exist; a job that has its "
-        "`max-instance` has this reason in `status.reason` too, instead of `AtMax`",
+        "a pod cannot start: an image cannot be pulled, or a Secret or a volume claim does not exist; "
+        "`status.reason` has this reason too, instead of `AtMax` and `InsufficientCapacity`",
         "the message names the cause; `kubectl describe pod` has the details",
     ),
     (
@@ -158,6 +158,12 @@ DEGRADED: Rows = (
         "`LedgerNotDurable`",
         "the journal is on an emptyDir and is deleted with the master's pod",
         "`master.storage`, or a default StorageClass",
+    ),
+    (
+        "`CheckpointsNotDurable`",
+        "`EDL_CHECKPOINTS` names a folder without a volume, or an emptyDir: checkpoints and the model are deleted "
+        "with the pod",
+        "suspend the job, and [mount a volume](../how-to/get-the-trained-model-out.md) there",
     ),
     (
         "`JournalBlocked`",

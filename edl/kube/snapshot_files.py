@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from edl.api.checkpoints import checkpoints_warning
 from edl.api.queues import QUEUE_KIND, parse_queue
 from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
@@ -120,11 +121,13 @@ class SavedCluster:
         return snapshot, (*self.quarantined, *unread)
 
     def dropped(self) -> Iterator[str]:
-        """Yield a warning for each unknown field of a valid job or queue, as the API server does."""
+        """Yield a warning for each unknown field of a valid job or queue, and for checkpoints that nothing keeps."""
         for source in self._of("TrainingJob"):
             with suppress(InvalidJobError):
                 job = parse_job(source.body)
                 for warning in unknown_fields(job.spec, source.body.get("spec")):
+                    yield f"job {job.key}: {warning}"
+                if warning := checkpoints_warning(job):
                     yield f"job {job.key}: {warning}"
         for source in self._of(QUEUE_KIND):
             with suppress(ConfigError):

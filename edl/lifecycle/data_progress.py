@@ -327,7 +327,7 @@ def master_problem(job: Job, master_view: MasterView | None) -> tuple[str, str] 
 
 
 def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] | None:
-    """(reason, message) if positions were left out, or if the ledger can be lost; None otherwise."""
+    """(reason, message) if positions were left out, or if the ledger or the model can be lost; None otherwise."""
     report = master_view.report if master_view is not None else None
     if report is not None and report.left_out:
         left_out = count(report.left_out, "position")
@@ -343,7 +343,7 @@ def ledger_warning(job: Job, master_view: MasterView | None) -> tuple[str, str] 
             "the master's journal is on an emptyDir volume and is lost if its pod is deleted; set"
             " spec.master.storage, or give the cluster a default StorageClass",
         )
-    return None
+    return ("CheckpointsNotDurable", job.unkept) if job.unkept else None
 
 
 def is_awaited(master_view: MasterView | None) -> bool:

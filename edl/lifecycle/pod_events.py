@@ -17,12 +17,12 @@ from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.status import POD_CANNOT_START
 from edl.model.units import count
 
 PREEMPTED = "PreemptionByScheduler"
 RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
-CANNOT_START = "PodCannotStart"
 FAILED = Intent.POD_FAILED.value
 STEADY_AFTER_S = 60.0
 """A job of which a pod failed is no longer Degraded once each of its pods has run for so long."""
@@ -96,9 +96,9 @@ def rerun_reason(role: Role) -> str:
 
 
 def start_problem(job: Job) -> tuple[str, str] | None:
-    """(reason, message) of the first pod that is on its node and cannot start; None if there is none."""
+    """(reason, message) of the first pod that cannot start; None if there is none."""
     pod = next((p for p in job.pods if p.cannot_start), None)
-    return (CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
+    return (POD_CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
 
 
 def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | None:

@@ -11,13 +11,13 @@ from edl.lifecycle.conditions import conditions, is_true
 from edl.lifecycle.data_progress import MasterView, progress_to_store
 from edl.lifecycle.job_events import job_events
 from edl.lifecycle.last_resize import last_resize
-from edl.lifecycle.pod_events import CANNOT_START, FAILED
+from edl.lifecycle.pod_events import FAILED
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 from edl.model.progress import Progress
-from edl.model.status import JobPhase, JobStatus, LentCpu, Reason, RoleCount
+from edl.model.status import POD_CANNOT_START, JobPhase, JobStatus, LentCpu, Reason, RoleCount
 
 _PHASES = {
     Stage.WAITING: JobPhase.PENDING,
@@ -98,9 +98,13 @@ def ended_as(job: Job) -> Step:
 
 
 def _shown_reason(step: Step) -> str:
-    """The reason in the status: a job that has all its trainers lacks nothing, unless pods cannot start, or fail."""
+    """The reason in the status: pods that cannot start, or fail, if that is what the job suffers from.
+
+    A job that has all its trainers lacks nothing else. More room does not help a job whose pods cannot start.
+    """
     trouble = step.degraded[0] if step.degraded is not None else ""
-    return trouble if trouble in {CANNOT_START, FAILED} and step.reason == Reason.AT_MAX else step.reason
+    hidden = {POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY}, FAILED: {Reason.AT_MAX}}
+    return trouble if step.reason in hidden.get(trouble, ()) else step.reason
 
 
 def _completed(job: Job, step: Step) -> tuple[int, ...]:

@@ -99,6 +99,7 @@ class Job:
         restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
             set.
         has_dataset: `spec.dataset` is set.
+        unkept: why the checkpoints of its trainers are lost with their pods; empty if they are kept, or not known.
         fault_tolerant: True in fault-tolerant mode; False in gang mode.
         gang: the minimum set starts whole or not at all, in either mode.
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
@@ -147,6 +148,7 @@ class Job:
     unsaved_s: float = 0.0
     restarts_epoch: bool | None = None
     has_dataset: bool = False
+    unkept: str = ""
     lending: Lending = Lending.SURPLUS
     status: JobStatus | None = None
     refusal: Refusal | None = None

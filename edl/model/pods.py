@@ -50,7 +50,8 @@ class Pod:
             counts as waiting and as short, and no trainer is a victim for it; see `edl.planner.unplaceable`.
         ip: its address; empty while it has none.
         container_message: why its main container ended or cannot start: the message of the current or the previous
-            termination, or why the kubelet cannot start it; empty if there is none.
+            termination, why the kubelet cannot start it, or which volume claim of a pod without a node does not
+            exist; empty if there is none.
         journal: for a master, where edl put its journal, `claim` or `emptyDir`; empty for every other pod.
         lent_cpu_milli: how much less CPU it requests than `shape` says. A trainer that lends CPU declares what is in
             its shape; 0 for every other pod.
@@ -115,7 +116,7 @@ class Pod:
 
     @property
     def cannot_start(self) -> bool:
-        """True if its node has it, and its main container cannot start: `container_message` says why."""
+        """True if its main container cannot start, or no node takes it without its claim: see `container_message`."""
         return bool(self.container_message) and self.phase is PodPhase.PENDING and not self.terminating
 
     @property

@@ -8,6 +8,9 @@ from enum import StrEnum
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
 from edl.model.qos import QosClass
 
+POD_CANNOT_START = "PodCannotStart"
+"""Reason of condition Degraded, and of a status whose pods cannot start: room would not help the job."""
+
 
 class JobPhase(StrEnum):
     """`status.phase` of a TrainingJob."""

@@ -313,6 +313,15 @@ def test_a_field_that_a_job_does_not_have_is_reported_on_stderr(run: Run, cluste
     )
 
 
+def test_checkpoints_that_nothing_keeps_are_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
+    new = tmp_path / "new.yaml"
+    template = "template: {spec: {env: [{name: EDL_CHECKPOINTS, value: /ckpt}]}}"
+    new.write_text(NEW_JOB.replace("entrypoint", f"{template}, entrypoint"))
+    code, _, err = run("plan", "-f", cluster, "-f", str(new), "-o", "json")
+    assert code == 0
+    assert err.startswith("edl: job ads/new: EDL_CHECKPOINTS of the trainer is /ckpt, but no volume is mounted there")
+
+
 def test_an_object_that_is_left_out_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
     poison = tmp_path / "poison.yaml"
     poison.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: 3}}")

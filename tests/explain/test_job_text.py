@@ -19,7 +19,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, Quota
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble
+from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble, Reason
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.fake_api import FakeApi, FakeClock, connected, refusal
 
@@ -80,6 +80,25 @@ def test_what_keeps_a_job_from_working_comes_before_its_count_and_no_remedy_hide
             {"reason": "MasterFailing", "message": "the glob matches no file"} if is_degraded else None
         )
         assert bool(body["remedies"]) is not is_degraded
+
+
+def test_pods_that_cannot_start_are_named_before_the_room_that_would_not_help() -> None:
+    trouble = Condition("Degraded", "True", "PodCannotStart", "a-trainer-0 cannot start: no claim data", 0.0)
+    job = make_job("a", max_trainers=50, trainers=2, on=("n000",))
+    stuck = tuple(
+        replace(p, phase=PodPhase.PENDING, ready=False, container_message="no claim data") for p in job.pods
+    )
+    for condition in (trouble, replace(trouble, status="False")):
+        held = replace(job, pods=stuck, status=JobStatus(conditions=(condition,)))
+        snapshot = make_snapshot(make_nodes(1), (held,))
+        report = report_snapshot(snapshot, find_job(snapshot, "a", ""), "", LIMITS)
+        assert report.decision.reason is Reason.INSUFFICIENT_CAPACITY
+        first, second, *rest = printed(snapshot, "a").splitlines()
+        is_degraded = condition.status == "True"
+        assert first.endswith(", PodCannotStart" if is_degraded else ", InsufficientCapacity")
+        assert (second == "  Degraded, PodCannotStart: a-trainer-0 cannot start: no claim data") is is_degraded
+        assert "  0 of 2 trainers ready; 2 pods cannot start:" in rest
+        assert any("What would help" in line for line in rest) is not is_degraded
 
 
 def test_the_text_reads_like_a_report() -> None:

@@ -265,6 +265,18 @@ def test_a_journal_on_an_empty_dir_degrades_the_job_if_it_has_a_data_set() -> No
     assert life.condition("Degraded").status == "False"
 
 
+def test_checkpoints_that_nothing_keeps_degrade_the_job() -> None:
+    life = fault_tolerant()
+    life.edit(unkept="no volume is mounted there")
+    life.settle(2)
+    found = life.condition("Degraded")
+    assert (found.status, found.reason) == ("True", "CheckpointsNotDurable")
+    assert found.message == "no volume is mounted there"
+    life.edit(unkept="")
+    life.settle(2)
+    assert life.condition("Degraded").status == "False"
+
+
 def test_records_that_are_left_out_degrade_the_job() -> None:
     life = trained(40)
     hear(life, report(40, left_out=1))

@@ -31,6 +31,7 @@ NEW_FIELDS = {
     ("limits", "quotas", "best_effort"),
     ("snapshot", "jobs", "pods", "limits"),
     ("snapshot", "jobs", "qos"),
+    ("snapshot", "jobs", "unkept"),
     ("snapshot", "jobs", "status", "qos"),
     ("snapshot", "pods", "limits"),
     ("snapshot", "jobs", "pods", "grace_s"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from edl.api.checkpoints import checkpoints_warning
 from edl.api.manifest import pod_manifest
 from edl.api.roles import MAX_INSTANCES
 from edl.api.spec import Dataset, LedgerLoss
@@ -201,6 +202,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         resize_cost_s=spec.elasticity.resize_cost_seconds,
         restarts_epoch=_restarts_epoch(spec.dataset),
         has_dataset=spec.dataset is not None,
+        unkept=checkpoints_warning(parsed),
         lending=spec.elasticity.lending,
         scale_up=spec.elasticity.scale_up,
         topology=Topology(spec.topology.key, spec.topology.mode) if spec.topology else None,

@@ -218,6 +218,12 @@ class ConditionObject(ApiStruct):
     last_transition_time: str | None = None
 
 
+class PodConditionObject(ConditionObject):
+    """One condition of a pod, with its text: kube-scheduler says only there which claim does not exist."""
+
+    message: str | None = None
+
+
 class RunningState(ApiStruct):
     """The state of a running container."""
 
@@ -264,7 +270,7 @@ class PodStatus(ApiStruct):
     """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
-    conditions: list[ConditionObject] | None = None
+    conditions: list[PodConditionObject] | None = None
     nominated_node_name: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     start_time: str | None = None

@@ -18,6 +18,7 @@ from edl.kube.translate.objects import (
     ContainerStatus,
     ObjectMetadata,
     OwnerReference,
+    PodConditionObject,
     PodLabels,
     PodMetadata,
     PodObject,
@@ -67,6 +68,9 @@ _CANNOT_START = {
 
 The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
 """
+_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
+"""What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
+_CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
 _MOST_OF_KUBELET = 200
 
 _OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
@@ -167,7 +171,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         intent=intent_of(source),
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
-        container_message=_why_stopped(container),
+        container_message=_why_stopped(container) or _missing_claim(spec, scheduled),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
@@ -249,7 +253,7 @@ def _is_safe(annotation: str) -> bool | None:
     return None if not annotation else annotation.lower() == "true"
 
 
-def _condition(status: PodStatus, kind: str) -> ConditionObject | None:
+def _condition(status: PodStatus, kind: str) -> PodConditionObject | None:
     for condition in status.conditions or ():
         if condition.type == kind:
             return condition
@@ -281,6 +285,14 @@ def _why_stopped(container: ContainerStatus | None) -> str:
     states = [s for s in (container.state, container.last_state) if s] if container else []
     waiting = next((_why_not_started(container, s.waiting) for s in states if s.waiting), "") if container else ""
     return waiting or next((m for s in states if s.terminated and (m := _termination_message(s.terminated))), "")
+
+
+def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
+    """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
+    if spec.node_name or scheduled is None or not _was_tried(scheduled):
+        return ""
+    found = _MISSING_CLAIM.search(scheduled.message or "")
+    return f"{_CLAIM.format(name=printable(found[1]))}; {_REMEDY}" if found else ""
 
 
 def _why_not_started(container: ContainerStatus, waiting: WaitingState) -> str:

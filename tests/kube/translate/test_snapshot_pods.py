@@ -82,6 +82,30 @@ def test_the_pod_of_somebody_else_says_nothing_by_its_grace_period() -> None:
     assert the_pod(pod("a", metadata=metadata, spec={"terminationGracePeriodSeconds": 30})).intent == ""
 
 
+CLAIM = '0/3 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/3 nodes are available.'
+
+
+@pytest.mark.parametrize(
+    ("said", "node", "shown"),
+    [
+        (
+            CLAIM,
+            "",
+            "its PersistentVolumeClaim data does not exist; create it in the namespace of the job; to change",
+        ),
+        (CLAIM, "n1", ""),
+        ("0/3 nodes are available: 3 Insufficient cpu.", "", ""),
+        (None, "", ""),
+    ],
+)
+def test_a_pod_without_its_claim_cannot_start(said: str | None, node: str, shown: str) -> None:
+    """The message of kube-scheduler has numbers of nodes, which change; that of edl does not."""
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    found = the_pod(pod("a", spec={"nodeName": node}, status={"phase": "Pending", "conditions": [scheduled]}))
+    assert found.container_message[: len(shown) or None] == shown
+    assert found.cannot_start is bool(shown)
+
+
 @pytest.mark.parametrize(
     ("reason", "word"),
     [
