@@ -1,4 +1,4 @@
-"""What `edl simulate` does with a scenario: check the policies, run them with a progress bar, draw the plots."""
+"""What `edl simulate` does with a scenario: check the policies and the folder of plots, run with a progress bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from edl.sim.campaign import run_all
-from edl.sim.plots import draw_all, require_matplotlib
+from edl.sim.plots import require_matplotlib
 from edl.sim.policies import check_policy
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run
@@ -32,7 +32,4 @@ def run_campaign(
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(scenario.name, total=len(policies) * seeds)
-        runs = run_all(scenario, policies, seeds, lambda: progress.advance(task))
-    if plots is not None:
-        draw_all(scenario, runs, plots)
-    return runs
+        return run_all(scenario, policies, seeds, lambda: progress.advance(task))
