@@ -34,7 +34,9 @@ def simulate(settings: SimulateSettings) -> int:
     if settings.scenario is not None:
         scenario = read_scenario(settings.scenario)
     elif settings.from_ is not None:
-        scenario = scenario_of_records(settings.from_)
+        scenario = scenario_of_records(
+            settings.from_, lambda left_out: typer.echo(f"edl: --from {settings.from_}: {left_out}", err=True)
+        )
     with stdout_for_the_report():
         runs = run_campaign(
             scenario, settings.policy or scenario.policies, settings.seeds or scenario.seeds, settings.plot

@@ -64,7 +64,7 @@ def line_that_is_too_deep(text: str) -> int:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
-                return int(event.start_mark.line) + 1
+                return event.start_mark.line + 1 if event.start_mark else 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return 1
