@@ -8,9 +8,8 @@ from edl.cli.exit_codes import FAILED
 from edl.errors import ConfigError
 from edl.explain.plan_table import make_console
 from edl.settings.simulate import SimulateSettings, SimulationOutput
-from edl.sim.command import run_campaign
+from edl.sim.command import run_campaign, stdout_for_the_report, written_to_stdout
 from edl.sim.importers.records import scenario_of_records
-from edl.sim.output import stdout_for_the_report, written_to_stdout
 from edl.sim.plots import draw_all
 from edl.sim.report import Runs, print_report, report_csv, report_json
 from edl.sim.scenario import Scenario

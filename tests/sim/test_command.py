@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import ctypes, os
-from edl.sim.output import stdout_for_the_report
+from edl.sim.command import stdout_for_the_report
 with stdout_for_the_report():
     os.write(1, b"from a library\\n")
     ctypes.CDLL(None).puts(b"from C, buffered")
@@ -16,7 +16,7 @@ print("the report")
 """
 FULL = """
 from edl.errors import EdlError
-from edl.sim.output import written_to_stdout
+from edl.sim.command import written_to_stdout
 try:
     with written_to_stdout():
         print("the report")
