@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from edl.errors import ConfigError
 from edl.sim.importers.azure_llm import scenario_of_service
 from edl.sim.importers.philly import scenario_of_trace
 from edl.sim.importers.pollux import scenario_of_workload
@@ -26,16 +28,42 @@ def main(arguments: list[str]) -> None:
         json.dump(Scenario.model_json_schema(), sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    kind, source, *rest = arguments
-    if kind == "pollux":
-        body = scenario_of_workload(Path(source), rest[0])
-    elif kind == "azure-llm":
-        body = scenario_of_service(Path(source), days=int(rest[0]), nodes=int(rest[1]))
-    else:
-        body = scenario_of_trace(Path(source), begin=rest[0], hours=float(rest[1]), nodes=16, gpus=4)
+    try:
+        body = _body(arguments)
+    except ConfigError as error:
+        raise SystemExit(f"make_scenarios: {error}") from error
     Scenario.model_validate(body)
     sys.stdout.write(f"# {body['description']}. Written by tools/make_scenarios.py.\n")
     yaml.safe_dump(body, sys.stdout, sort_keys=False, default_flow_style=None, width=118)
+
+
+def _body(arguments: list[str]) -> dict[str, Any]:
+    """The scenario that the arguments ask for, as a file has it.
+
+    Raises:
+        ConfigError: there are too few or other arguments, or the data cannot be used.
+    """
+    match arguments:
+        case ["pollux", source, workload]:
+            return scenario_of_workload(Path(source), workload)
+        case ["azure-llm", source, days, nodes]:
+            return scenario_of_service(
+                Path(source), days=int(_number("DAYS", days)), nodes=int(_number("NODES", nodes))
+            )
+        case ["philly", source, begin, hours]:
+            return scenario_of_trace(Path(source), begin=begin, hours=_number("HOURS", hours), nodes=16, gpus=4)
+        case _:
+            raise ConfigError(f"{' '.join(arguments) or 'no arguments'}: give arguments as here:\n{__doc__}")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1e6:
+        raise ConfigError(f"{name} {text!r} is not a number above 0 and up to a million; give one, such as 8")
+    return number
 
 
 if __name__ == "__main__":

@@ -2,19 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from multiprocessing import active_children, get_context
 from os import sched_getaffinity
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from scipy.stats import t as student
 
-from edl.sim.processes import run_in_processes
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run, simulate
 
 CONFIDENCE = 0.95
+
+
+T = TypeVar("T")
+
+
+def run_in_processes(count: int, call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> Generator[T]:
+    """Call a function in so many processes; results come as they are there.
+
+    If the caller stops, on SIGINT or SIGTERM or because of an error, all processes end at once.
+    """
+    others = set(active_children())
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    try:
+        with _terminates():
+            for future in as_completed(_submit(pool, call, arguments)):
+                yield future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(active_children()) - others:
+            child.kill()
+        raise
+    pool.shutdown()
+
+
+def _submit(
+    pool: ProcessPoolExecutor, call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]
+) -> list[Future[T]]:
+    """Submit every call; each process that starts for them has SIGINT blocked from its first moment.
+
+    A terminal sends SIGINT to all processes, and a Python process that still loads modules answers with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return [pool.submit(call, *each) for each in arguments]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _terminates() -> Iterator[None]:
+    """SIGTERM ends this process in order: as an exception, which ends the others."""
+    is_free = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_free:
+        signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        if is_free:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,20 @@
-"""What `edl simulate` does with a scenario: check the policies, run them with a progress bar, draw the plots."""
+"""What `edl simulate` does with a scenario: check the policies and the folder of plots, run with a progress bar."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from edl.errors import EdlError
 from edl.sim.campaign import run_all
-from edl.sim.plots import draw_all, require_matplotlib
+from edl.sim.plots import require_matplotlib
 from edl.sim.policies import check_policy
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run
@@ -32,7 +37,46 @@ def run_campaign(
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(scenario.name, total=len(policies) * seeds)
-        runs = run_all(scenario, policies, seeds, lambda: progress.advance(task))
-    if plots is not None:
-        draw_all(scenario, runs, plots)
-    return runs
+        return run_all(scenario, policies, seeds, lambda: progress.advance(task))
+
+
+@contextmanager
+def stdout_for_the_report() -> Iterator[None]:
+    """What libraries and other processes write to file descriptor 1 goes to stderr meanwhile.
+
+    HiGHS, for one, prints there from C, whatever `sys.stdout` is.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)  # what C has buffered
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
+def written_to_stdout() -> Iterator[None]:
+    """Write out what is printed meanwhile.
+
+    Raises:
+        EdlError: it cannot be written; a closed pipe is no error of ours and stays a BrokenPipeError.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError, ValueError):  # what is left would fail again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise EdlError(
+            f"stdout: the report cannot be written: {error.strerror or error}; free space there, or write elsewhere"
+        ) from error

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, EdlError
 from edl.sim.campaign import summarise
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run
@@ -27,8 +28,12 @@ def require_matplotlib(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise ConfigError(f"--plot {folder}: {error.strerror or error}; give the path of a folder") from error
+        raise ConfigError(
+            f"--plot {folder}: {error.strerror or error}; give the path of a folder that can be written"
+        ) from error
     try:
         _pyplot()
     except ModuleNotFoundError as error:
@@ -39,7 +44,11 @@ def require_matplotlib(folder: Path) -> None:
 
 
 def draw_all(scenario: Scenario, runs: Runs, folder: Path) -> tuple[Path, ...]:
-    """Draw every plot that the runs have data for; returns the files."""
+    """Draw every plot that the runs have data for; returns the files.
+
+    Raises:
+        EdlError: a file cannot be written.
+    """
     pyplot = _pyplot()
     drawn: list[Path] = []
     for name, draw in (
@@ -56,10 +65,17 @@ def draw_all(scenario: Scenario, runs: Runs, folder: Path) -> tuple[Path, ...]:
             axes.set_title(f"{scenario.name}: {name}")
             for kind in ("png", "svg"):
                 path = folder / f"{scenario.name}-{name}.{kind}"
-                figure.savefig(path, dpi=_DPI)
+                _save(figure, path)
                 drawn.append(path)
         pyplot.close(figure)
     return tuple(drawn)
+
+
+def _save(figure: Any, path: Path) -> None:  # noqa: ANN401 - of an optional library
+    try:
+        figure.savefig(path, dpi=_DPI)
+    except OSError as error:
+        raise EdlError(f"--plot: {path} cannot be written: {error.strerror or error}; free space there") from error
 
 
 def _pyplot() -> Any:  # noqa: ANN401 - an optional library

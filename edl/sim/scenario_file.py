@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
+from stat import S_ISBLK, S_ISCHR
 from typing import Any
 
 import yaml
@@ -11,11 +13,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from edl.errors import ConfigError
-from edl.kube.yaml_files import bytes_of, errors_with_position, read_text, reject_duplicate_keys
+from edl.kube.yaml_files import errors_with_position, read_text, reject_duplicate_keys
 from edl.model.units import count
 from edl.sim.scenario import NOT_A_QUANTITY, TWICE, Scenario, check_amount
-from edl.sim.scenario_checks import findings
-from edl.sim.scenario_job_checks import Finding
+from edl.sim.scenario_checks import Finding, findings
+
+LONGEST_FILE = 64 * 2**20
+"""Bytes of a scenario file."""
 
 _LONGEST_QUOTE = 60
 _NUMBER = "give a number"
@@ -56,14 +60,14 @@ def read_scenario(path: Path) -> Scenario:
     Raises:
         ConfigError: the file cannot be read, or is no scenario; one line for each error.
     """
-    text = read_text(str(path), bytes_of(path))
+    text = read_text(str(path), partial(_bytes, path))
     with errors_with_position(str(path)):
-        tree = yaml.compose(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
+        tree = _compose(path, text)
         if not isinstance(tree, yaml.MappingNode):
             raise ConfigError(
                 f"{path} holds no scenario; write a mapping with the keys name, duration_s, nodes, jobs"
             )
-        _reject_duplicates(tree)
+        check_shape(str(path), tree)
         content = yaml.safe_load(text)
     try:
         scenario = Scenario.model_validate(content)
@@ -76,14 +80,28 @@ def read_scenario(path: Path) -> Scenario:
     return scenario
 
 
-def _reject_duplicates(node: yaml.Node) -> None:
-    if isinstance(node, yaml.MappingNode):
-        reject_duplicate_keys(node)
-        for _, value in node.value:
-            _reject_duplicates(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _reject_duplicates(value)
+def _bytes(path: Path) -> bytes:
+    """The content of a file or a pipe, unless it is too long.
+
+    Raises:
+        OSError: it cannot be read.
+        ConfigError: it is a device, or too long.
+    """
+    mode = path.stat().st_mode
+    if S_ISCHR(mode) or S_ISBLK(mode):
+        raise ConfigError(f"{path} is a device; give the path of a scenario file")
+    with path.open("rb") as file:
+        content = file.read(LONGEST_FILE + 1)
+    if len(content) > LONGEST_FILE:
+        raise ConfigError(f"{path} is longer than {LONGEST_FILE // 2**20} MiB; give a shorter scenario")
+    return content
+
+
+def _compose(path: Path, text: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
+    except RecursionError as error:
+        raise ConfigError(f"{path}, line {line_that_is_too_deep(text)}: {too_deep()}") from error
 
 
 def _is_consequence(entry: ErrorDetails) -> bool:
@@ -136,3 +154,63 @@ def _line(tree: yaml.Node, loc: tuple[Any, ...]) -> int:
             node = node.value[part]
             line = node.start_mark.line
     return int(line) + 1
+
+
+DEEPEST = 30
+"""Levels within levels; a scenario has ten."""
+
+MOST_VALUES = 5_000_000
+"""Values of a scenario with all aliases written out."""
+
+Sizes = dict[int, int]
+
+
+def check_shape(name: str, tree: yaml.Node) -> None:
+    """Refuse a document that is too deep or too large, and keys that appear twice.
+
+    Raises:
+        ConfigError: it is too deep or too large, or an alias stands inside its own anchor.
+        DuplicateKeyError: a key appears twice.
+    """
+    _size(name, tree, {}, ())
+
+
+def _size(name: str, node: yaml.Node, sizes: Sizes, around: tuple[int, ...]) -> int:
+    """How many values a node is, aliases written out; each node is looked at once."""
+    if id(node) in sizes:
+        return sizes[id(node)]
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    line = node.start_mark.line + 1
+    if id(node) in around:
+        raise ConfigError(f"{name}, line {line}: an alias stands inside its own anchor; write the value out there")
+    if len(around) >= DEEPEST:
+        raise ConfigError(f"{name}, line {line}: {too_deep()}")
+    if isinstance(node, yaml.MappingNode):
+        reject_duplicate_keys(node)
+        inner = [one for pair in node.value for one in pair]
+    else:
+        inner = node.value if isinstance(node, yaml.SequenceNode) else []
+    size = 1 + sum(_size(name, one, sizes, (*around, id(node))) for one in inner)
+    if size > MOST_VALUES:
+        raise ConfigError(f"{name}, line {line}: its aliases stand for more than {MOST_VALUES:,} values; use fewer")
+    sizes[id(node)] = size
+    return size
+
+
+def too_deep() -> str:
+    """Why a document is refused."""
+    return f"there are more than {DEEPEST} levels within each other; a scenario has fewer, so remove brackets"
+
+
+def line_that_is_too_deep(text: str) -> int:
+    """The line, from 1, at which a document first has more than `DEEPEST` levels; for one that cannot be read."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                return event.start_mark.line + 1 if event.start_mark else 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return 1

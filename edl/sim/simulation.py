@@ -33,9 +33,8 @@ from edl.sim.port import SimulatedCluster, remove_job
 from edl.sim.scenario import DeploymentSpec, JobGroup, Scenario, Series
 from edl.sim.scheduler import Scheduler
 from edl.sim.shapes import job_of, nodes_of
-from edl.sim.timeline import Timeline
 from edl.sim.training import JobRun, Training, complete
-from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
+from edl.sim.virtual_time import InlineRunner, LoopClock, Timeline, VirtualLoop
 from edl.sim.world import Engine, World
 
 AFTERWARDS_S = 60.0

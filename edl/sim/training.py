@@ -6,17 +6,48 @@ says for the trainers that take part. A job without work never ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
-from edl.planner.speedup import Curve, curve_of
+from edl.planner.speedup import Curve, Point, curve_of
 from edl.sim.scenario import JobGroup
 from edl.sim.shares import shares_of
-from edl.sim.speeds import TrueSpeed, true_speed
 from edl.sim.world import Engine, World
+
+
+@dataclass(frozen=True, slots=True)
+class TrueSpeed:
+    """Speed by number of trainers: straight lines between the points of the scenario.
+
+    Attributes:
+        points: (trainers, samples per second), ascending; empty if the scenario names none.
+        known: what a policy makes of these; beyond the points the true speed grows in the same proportion.
+    """
+
+    points: tuple[Point, ...]
+    known: Curve
+
+    def at(self, count: int) -> float:
+        """Samples per second of so many trainers, >= 1; relative to one trainer if there are no points."""
+        if not self.points:
+            return self.known.speed(count)
+        first, last = self.points[0], self.points[-1]
+        if count <= first[0] or count >= last[0]:
+            end, speed = first if count <= first[0] else last
+            known = self.known.speed(end)
+            return self.known.speed(count) * (speed / known)
+        at = bisect_right(self.points, (count, float("inf")))
+        (left, slow), (right, fast) = self.points[at - 1 : at + 1]
+        return slow + (fast - slow) * (count - left) / (right - left)
+
+
+def true_speed(throughput: Iterable[Point], known: Curve) -> TrueSpeed:
+    """The true speed of a job with this `throughput`, of which policies know this curve."""
+    return TrueSpeed(tuple(sorted(throughput)), known)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import asyncio
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from edl.model.plan import ScalePlan
@@ -107,3 +108,24 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
+
+
+class Timeline:
+    """Events of a scenario; those of the same second happen in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._events: dict[float, list[Callable[[], None]]] = {}
+
+    def add(self, at_s: float, event: Callable[[], None]) -> None:
+        """Let something happen so many seconds after the start."""
+        self._events.setdefault(at_s, []).append(event)
+
+    def start(self, later: Callable[[float, Callable[[], None]], object]) -> None:
+        """Let the time begin; one timer for each second."""
+        for at_s, events in self._events.items():
+            later(at_s, partial(_all, events))
+
+
+def _all(events: list[Callable[[], None]]) -> None:
+    for event in events:
+        event()

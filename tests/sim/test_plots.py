@@ -43,6 +43,11 @@ def test_a_missing_library_is_named_before_anything_runs(tmp_path: Path, monkeyp
         assert command in str(caught.value)
 
 
+def test_a_folder_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--plot /proc: .*; give the path of a folder that can be written"):
+        require_matplotlib(Path("/proc"))
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="give the path of a folder"):

@@ -210,6 +210,44 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
         read_scenario(path)
 
 
+NESTED = "\n".join(
+    ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 20)}]" for i in range(1, 12)), f"nodes: {'*a11'}"]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (NESTED, ", line 6: its aliases stand for more than 5,000,000 values; use fewer"),
+        ("a: 1\nnodes: &a\n- *a\n", ", line 2: an alias stands inside its own anchor; write the value out there"),
+        (
+            "a: 1\nb: " + "[" * 40 + "]" * 40,
+            ", line 2: there are more than 30 levels within each other; a scenario has",
+        ),
+        ("a: 1\nb: " + "[" * 9000 + "]" * 9000, ", line 2: there are more than 30 levels within each other; a scen"),
+    ],
+)
+def test_aliases_and_levels_without_end_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_scenario(path)
+    assert str(caught.value).removeprefix(str(path)).startswith(message)
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero is a device; give the path of a scenario file"):
+        read_scenario(Path("/dev/zero"))
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.sim.scenario_file.LONGEST_FILE", 2**20)
+    path = tmp_path / "scenario.yaml"
+    path.write_bytes(b" " * (2**20 + 1))
+    with pytest.raises(ConfigError, match="is longer than 1 MiB; give a shorter scenario"):
+        read_scenario(path)
+
+
 def test_every_error_has_a_line_of_its_own(tmp_path: Path) -> None:
     message = refusal(tmp_path, "max: 4", "max: 0\n  weight: -1")
     assert [line.partition(", line ")[2][:1] for line in message.splitlines()] == ["8", "9"]

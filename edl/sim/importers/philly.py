@@ -18,6 +18,9 @@ from typing import Any
 from edl.errors import ConfigError
 
 POWER = 0.75
+LONGEST_S = 1e8
+"""The longest duration of a job."""
+
 GROWTH = 2
 """A job may have up to so many times the GPUs that its user asked for."""
 
@@ -38,17 +41,16 @@ def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus:
     try:
         start = datetime.fromisoformat(begin)
         with path.open(newline="") as file:
-            rows = [(row, _second(row, start)) for row in csv.DictReader(file)]
-    except (OSError, KeyError, ValueError) as error:
+            lines = csv.DictReader(file)
+            rows = [_read(row, start, lines.line_num) for row in lines]
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: {error}; give a CSV with timestamp, duration and num_gpus") from error
-    part = [
-        (row, at_s) for row, at_s in rows if 0 <= at_s < hours * 3600 and 0 < int(row["num_gpus"]) <= nodes * gpus
-    ]
+    part = [job for job in rows if 0 <= job[0] < hours * 3600 and 0 < job[1] <= nodes * gpus]
     if not part:
         raise ConfigError(f"{path} has no job in the {hours:g} hours from {begin}; choose another part")
     groups: dict[tuple[int, float], list[float]] = defaultdict(list)
-    for row, at_s in part:
-        groups[int(row["num_gpus"]), max(1.0, float(row["duration"]))].append(at_s)
+    for at_s, size, length_s in part:
+        groups[size, max(1.0, length_s)].append(at_s)
     return {
         "name": "philly",
         "description": f"{len(part)} jobs of the Philly trace from {begin}",
@@ -62,8 +64,13 @@ def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus:
     }
 
 
-def _second(row: Mapping[str, str], start: datetime) -> float:
-    return (datetime.fromisoformat(row["timestamp"]) - start).total_seconds()
+def _read(row: Mapping[str, str], start: datetime, line: int) -> tuple[float, int, float]:
+    """Second of the arrival, GPUs and duration of a job."""
+    at_s = (datetime.fromisoformat(row["timestamp"]) - start).total_seconds()
+    length_s = float(row["duration"])
+    if not 0 <= length_s <= LONGEST_S:
+        raise ValueError(f"line {line}: duration {length_s:g} is not from 0 to {LONGEST_S:g} seconds")
+    return at_s, int(row["num_gpus"]), length_s
 
 
 def _group(number: int, size: int, length_s: float, times: list[float]) -> dict[str, Any]:

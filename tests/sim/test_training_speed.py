@@ -6,7 +6,7 @@ import pytest
 
 from edl.planner.speedup import Point, curve_of
 from edl.sim.simulation import simulate
-from edl.sim.speeds import true_speed
+from edl.sim.training import true_speed
 from tests.sim.scenarios import make_group, make_scenario
 
 FALLING: tuple[Point, ...] = ((8, 5.0), (1, 10.0), (4, 20.0))

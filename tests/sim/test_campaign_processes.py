@@ -14,7 +14,7 @@ from tests.worlds.waiting import wait_until
 
 PROGRAM = """
 import os, pathlib, sys, time
-from edl.sim.processes import run_in_processes
+from edl.sim.campaign import run_in_processes
 
 def work(folder):
     pathlib.Path(folder, str(os.getpid())).touch()
