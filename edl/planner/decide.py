@@ -57,7 +57,7 @@ from edl.planner.topology.gathering import as_gathered, gatherings, holds_togeth
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import Worth, decide_together
 
-ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.96  # parts of the deadline by which stages end
+ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
 GATHERINGS = 3  # moves into one domain that are tried in one decision
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
 
