@@ -42,22 +42,31 @@ class Answered:
 
     Attributes:
         jobs: by UID, jobs of the plan's snapshot as they are stored now; None if the next round has to look at them.
+        before: by UID, the same jobs as they were.
         is_outdated: the cluster was observed again meanwhile, so the next round must not wait for a change.
     """
 
     jobs: dict[str, Job | None] = field(default_factory=dict)
+    before: dict[str, Job] = field(default_factory=dict)
     is_outdated: bool = False
 
     def applied_to(
         self, snapshot: ClusterSnapshot, decisions: dict[JobKey, ScaleDecision]
     ) -> tuple[ClusterSnapshot, dict[JobKey, ScaleDecision], frozenset[str]]:
         """The snapshot as it is stored now, the decisions that still hold, and the UIDs of jobs to leave alone."""
-        left = frozenset(uid for uid, job in self.jobs.items() if job is None)
         if not self.jobs:
-            return snapshot, decisions, left
-        jobs = tuple(self.jobs.get(job.uid) or job for job in snapshot.jobs)
-        gone = {job.key for job in jobs if job.uid in left}
-        return replace(snapshot, jobs=jobs), {k: d for k, d in decisions.items() if k not in gone}, left
+            return snapshot, decisions, frozenset()
+        jobs = tuple(self._as_stored(job) or job for job in snapshot.jobs)
+        left = {job.uid: job.key for job in snapshot.jobs if self._as_stored(job) is None}
+        kept = {key: decision for key, decision in decisions.items() if key not in left.values()}
+        return replace(snapshot, jobs=jobs), kept, frozenset(left)
+
+    def _as_stored(self, job: Job) -> Job | None:
+        """The job with the status that is stored now; None if the snapshot shows it from another moment."""
+        stored = self.jobs.get(job.uid, job)
+        if stored is None or stored is job or self.before.get(job.uid) is job:
+            return stored
+        return job if job.status == stored.status else None
 
 
 class EarlyAnswers:
@@ -90,6 +99,7 @@ class EarlyAnswers:
         try:
             await asyncio.wait((plan,), timeout=BRIEF_S)
             if changed and not plan.done():
+                answered.before = {job.uid: job for job in changed}
                 answered.jobs = await self._writer.answer(changed[:MOST_ANSWERS], snapshot, lost)
             known = self._cluster.urgent_changes()
             while not plan.done():
@@ -103,9 +113,8 @@ class EarlyAnswers:
 
     async def _look_again(self, lost: frozenset[str], answered: Answered) -> None:
         """Answer jobs that have changed since the snapshot; what was planned for them is not carried out."""
+        answered.is_outdated = True  # observing takes what has changed: the next round must not wait for more
         try:
-            # Observing takes what has changed: the next round must not wait for more.
-            answered.is_outdated |= await self._cluster.wait_for_change(0.0)
             now = await self._cluster.observe()
         except TemporaryError:
             return

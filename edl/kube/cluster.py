@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from edl.clock import Clock
@@ -26,6 +27,7 @@ class KubernetesCluster:
         self, cache: ClusterCache, writer: Writer, clock: Clock, resizing: PodResizing | None = None
     ) -> None:
         self._cache, self._writer, self._clock, self._resizing = cache, writer, clock, resizing
+        self._observing = asyncio.Lock()
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot; `wait_for_change` then waits for changes after it.
@@ -34,9 +36,10 @@ class KubernetesCluster:
             NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
         resizes_pods = self._resizing is not None and await self._resizing.is_there()
-        await self._cache.translate(self._clock.now_s())
-        await self._cache.wait_for_change(0.0, debounce_s=0.0)
-        snapshot = self._cache.snapshot(self._clock.now_s())
+        async with self._observing:  # a round may look again while its plan is made
+            await self._cache.translate(self._clock.now_s())
+            await self._cache.wait_for_change(0.0, debounce_s=0.0)
+            snapshot = self._cache.snapshot(self._clock.now_s())
         self._writer.forget_all_but({job.uid for job in snapshot.jobs})
         return replace(snapshot, resizes_pods=True) if resizes_pods else snapshot
 

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from edl.controller.early_answers import MOST_ANSWERS
+from edl.controller.early_answers import MOST_ANSWERS, Answered
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus
 from tests.controller.loop_stage import NODE, A, Stage, at_work, play
-from tests.worlds.builders import make_job, make_serving
+from tests.worlds.builders import make_job, make_serving, make_snapshot
 
 PLAN_S = 2.0
 Diary = list[tuple[float, Action]]
@@ -182,3 +183,18 @@ def test_trainers_make_room_before_it_is_known_what_other_jobs_lack() -> None:
 
     written = [action for _, action in run(stage, script) if isinstance(action, DeletePod | PatchStatus | CreatePod)]
     assert isinstance(written[0], DeletePod)
+
+
+def test_a_snapshot_that_is_taken_again_beside_an_answer_is_not_made_older() -> None:
+    old = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,))
+    told = JobStatus(explanation="told")
+    newer = replace(old, pods=old.pods[:-1])
+    answered = Answered(jobs={old.uid: replace(old, status=told)}, before={old.uid: old})
+
+    def applied(job: Job) -> tuple[Job, bool]:
+        snapshot, _, left = answered.applied_to(make_snapshot((NODE,), (job,)), {})
+        return snapshot.jobs[0], bool(left)
+
+    assert applied(old) == (replace(old, status=told), False)
+    assert applied(newer) == (newer, True), "nobody knows whether its status is the one that was told"
+    assert applied(replace(newer, status=told)) == (replace(newer, status=told), False)
