@@ -1,4 +1,4 @@
-"""What jobs are told while a plan is being made, if the plan takes long.
+"""Statuses that are written while a plan is being made, if the plan takes long.
 
 On a large cluster a plan takes a second. A job that came, ended or lost pods need not wait for it: its status follows
 from its pods alone, and so does the end of pods that it does not need any more. Both are written beside the plan.

@@ -211,7 +211,7 @@ class Executor:
         first, others = _apart([job for job in snapshot.jobs if job.uid not in answered], decisions)
         lacks, outcomes = _Lacks([], []), list[Outcome]()
         if first:  # trainers go, so nothing of these jobs may start
-            lacks = await self._lacking(first, self._needs.read(snapshot, decisions, (), lost))
+            lacks = await self._lacking(first, self._needs.read(snapshot, decisions, None, lost))
             outcomes, self.left = await self._pool.run(lacks.ends(), self._is_due)
         if not (self.left or _is_lost(outcomes)):
             facts = self._needs.read(snapshot, decisions, await starts(), lost)
@@ -237,7 +237,7 @@ class Executor:
         Returns:
             By UID, each job of which something was written: as it is stored now, or None if its pods change, too.
         """
-        facts = self._needs.read(snapshot, {}, (), lost)
+        facts = self._needs.read(snapshot, {}, None, lost)
         lacks = await self._lacking([job for job in jobs if job.owner_count is None], facts)
         ends, _ = await self._answers.run(lacks.ends(), lambda: False)
         failed = {outcome.action.job_uid for outcome in ends if not outcome.is_ok}

@@ -111,16 +111,20 @@ class JobNeeds:
         self,
         snapshot: ClusterSnapshot,
         decisions: Mapping[JobKey, ScaleDecision],
-        starts: Iterable[StartablePod],
+        starts: Iterable[StartablePod] | None,
         lost: frozenset[str],
     ) -> Facts:
-        """What a round knows, for `of`; see `Facts`."""
+        """What a round knows, for `of`; see `Facts`.
+
+        Without `starts` it is not known yet which nodes get pods, so no CPU request changes.
+        """
         places: dict[JobKey, list[tuple[Role, str]]] = defaultdict(list)
         nodes = watch_nodes(snapshot, self._limits)
-        for start in (begun := one_probe(starts, nodes.avoided)):
+        for start in (begun := one_probe(starts or (), nodes.avoided)):
             places[start.job].append((start.role, start.node))
         self._loose = update_unpinned(self._loose, snapshot, self._clock.monotonic_s())
-        requests = self._changed_requests(snapshot, {start.node for start in begun})
+        busy = {start.node for start in begun}
+        requests = self._changed_requests(snapshot, busy) if starts is not None else {}
         closed = nodes_without_lending(snapshot.nodes) if self._limits.surplus_cpu_request < 1.0 else frozenset()
         asked: dict[JobKey, list[NodeRequest]] = defaultdict(list)
         for request in snapshot.node_requests:

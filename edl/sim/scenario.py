@@ -81,7 +81,8 @@ def check_amount(value: str | float, resource: str) -> None:
 def _headroom(value: object, check: ValidatorFunctionWrapHandler) -> int | str:
     """One error in place of one for each member of the union."""
     try:
-        return check(value)  # type: ignore[no-any-return]
+        checked: int | str = check(value)
+        return checked
     except ValidationError as error:
         raise PydanticCustomError("headroom", _HEADROOM) from error
 

@@ -1,4 +1,4 @@
-"""What jobs are told while a plan is being made. Virtual time; a plan takes two seconds."""
+"""Statuses that are written while a plan is being made. Virtual time; a plan takes two seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from edl.controller.early_answers import MOST_ANSWERS, Answered
+from edl.controller.loop import Controller
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey
@@ -23,7 +24,7 @@ def run(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
     """Let the controller work during the script; returns what it wrote, with the seconds since the start."""
     diary: Diary = []
 
-    async def main(controller: object) -> None:
+    async def main(controller: Controller) -> None:
         began_s = asyncio.get_running_loop().time()
 
         def note(action: Action) -> Outcome | None:
@@ -31,7 +32,7 @@ def run(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
             return None
 
         stage.cluster.policies = note
-        async with at_work(controller):  # type: ignore[arg-type]
+        async with at_work(controller):
             await script()
 
     play(stage, main)
@@ -196,5 +197,5 @@ def test_a_snapshot_that_is_taken_again_beside_an_answer_is_not_made_older() -> 
         return snapshot.jobs[0], bool(left)
 
     assert applied(old) == (replace(old, status=told), False)
-    assert applied(newer) == (newer, True), "nobody knows whether its status is the one that was told"
+    assert applied(newer) == (newer, True), "nobody knows whether its status is the one that was written"
     assert applied(replace(newer, status=told)) == (replace(newer, status=told), False)
