@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
 from edl.planner.consolidation import quiet_time
-from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
 from edl.planner.lending.clearing import clearing_times_s
 from edl.planner.topology.gathering import settled_s
+from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
 
 KEPT_FOR_S = 60.0
 """A plan is made anew after this time in any case."""

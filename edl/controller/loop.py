@@ -38,7 +38,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.status import Reason
-from edl.planner.guard import serving_grace_left_s
+from edl.planner.waits import serving_grace_left_s
 from edl.waiting import retry_pause_s, wait_for_first
 
 

@@ -1,25 +1,23 @@
-"""What a plan must not do: cooldowns that apply before it is made, and every rule checked again afterwards.
+"""What a plan must not do: every rule, checked again for a finished plan.
 
-`restrain` says which jobs may not be shrunk for another one now, so that a steady cluster stays steady. `check`
-recomputes every rule for a finished plan from the snapshot alone, in plain Python and without the solver, so that an
-error in the mathematics never reaches a pod.
+`check` recomputes every rule from the snapshot alone, in plain Python and without the solver, so that an error in the
+mathematics never reaches a pod.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain
 from typing import NamedTuple
 
 from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
-from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.model.names import Role
+from edl.model.plan import Quota, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
-from edl.model.status import Reason
 from edl.model.topology import TOGETHER, domain_of
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
@@ -44,93 +42,6 @@ class RefusedPlanError(PlanError):
         )
         self.plan = plan
         self.problems = problems
-
-
-def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
-    """The jobs that may not be shrunk for another one now, because their cooldown is not over."""
-    return frozenset(job.key for job in jobs if cooldown_left_s(job, now_s) > 0)
-
-
-def cooldown_left_s(job: Job, now_s: float) -> float:
-    """Seconds for which a job may not be shrunk for another one; 0 if it may.
-
-    The cooldown starts when the job is shrunk for the share of another job. Shrinking for serving or for an admission
-    does not start it, and growth does not.
-    """
-    resize = job.status.last_resize if job.status is not None else None
-    if resize is None or resize.voluntary_s is None:
-        return 0.0
-    return _left_s(resize.voluntary_s, job.cooldown_s, now_s)
-
-
-def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
-    """Seconds for which a job that was shrunk for serving may not grow; 0 if it may."""
-    resize = job.status.last_resize if job.status is not None else None
-    if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
-        return 0.0
-    return _left_s(resize.time_s, limits.growth_hold_s, now_s)
-
-
-def _left_s(since_s: float, lasts_s: float, now_s: float) -> float:
-    """What is left of a time; nothing of one that has yet to begin, beyond what clocks may differ.
-
-    The owner of a workload can write the annotation from which its last resize is read.
-    """
-    left_s = since_s + lasts_s - now_s
-    return left_s if 0.0 < left_s <= 2.0 * lasts_s else 0.0
-
-
-def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tuple[str, str], float]:
-    """Seconds for which edl leaves each waiting serving pod to kube-scheduler before it deletes trainers for it.
-
-    kube-scheduler takes pods one after the other, by priority and then by age. The grace time of a pod begins when it
-    is created, and again each time that kube-scheduler has finished with a pod before it, however long the queue is.
-    Only pods that kube-scheduler has not tried yet have one.
-
-    Returns:
-        By (namespace, name); pods whose grace time is over are left out.
-    """
-    if all(pod.tried for pod in snapshot.waiting_serving):
-        return {}
-    left: dict[tuple[str, str], float] = {}
-    answered_s = 0.0
-    over_s = snapshot.observed_at_s - limits.serving_grace_s
-    # Of tens of thousands of pods few count: those that may have a grace time, and answers that may begin one.
-    queue = [
-        pod
-        for pod in snapshot.pods
-        if (pod.answered_s is not None and pod.answered_s > over_s) or (pod.is_waiting_serving and not pod.tried)
-    ]
-    queue.sort(key=_queue_order)
-    for _, group in groupby(queue, key=_queue_order):
-        equals = list(group)
-        answered_s = max([answered_s, *(pod.answered_s for pod in equals if pod.answered_s is not None)])
-        for pod in equals:
-            since_s = max(pod.created_s, answered_s)
-            still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
-            if pod.is_waiting_serving and not pod.tried and still_s > 0:
-                left[pod.namespace, pod.name] = still_s
-    return left
-
-
-def _queue_order(pod: Pod) -> tuple[int, float]:
-    """Sort key: the order in which kube-scheduler takes pods."""
-    return -pod.priority, pod.created_s
-
-
-def is_arriving(job: Job, now_s: float) -> bool:
-    """True while a job may grow to its whole share at once: until it is admitted, and while its first pods start.
-
-    A job that was resized since its admission has arrived, even if trainers of a later growth still start.
-    """
-    if not job.was_admitted:
-        return True
-    admitted = job.status.condition("Admitted") if job.status is not None else None
-    if job.status is None or admitted is None or now_s - admitted.since_s >= job.cooldown_s:
-        return False
-    if job.status.last_resize is not None and job.status.last_resize.time_s > admitted.since_s:
-        return False
-    return any(pod.started_s is None for pod in job.live_trainers)
 
 
 def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = ()) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
 from edl.planner.clock import Clock
 from edl.planner.eligibility import Eligibility
-from edl.planner.guard import serving_grace_left_s
 from edl.planner.problem import (
     BoolArray,
     BoundPods,
@@ -33,6 +32,7 @@ from edl.planner.problem import (
     sum_requests,
 )
 from edl.planner.quota import QuotaTable, all_quotas, quota_uses_of
+from edl.planner.waits import serving_grace_left_s
 
 # No node has 256 TiB of anything, and the requests of 10,000 trainers of twice that size still add up within 64 bits.
 MAX_ALLOCATABLE = 2**48

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from edl.model.headroom import KeptRoom
 from edl.planner.clock import OutOfTimeError
-from edl.planner.guard import growth_hold_left_s
 from edl.planner.lending.clearing import clear_lent_room, keep_lent_room
 from edl.planner.minimums import Served, for_serving, spare_victims, surplus
 from edl.planner.objective import Division, Objective
@@ -22,6 +21,7 @@ from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import undo_restarts
 from edl.planner.swaps.search import fill_by_totals
 from edl.planner.trial_packing import Placed, TrialPacking
+from edl.planner.waits import growth_hold_left_s
 
 ROOM_DEAD_BAND = 0.1
 """No trainer is deleted for room while a smaller part of it than this is missing."""

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from edl.model.names import JobKey, Role
-from edl.planner.guard import DEAD_BAND, is_arriving, restrain
+from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
 from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere
 from edl.planner.trial_packing import Placed, TrialPacking
+from edl.planner.waits import is_arriving, restrain
 
 IMPOSSIBLE = 1 << 30
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on

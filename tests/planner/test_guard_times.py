@@ -9,7 +9,7 @@ import pytest
 from edl.model.jobs import Job
 from edl.model.plan import Limits
 from edl.model.status import JobStatus, Reason, Resize
-from edl.planner.guard import cooldown_left_s, growth_hold_left_s
+from edl.planner.waits import cooldown_left_s, growth_hold_left_s
 from tests.worlds.builders import make_job
 
 NOW_S = 5000.0

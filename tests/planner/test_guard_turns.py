@@ -8,7 +8,7 @@ import pytest
 
 from edl.model.plan import Limits
 from edl.model.pods import Pod
-from edl.planner.guard import serving_grace_left_s
+from edl.planner.waits import serving_grace_left_s
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import plan_for, victims
 

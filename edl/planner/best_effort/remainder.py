@@ -23,13 +23,14 @@ import numpy as np
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
-from edl.planner.guard import DEAD_BAND, growth_hold_left_s, restrain
+from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import has_load_left
 from edl.planner.problem import IntArray, JobDemand, LiveTrainer, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter
 from edl.planner.reallocation import EPSILON
 from edl.planner.sharing import Share, Yielded
 from edl.planner.trial_packing import SERVING, TrialPacking
+from edl.planner.waits import growth_hold_left_s, restrain
 
 
 def fulfilment(job: Job, count: int) -> float:

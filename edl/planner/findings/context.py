@@ -13,13 +13,13 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.planner.admission.admit import Admission
 from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
-from edl.planner.guard import cooldown_left_s, growth_hold_left_s, is_arriving
 from edl.planner.minimums import Served
 from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
 from edl.planner.sharing import Share, Yielded
 from edl.planner.trial_packing import SERVING, Placed
+from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving
 
 EPSILON = 1e-6  # trainers; a level is rounded
 

@@ -15,9 +15,10 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
 from edl.planner.findings.context import EPSILON, DecisionContext
-from edl.planner.guard import DEAD_BAND, growth_hold_left_s
+from edl.planner.guard import DEAD_BAND
 from edl.planner.problem import JobDemand
 from edl.planner.quota import REFUSED, QuotaShortage, most_alone
+from edl.planner.waits import growth_hold_left_s
 
 
 class Cause(StrEnum):

@@ -19,10 +19,10 @@ from edl.model.names import JobKey
 from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import CPU
-from edl.planner.guard import cooldown_left_s
 from edl.planner.problem import Problem, count_slots
 from edl.planner.trial_packing import TrialPacking
 from edl.planner.victims import deletion_order
+from edl.planner.waits import cooldown_left_s
 
 
 def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:

@@ -16,8 +16,8 @@ from edl.model.names import Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU
-from edl.planner.guard import cooldown_left_s
 from edl.planner.lending.clearing import slowed_since_s
+from edl.planner.waits import cooldown_left_s
 
 Pairs = Sequence[tuple[Job, ScaleDecision]]
 
