@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import threading
 import time
 from typing import Any
 
@@ -17,6 +16,8 @@ from tests.e2e.control_plane.kube import Kube, KubeError, Object
 
 WAIT_S = 60.0
 FOREVER = "import signal; s = {signal.SIGTERM}; signal.pthread_sigmask(signal.SIG_BLOCK, s); signal.sigwait(s)"
+# It says that it is up once SIGTERM cannot end it any more.
+UP_FOREVER = FOREVER.replace("signal.sigwait", "print('up', flush=True); signal.sigwait")
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 )
@@ -184,20 +185,13 @@ class PodBehaviour:
         assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
     def test_deletion_lets_it_end_by_itself(self, kube: Kube) -> None:
-        code = f"{FOREVER}; print('saved', flush=True); import time; time.sleep(1)"
-        self.run(kube, make_pod("polite", f"print('up', flush=True); {code}"), "Running")
-        self.wait_for_log(kube, "polite", "up")
-        followed: list[str] = []
-        reader = threading.Thread(target=lambda: followed.append(self.follow(kube, "polite")))
-        reader.start()
+        code = f"{UP_FOREVER}; print('saved', flush=True); import time; time.sleep(1)"
+        self.run(kube, make_pod("polite", code), "Running")
+        lines = kube.follow_log("polite")
+        assert next(lines) == "up\n"
         kube.delete("pods", "polite")
+        assert list(lines) == ["saved\n"]
         self.wait_gone(kube, "polite", 15)
-        reader.join(WAIT_S)
-        assert followed == ["up\nsaved\n"]
-
-    def follow(self, kube: Kube, name: str) -> str:
-        """Follow the log of a pod to its end."""
-        return self.log(kube, name, follow="true")
 
     def test_deletion_kills_what_does_not_end_within_the_grace(self, kube: Kube) -> None:
         pod = make_pod("stubborn", STUBBORN, spec={"terminationGracePeriodSeconds": 2})
@@ -348,22 +342,17 @@ class PodBehaviour:
 
     def test_a_hook_runs_before_the_container_is_stopped(self, kube: Kube) -> None:
         hook = {"preStop": {"exec": {"command": ["sh", "-c", 'echo stopping > "$0"', "/notes/hook"]}}}
-        # It says that it is up once SIGTERM cannot end it any more.
-        code = FOREVER.replace("signal.sigwait", "print('up', flush=True); signal.sigwait")
-        code = f"import sys; {code}; print(open(sys.argv[1]).read(), flush=True)"
+        code = f"import sys; {UP_FOREVER}; print(open(sys.argv[1]).read(), flush=True)"
         volumes = {"volumes": [{"name": "notes", "emptyDir": {}}]}
         mounts = [{"name": "notes", "mountPath": "/notes"}]
         command = ["python", "-S", "-c", code, "/notes/hook"]
         pod = make_pod("hooked", *command, spec=volumes, lifecycle=hook, volumeMounts=mounts)
         self.run(kube, pod, "Running")
-        self.wait_for_log(kube, "hooked", "up")
-        followed: list[str] = []
-        reader = threading.Thread(target=lambda: followed.append(self.follow(kube, "hooked")))
-        reader.start()
+        lines = kube.follow_log("hooked")
+        assert next(lines) == "up\n"
         kube.delete("pods", "hooked")
+        assert "stopping\n" in list(lines)
         self.wait_gone(kube, "hooked", 20)
-        reader.join(WAIT_S)
-        assert "stopping" in followed[0]
 
     def test_a_failed_hook_after_the_start_ends_the_container(self, kube: Kube) -> None:
         hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}}

@@ -140,6 +140,21 @@ class Kube:
         finally:
             connection.close()
 
+    def follow_log(self, name: str, namespace: str = "default") -> Iterator[str]:
+        """The lines of the log of a pod, each as soon as it is there, until its container has ended.
+
+        Raises:
+            KubeError: what the server answers.
+        """
+        path = f"{self.resource('pods').path(namespace, name)}/log"
+        with contextlib.closing(self._dial()) as connection:
+            connection.request("GET", self._target(path, {"follow": "true"}), headers=self._headers())
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise KubeError(answer.status, "LogRefused", answer.read().decode(errors="replace"))
+            while line := answer.readline():
+                yield line.decode()
+
     def create(self, body: Object, namespace: str = "default") -> Object:
         """Create an object; the namespace of its metadata goes before the argument."""
         resource = self.resource(_kind_of(body))
