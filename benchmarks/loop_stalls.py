@@ -104,6 +104,10 @@ class Nothing:
         """See `KubernetesCluster.urgent_changes`."""
         return self._cache.urgent_changes
 
+    def tried_in_vain(self) -> int:
+        """See `KubernetesCluster.tried_in_vain`."""
+        return self._cache.tried_in_vain
+
     async def apply(self, action: Action) -> Outcome:
         """Take no time, and change nothing."""
         await asyncio.sleep(0)

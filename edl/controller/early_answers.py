@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from edl.controller.ports import Cluster
+from edl.controller.relief import Relief
 from edl.errors import TemporaryError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -75,10 +76,11 @@ class EarlyAnswers:
     Args:
         cluster: is observed again if something changes that cannot wait.
         writer: writes the answers.
+        relief: gives up the plan if serving pods come that need room.
     """
 
-    def __init__(self, cluster: Cluster, writer: Writer) -> None:
-        self._cluster, self._writer = cluster, writer
+    def __init__(self, cluster: Cluster, writer: Writer, relief: Relief) -> None:
+        self._cluster, self._writer, self._relief = cluster, writer, relief
         self._seen: dict[str, Job] = {}
 
     async def beside(
@@ -93,6 +95,9 @@ class EarlyAnswers:
 
         Returns:
             What `planning` returns, and what was written meanwhile.
+
+        Raises:
+            AbandonedError: the plan was given up, because serving pods came that need room.
         """
         changed, answered = self._changed(snapshot), Answered()
         plan = asyncio.ensure_future(planning)
@@ -117,6 +122,8 @@ class EarlyAnswers:
         try:
             now = await self._cluster.observe()
         except TemporaryError:
+            return
+        if self._relief.interrupts(now):
             return
         if changed := self._changed(now)[:MOST_ANSWERS]:
             answered.jobs |= dict.fromkeys(await self._writer.answer(changed, now, lost))

@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
@@ -57,6 +58,8 @@ JOBS_AT_ONCE = 5
 """After so many jobs the event loop may do something else: what a job lacks takes some milliseconds at worst."""
 MOST_PROBES = 64
 """So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
+
+NO_DECISIONS: Mapping[JobKey, ScaleDecision] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +228,24 @@ class Executor:
         return RoundResult.FAILED if broken else RoundResult.ACTED
 
     async def answer(
-        self, jobs: Sequence[Job], snapshot: ClusterSnapshot, lost: frozenset[str]
+        self,
+        jobs: Sequence[Job],
+        snapshot: ClusterSnapshot,
+        lost: frozenset[str],
+        decisions: Mapping[JobKey, ScaleDecision] = NO_DECISIONS,
     ) -> dict[str, Job | None]:
-        """Write what some jobs need without a plan, beside a plan that is being made: their statuses above all.
+        """Write what some jobs need without a plan: their statuses above all.
 
         Args:
-            jobs: of the snapshot; they keep the pods that they need.
+            jobs: of the snapshot.
             snapshot: the cluster as observed.
             lost: UIDs of pods that no kubelet will end.
+            decisions: what jobs give up; a job without one keeps the pods that it needs. Nothing is created.
 
         Returns:
             By UID, each job of which something was written: as it is stored now, or None if its pods change, too.
         """
-        facts = self._needs.read(snapshot, {}, None, lost)
+        facts = self._needs.read(snapshot, decisions, None, lost)
         lacks = await self._lacking([job for job in jobs if job.owner_count is None], facts)
         ends, _ = await self._answers.run(lacks.ends(), lambda: False)
         failed = {outcome.action.job_uid for outcome in ends if not outcome.is_ok}

@@ -35,7 +35,8 @@ class HandBack:
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
         self._may = False
-        self._known_changes = self._latest_changes = 0
+        self._known_changes = self._latest_changes = self._known_in_vain = 0
+        self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
         self._latest_s = 0.0
         self._begun_s = self._began_s = clock.monotonic_s()
@@ -51,6 +52,7 @@ class HandBack:
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
         self._known_changes = self._latest_changes = self._cluster.urgent_changes()
+        self._known_in_vain = self._cluster.tried_in_vain()
 
     def wake(self, left_s: float | None) -> None:
         """A new decision is due in that many seconds, whatever happens; None for never."""
@@ -70,7 +72,15 @@ class HandBack:
             return True
         now_s = self._clock.monotonic_s()
         due_s = min(self._wake_s, self._began_s + self._interval_s, self._reaction_s(now_s))
-        return now_s >= max(due_s, self._began_s + self._owed_s)
+        return now_s >= due_s and (now_s >= self._began_s + self._owed_s or self._hurries(now_s))
+
+    def _hurries(self, now_s: float) -> bool:
+        """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""
+        if self._hurried_s < self._began_s:
+            if self._cluster.tried_in_vain() == self._known_in_vain or now_s - self._hurried_s < self._interval_s:
+                return False
+            self._hurried_s = now_s
+        return True
 
     async def settle(self) -> None:
         """Wait for the changes that follow a change."""

@@ -11,7 +11,7 @@ what it remembers between rounds at any moment: a restart costs time and never c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,8 @@ from edl.controller.ports import (
     Recorder,
     RoundResult,
 )
-from edl.errors import EdlError, TemporaryError
+from edl.controller.relief import Relief
+from edl.errors import AbandonedError, EdlError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -132,11 +133,12 @@ class Controller:
             writes=self._pace.writes,
             is_due=self._hand_back.is_due,
         )
-        self._early = EarlyAnswers(cluster, self._executor)
+        self._relief = Relief(self._plans)
+        self._early = EarlyAnswers(cluster, self._executor, self._relief)
         self._failed_rounds = 0
         self._recorded_s = float("-inf")
         self._wake_in_s: float | None = None
-        self._is_outdated = False
+        self._is_outdated = self._goes_to_the_end = self._is_cut = False
         self.last_round_s = clock.monotonic_s()
 
     @property
@@ -170,7 +172,8 @@ class Controller:
             to_the_end: carry out every write of the plan, even if a newer plan is due.
         """
         self.last_round_s = self._clock.monotonic_s()
-        self._wake_in_s, self._is_outdated, self._executor.left = None, False, 0
+        self._wake_in_s, self._executor.left = None, 0
+        self._is_outdated, self._is_cut, self._goes_to_the_end = False, False, to_the_end
         self._hand_back.begin(may=not to_the_end)
         try:
             result = await self._round()
@@ -225,7 +228,8 @@ class Controller:
         view = await self._observer.planner_view(snapshot, self._is_finishing)
         await asyncio.sleep(0)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
-        self._wake_in_s = min(serving_grace_left_s(view, self._limits).values(), default=None)
+        grace_left_s = serving_grace_left_s(view, self._limits)
+        self._wake_in_s = min(grace_left_s.values(), default=None)
         self._hand_back.wake(self._wake_in_s)
         await asyncio.sleep(0)
         if self._show is not None:
@@ -233,13 +237,20 @@ class Controller:
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
+        if not self._goes_to_the_end and (gifts := await self._relief.decisions(view, grace_left_s)):
+            return await self._relieve(snapshot, view, gifts, lost)
         planning = self._plan_what_is_allowed(snapshot, view)
-        (snapshot, view, plan), answered = await self._early.beside(planning, snapshot, lost)
+        try:
+            (snapshot, view, plan), answered = await self._early.beside(planning, snapshot, lost)
+        except AbandonedError:
+            self._is_cut = True
+            return RoundResult.ACTED
+        self._relief.planned()
         self._is_outdated |= answered.is_outdated
         if plan is None:
             self._hand_back.write()
             return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
-        postponed = await self._postponed(view, plan)
+        postponed = await self._postponed(view, plan.decisions)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         self._hand_back.write()
         starts = partial(self._plans.startable, view, plan)
@@ -278,12 +289,30 @@ class Controller:
             self._advisor.planned(allowed, plan)
         return snapshot, allowed, plan
 
-    async def _postponed(self, view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
+    async def _relieve(
+        self,
+        snapshot: ClusterSnapshot,
+        view: ClusterSnapshot,
+        decisions: Sequence[ScaleDecision],
+        lost: frozenset[str],
+    ) -> RoundResult:
+        """Make room for serving pods, and leave the plan to the next round, which follows at once."""
+        self._is_cut = True
+        if await self._postponed(view, decisions):
+            return RoundResult.ACTED
+        self._recorder.relieved(view, decisions)
+        giving = {decision.job: decision for decision in decisions}
+        jobs = [job for job in snapshot.jobs if job.key in giving]
+        answered = await self._executor.answer(jobs, snapshot, lost, giving)
+        self._is_cut = bool(answered)
+        return RoundResult.ACTED if answered else RoundResult.FAILED
+
+    async def _postponed(self, view: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> frozenset[JobKey]:
         """The jobs that keep their trainers for now, although the plan deletes some for serving pods.
 
         kube-scheduler may have placed the serving pods while the plan was computed, so the cluster is read again.
         """
-        shrunk = frozenset(d.job for d in plan.decisions if _deletes_for_serving(d))
+        shrunk = frozenset(d.job for d in decisions if _deletes_for_serving(d))
         if not shrunk:
             return shrunk
         try:
@@ -309,7 +338,7 @@ class Controller:
     @property
     def _goes_on_at_once(self) -> bool:
         """True after a round that handed writes back, unless the API server took none of those it was sent."""
-        return self._executor.left > 0 and self._executor.made_progress
+        return self._is_cut or (self._executor.left > 0 and self._executor.made_progress)
 
     async def _rest(self, result: RoundResult) -> None:
         """Wait for a change and a little longer, because changes come in groups; at most until the interval ends."""

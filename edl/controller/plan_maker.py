@@ -16,10 +16,10 @@ from typing import Protocol, TypeVar
 from edl.controller.kept_plan import KeptPlan
 from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
-from edl.errors import PlanError, PlanFailure
+from edl.errors import AbandonedError, PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import RefusedPlanError
 from edl.planner.unplaceable import LOOK_EVERY_S, WaitRecords, watch
@@ -66,16 +66,24 @@ class Planner:
         check: names each broken rule of a plan; used for fallback plans, which `decide` did not make.
         startable: the pods of a plan that fit on their nodes now.
         new_thread: makes the threads that these functions run in.
+        relieve: makes room for waiting serving pods ahead of a plan, by decisions for the jobs that give trainers.
+        abandon: gives up the decision that `decide` is making; `decide` then raises AbandonedError soon.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
     check: Callable[[ClusterSnapshot, ScalePlan], Sequence[str]]
     startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[StartablePod]]
     new_thread: Callable[[], FunctionRunner] = PlannerThread
+    relieve: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
+    abandon: Callable[[], None] = lambda: None
 
 
 class PlanMaker:
-    """Makes the plans of one controller and remembers the last one."""
+    """Makes the plans of one controller and remembers the last one.
+
+    Attributes:
+        took_s: how long the last plan took that was made anew.
+    """
 
     def __init__(self, planner: Planner, limits: Limits, recorder: Recorder) -> None:
         self._planner, self._limits, self._recorder = planner, limits, recorder
@@ -83,6 +91,7 @@ class PlanMaker:
         self._last: ScalePlan | None = None
         self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
+        self.took_s = 0.0
 
     def use(self, limits: Limits) -> None:
         """From now on, plan with these limits; the kept plan is made anew."""
@@ -95,20 +104,41 @@ class PlanMaker:
 
         Args:
             view: the snapshot as the planner sees it: jobs with their effective bounds, unplaceable pods marked.
+
+        Raises:
+            AbandonedError: `abandon` was called meanwhile.
         """
         if (kept := self._kept.plan_for(view)) is not None:
             return kept
         self._kept.forget()
         try:
             plan = await self._compute(self._thread, lambda: self._planner.decide(view, self._limits))
+        except AbandonedError:
+            raise
         except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
             self._recorder.not_planned(view, error)
             return await self._fall_back(view, failure_of(error))
-        self._last = plan
+        self._last, self.took_s = plan, plan.seconds
         self._kept.keep(view, plan)
         await asyncio.sleep(0)  # both take long on a large cluster
         self._recorder.planned(view, self._limits, plan)
         return plan
+
+    def abandon(self) -> None:
+        """Give up the plan that is being made."""
+        self._planner.abandon()
+
+    async def relieve(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
+        """Decisions that make room for waiting serving pods ahead of a plan; none if that cannot be computed in time.
+
+        Args:
+            view: the snapshot as the planner sees it.
+        """
+        try:
+            return await self._compute(self._thread, lambda: self._planner.relieve(view, self._limits))
+        except PlanError as error:
+            self._recorder.postponed(f"room for serving pods ahead of the plan: {error}")
+            return ()
 
     async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
         """The pods of the plan that fit on their nodes now; none if that cannot be computed in time."""

@@ -15,7 +15,7 @@ from edl.model.actions import Action, Outcome
 from edl.model.cluster import AvoidedNode, ClusterSnapshot
 from edl.model.headroom import Headroom
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 
 
 class Cluster(Protocol):
@@ -37,6 +37,9 @@ class Cluster(Protocol):
         A job came, was edited or was deleted; a node came, went or changed; a serving pod waits, or waits no more; a
         pod of a job ended by itself.
         """
+
+    def tried_in_vain(self) -> int:
+        """How many of the urgent changes were that kube-scheduler found no room for a serving pod."""
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if the object is still the one in the snapshot.
@@ -97,6 +100,9 @@ class Recorder(Protocol):
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
+
+    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+        """Room is made for waiting serving pods ahead of a plan, by the jobs of these decisions."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""

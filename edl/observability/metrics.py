@@ -108,6 +108,11 @@ class Metrics:
         for group in self._groups:
             group.planned(snapshot, plan)
 
+    def relieved(self, snapshot: ClusterSnapshot) -> None:
+        """Room is made for waiting serving pods ahead of a plan."""
+        for group in self._groups:
+            group.relieved(snapshot)
+
     def decided(self, decision: ScaleDecision) -> None:
         """The decision about one job changed."""
         for group in self._groups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edl.controller.ports import RoundResult
@@ -132,6 +132,15 @@ class ControllerRecorder:
         self._fallback = plan.fallback
         if is_new:
             self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
+
+    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+        """Room is made for waiting serving pods ahead of a plan: log each decision."""
+        self._metrics.relieved(snapshot)
+        for decision in decisions:
+            self._metrics.decided(decision)
+            self._traces[decision.job] = self._new_trace()
+            trace = self._traces[decision.job]
+            log_event(_log, logging.INFO, "decision", **_fields(decision), ahead_of_plan=True, trace=trace)
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or it broke a rule: log how it failed, and the stack if it is a bug."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 
-from edl.errors import PlanError, PlanFailure
+from edl.errors import AbandonedError, PlanError, PlanFailure
 from edl.model.plan import CutStage
 
 BRIEF = 0.01  # the part of a deadline that no work is left out for
@@ -51,13 +51,20 @@ class Clock:
         paces: by kind of work that cannot be cut short, seconds for one unit of it.
     """
 
-    def __init__(self, deadline_s: float = inf, now_s: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        deadline_s: float = inf,
+        now_s: Callable[[], float] = time.perf_counter,
+        is_abandoned: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Start the clock.
 
         Args:
             deadline_s: seconds that the decision may take.
             now_s: the time now, in seconds; only differences count.
+            is_abandoned: True once nobody waits for the decision any more.
         """
+        self._is_abandoned = is_abandoned
         self.deadline_s = deadline_s
         self.cut: list[CutStage] = []
         self.stages: dict[str, float] = {}
@@ -100,7 +107,13 @@ class Clock:
         return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
 
     def begin(self, stage: str) -> None:
-        """End the stage that runs, and begin another one; an empty name begins none."""
+        """End the stage that runs, and begin another one; an empty name begins none.
+
+        Raises:
+            AbandonedError: nobody waits for the decision any more.
+        """
+        if stage and self._is_abandoned():
+            raise AbandonedError(f"the plan was given up before the stage {stage!r}")
         now_s = self.spent_s
         if self._stage:
             self.stages[self._stage] = self.stages.get(self._stage, 0.0) + now_s - self._stage_since_s

@@ -77,6 +77,26 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     return tuple(problems)
 
 
+def check_relief(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> tuple[str, ...]:
+    """Name each rule that decisions break which only give up trainers, ahead of a plan.
+
+    Args:
+        snapshot: the cluster as the planner sees it.
+        decisions: at most one for each job.
+    """
+    jobs, problems = {job.key: job for job in snapshot.jobs}, list[str]()
+    for decision in decisions:
+        job = jobs[decision.job]
+        problems += _check_victims(job, decision, job.live_trainers)
+        kept = len(job.live_trainers) - len(decision.victims)
+        if not job.bounds.min_trainers <= kept == decision.target:
+            low = job.bounds.min_trainers
+            problems.append(f"job {job.key}: keeps {kept} trainers with target {decision.target} and minimum {low}")
+        if decision.nodes or decision.fixed_nodes or decision.moves or not decision.admitted:
+            problems.append(f"job {job.key}: only trainers may be given up ahead of a plan")
+    return tuple(problems)
+
+
 def _check_order(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
     """Exactly one decision for each job, in their order."""
     if [d.job for d in plan.decisions] != [job.key for job in snapshot.jobs]:

@@ -151,7 +151,13 @@ def _build(
         return check(snapshot, plan, files.limits.quotas)
 
     deciding = PolicyPlanner(policy)
-    planner = Planner(deciding.decide, broken_rules, deciding.startable)
+    planner = Planner(
+        deciding.decide,
+        broken_rules,
+        deciding.startable,
+        relieve=deciding.relieve,
+        abandon=deciding.abandon,
+    )
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock, resizing),
         clock=clock,

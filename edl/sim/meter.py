@@ -12,7 +12,7 @@ from edl.controller.ports import RoundResult
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
 from edl.sim.deployments import NAMESPACE, Deployment
@@ -72,6 +72,9 @@ class Decisions:
         self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
         self.seconds.append(plan.seconds)
         self.cut += bool(plan.cut)
+
+    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+        """Not needed."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan was made."""

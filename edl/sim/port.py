@@ -63,6 +63,10 @@ class SimulatedCluster:
         """Return 0: the writes of a simulation are short, so every change waits for the end of a round."""
         return 0
 
+    def tried_in_vain(self) -> int:
+        """Return 0, as for `urgent_changes`."""
+        return 0
+
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if its job is still the one that was observed."""
         await asyncio.sleep(self._write_s())

@@ -83,6 +83,7 @@ class Moments:
 
     now_s: float = 100.0
     changes: int = 0
+    in_vain: int = 0
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -90,12 +91,16 @@ class Moments:
     def urgent_changes(self) -> int:
         return self.changes
 
-    def writing_after_a_change(self, hand_back: HandBack, *, think_s: float) -> float:
-        """How long a round writes during whose thinking a change came."""
+    def tried_in_vain(self) -> int:
+        return self.in_vain
+
+    def writing_after_a_change(self, hand_back: HandBack, *, think_s: float, in_vain: bool = False) -> float:
+        """How long a round writes during whose thinking a change came; `in_vain`: a serving pod has no room."""
         hand_back.begin(may=True)
         hand_back.observe()
         self.now_s += think_s
         self.changes += 1
+        self.in_vain += in_vain
         hand_back.write()
         began_s = self.now_s
         while not hand_back.is_due():
@@ -121,6 +126,14 @@ def test_while_changes_never_end_half_of_the_time_is_for_writing() -> None:
     writing = [time.writing_after_a_change(hand_back, think_s=1.0) for _ in range(8)]
     assert writing[:3] == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
     assert writing[4:] == pytest.approx([1.0] * 4, abs=0.02)
+
+
+def test_a_serving_pod_that_only_edl_can_help_is_not_kept_waiting_for_that_once_an_interval() -> None:
+    time, hand_back = moments()
+    for _ in range(8):
+        time.writing_after_a_change(hand_back, think_s=1.0)
+    hurried = [time.writing_after_a_change(hand_back, think_s=1.0, in_vain=True) for _ in range(6)]
+    assert hurried == pytest.approx([0.2, 1.8, 1.0, 0.2, 1.8, 1.0], abs=0.02), "what was not written is made up for"
 
 
 def test_what_was_written_long_ago_counts_for_an_interval_at_most() -> None:

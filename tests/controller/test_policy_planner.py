@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.controller.policy_planner import PolicyPlanner
+from edl.errors import AbandonedError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
+from edl.planner.clock import Clock
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
@@ -57,3 +60,21 @@ def test_a_cluster_that_changed_meanwhile_is_read_again(reads: list[ClusterSnaps
     now = with_pods(WORLD, make_serving("s", cpu=3, node="n000"))
     assert len(planner.startable(now, plan)) == 13
     assert reads == [now]
+
+
+def test_a_decision_that_is_given_up_ends_with_its_stage_and_the_next_one_is_made() -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    stages: list[str] = []
+
+    class Spied(Clock):
+        def begin(self, stage: str) -> None:
+            super().begin(stage)
+            stages.append(stage)
+            if stage == "admission":
+                planner.abandon()
+
+    with patch("edl.controller.policy_planner.Clock", Spied), pytest.raises(AbandonedError, match="'sharing'"):
+        planner.decide(WORLD, Limits())
+    assert stages[-1] == "admission"
+    planner.abandon()
+    assert len(planner.decide(WORLD, Limits()).decisions) == 2

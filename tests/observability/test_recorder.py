@@ -12,10 +12,12 @@ import pytest
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.names import Role
 from edl.model.plan import Limits
+from edl.model.status import Reason
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder, new_trace_id
 from edl.planner.guard import RefusedPlanError
+from edl.planner.relief import Yield, decision_of
 from tests.observability.test_decision_records import KEY, plan, snapshot
 
 
@@ -71,6 +73,20 @@ def test_a_decision_that_moves_pservers_is_recorded(tmp_path: Path) -> None:
     for second, made in enumerate((still, moving, still)):
         recorder.planned(snapshot(1000.0 + second), Limits(), made)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_a_job_gives_ahead_of_a_plan_is_logged_counted_and_traced(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "edl")
+    metrics = Metrics()
+    recorder = ControllerRecorder(metrics, policy="maxmin", new_trace=lambda: "relief")
+    (job,) = snapshot().jobs
+    found = Yield(job, tuple(pod.name for pod in job.live_trainers)[:1], ("n000",))
+    recorder.relieved(snapshot(), (decision_of(found, "yields 1 trainer to serving"),))
+    recorder.acted(Outcome(DeletePod(KEY, "u", found.victims[0], "pod-uid", Reason.SERVING_NEEDS_ROOM), Result.DONE))
+    logged = [fields(record) for record in caplog.records]
+    assert [record.get("trace") for record in logged] == ["relief", "relief"]
+    assert (logged[0]["ahead_of_plan"], logged[0]["victims"]) == (True, found.victims[0])
+    assert b'edl_resize_decisions_total{direction="down",reason="ServingNeedsRoom"} 1.0' in metrics.render()
 
 
 def test_each_plan_counts_serving_pods_that_did_not_use_free_capacity() -> None:

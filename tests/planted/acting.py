@@ -15,6 +15,7 @@ from edl.model.jobs import Job
 from tests.planted import Right, bug, targets
 
 HAND_BACK = "controller/test_hand_back.py"
+RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/test_relief.py"
 
 
 @bug(
@@ -114,3 +115,39 @@ def event_dropped(right: Right) -> Right:
 )
 def nothing_is_urgent(_: Right) -> Right:
     return lambda _before, _after: False
+
+
+@bug(
+    "room ahead of a plan takes trainers of the minimums",
+    at=targets.RELIEF_ALLOWANCE,
+    caught_by=f"{ROOM_AHEAD}::test_the_minimum_stays",
+)
+def relief_takes_minimums(_: Right) -> Right:
+    return lambda packing: dict(packing.count)
+
+
+@bug(
+    "every plan is given up for a serving pod",
+    at=targets.RELIEF_INTERRUPTS,
+    caught_by=f"{RELIEF}::test_two_plans_in_a_row_are_never_given_up",
+)
+def plans_never_made(right: Right) -> Right:
+    def wrong(self: Any, now: object) -> bool:
+        self._has_abandoned = False
+        given_up: bool = right(self, now)
+        return given_up
+
+    return wrong
+
+
+@bug(
+    "a serving pod makes room ahead of the plan in every round",
+    at=targets.RELIEF_DECISIONS,
+    caught_by=f"{RELIEF}::test_a_pod_that_nobody_can_help_is_looked_at_once",
+)
+def relief_again_and_again(right: Right) -> Right:
+    async def wrong(self: Any, view: object, grace_left_s: object) -> object:
+        self._known = frozenset()
+        return await right(self, view, grace_left_s)
+
+    return wrong

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision
 from tests.planted import Right, bug, targets
 
 HISTORIES = "controller/loop/test_loop_random_histories.py"
@@ -21,8 +21,8 @@ HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 @bug("trainers never give way to serving", at=targets.POSTPONED, caught_by=HISTORIES)
 def serving_waits_for_ever(_: Right) -> Right:
-    async def wrong(_self: Any, _view: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
-        return frozenset(decision.job for decision in plan.decisions if _deletes_for_serving(decision))
+    async def wrong(_self: Any, _view: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> frozenset[JobKey]:
+        return frozenset(decision.job for decision in decisions if _deletes_for_serving(decision))
 
     return wrong
 

@@ -7,7 +7,7 @@ terminates, and a refused action returns an Outcome.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from edl.model.actions import (
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.fallback import failure_of
@@ -161,7 +161,7 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        self._urgent = 0
+        self._urgent = self._in_vain = 0
         self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
 
@@ -169,10 +169,14 @@ class FakeCluster:
         """Wake up the controller."""
         self._changed.set()
 
-    def urge(self) -> None:
-        """Something has changed that cannot wait for the writes under way."""
+    def urge(self, *, in_vain: bool = False) -> None:
+        """Something has changed that cannot wait; `in_vain`: kube-scheduler has no room for a serving pod."""
         self._changed.set()
         self._urgent += 1
+        self._in_vain += in_vain
+
+    def tried_in_vain(self) -> int:
+        return self._in_vain
 
     def urgent_changes(self) -> int:
         return self._urgent
@@ -222,6 +226,7 @@ class FakeRecorder:
     views: list[ClusterSnapshot] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
     plans: list[ScalePlan] = field(default_factory=list)
+    reliefs: list[tuple[ClusterSnapshot, tuple[ScaleDecision, ...]]] = field(default_factory=list)
     refusals: list[ScalePlan] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -243,6 +248,9 @@ class FakeRecorder:
         self.views.append(snapshot)
         self.limits.append(limits)
         self.plans.append(plan)
+
+    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+        self.reliefs.append((snapshot, tuple(decisions)))
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         self.snapshots.append(snapshot)

@@ -68,6 +68,9 @@ class Access:
     def urgent_changes(self) -> int:
         return self._urged
 
+    def tried_in_vain(self) -> int:
+        return 0
+
     def urge(self) -> None:
         """Something has changed that cannot wait for the writes under way."""
         self._urged += 1

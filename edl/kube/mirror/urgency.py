@@ -32,6 +32,11 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
     return False
 
 
+def is_in_vain(before: HasMetadata | None, after: HasMetadata | None) -> bool:
+    """Return True if kube-scheduler has just found no room for a serving pod."""
+    return isinstance(after, PodObject) and _waits(after)[1] and _waits(after) != _waits(before)
+
+
 def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:
     """What identifies the job and its spec: a status changes none of it."""
     metadata = job.metadata

@@ -35,6 +35,9 @@ class ControllerMetricGroup(MetricGroup):
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan has passed its checks; `plan.fallback` is set if it is a fallback plan."""
 
+    def relieved(self, snapshot: ClusterSnapshot) -> None:
+        """Room is made for waiting serving pods ahead of a plan."""
+
     def decided(self, decision: ScaleDecision) -> None:
         """The decision about one job changed, or deletes or moves pods."""
 

@@ -171,7 +171,7 @@ def test_what_changed_while_a_plan_was_made_is_not_waited_for() -> None:
         plan = replace(stage.recorder.plans[-1], decisions=(shrinking,))
         view = await stage.cluster.observe()
         stage.cluster.touch()
-        await controller._postponed(view, plan)
+        await controller._postponed(view, plan.decisions)
         began_s = asyncio.get_running_loop().time()
         await controller._rest(RoundResult.ACTED)
         assert asyncio.get_running_loop().time() - began_s < 1.0, "not five seconds"

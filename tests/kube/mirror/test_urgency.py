@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.mirror.urgency import is_urgent
+from edl.kube.mirror.urgency import is_in_vain, is_urgent
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, TRAINING_JOBS, Quarantined
 from edl.kube.translate.objects import HasMetadata
 
@@ -97,3 +97,14 @@ def test_a_daemon_set_can_wait() -> None:
     found = DAEMON_SETS.from_dict({"metadata": {"name": "d"}})
     assert not isinstance(found, Quarantined)
     assert not is_urgent(None, found)
+
+
+@pytest.mark.parametrize("case", sorted(URGENT))
+def test_only_a_serving_pod_without_room_was_tried_in_vain(case: str) -> None:
+    assert is_in_vain(*URGENT[case]) is (case == "kube-scheduler has tried a serving pod")
+
+
+def test_a_pod_that_was_tried_in_vain_before_is_not_counted_again() -> None:
+    tried, again = (pod({}, **PENDING, conditions=conditions) for conditions in (TRIED, TRIED_AGAIN))
+    assert is_in_vain(None, tried)
+    assert not is_in_vain(tried, again)

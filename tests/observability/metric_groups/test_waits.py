@@ -63,6 +63,17 @@ def test_a_pod_that_kube_scheduler_preempts_for_waits_behind_training() -> None:
     assert registry.get_sample_value("edl_serving_wait_seconds_sum", {"behind": "training"}) == 19
 
 
+def test_a_pod_for_which_trainers_go_ahead_of_a_plan_waits_behind_training() -> None:
+    registry = CollectorRegistry()
+    metrics = WaitMetrics(registry)
+    waiting = at(1, pods=(make_serving("web"),))
+    for seen in (at(0), waiting):
+        metrics.observed(seen, leader=True)
+    metrics.relieved(waiting)
+    metrics.observed(at(9, pods=(make_serving("web", node="n000"),)), leader=True)
+    assert count(registry, "edl_serving_wait_seconds", behind="training") == 1
+
+
 def test_the_wait_of_a_pod_ends_when_its_node_was_found() -> None:
     registry = watch(at(0), at(60, pods=(replace(make_serving("web", node="n000"), answered_s=992.0),)))
     assert registry.get_sample_value("edl_serving_wait_seconds_sum", {"behind": "other"}) == 2

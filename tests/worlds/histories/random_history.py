@@ -86,6 +86,9 @@ class Reach:
             self.urges_at, self.urged = None, self.urged + 1
         return self.urged
 
+    def tried_in_vain(self) -> int:
+        return 0
+
     async def apply(self, action: Action) -> Outcome:
         if not self.alive:
             raise Crash

@@ -215,6 +215,9 @@ class Port:
     def urgent_changes(self) -> int:
         return self.urgent
 
+    def tried_in_vain(self) -> int:
+        return 0
+
     async def apply(self, action: Action) -> Outcome:
         self.rules.request(action, is_held=self.held)
         if not isinstance(action, CreatePod | MarkPod | DeletePod | PatchStatus):

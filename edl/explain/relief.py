@@ -1,0 +1,21 @@
+"""What jobs give ahead of a plan, as decisions with their sentences."""
+
+from __future__ import annotations
+
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, ScaleDecision
+from edl.model.units import count
+from edl.planner.policies.base import Policy
+from edl.planner.relief import Yield, decision_of, relieve
+
+
+def relief_decisions(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[ScaleDecision, ...]:
+    """The decisions that make room for waiting serving pods ahead of a plan; see `planner.relief.relieve`."""
+    return tuple(_worded(found) for found in relieve(snapshot, policy, limits))
+
+
+def _worded(found: Yield) -> ScaleDecision:
+    gone = len(found.victims)
+    of = f"{len(found.job.live_trainers) - gone} of {found.job.max_trainers}"
+    where = f"node {found.nodes[0]}" if len(found.nodes) == 1 else count(len(found.nodes), "node")
+    return decision_of(found, f"{of}: yields {count(gone, 'trainer')} to serving on {where}")

@@ -1,0 +1,124 @@
+"""Relief: room for waiting serving pods, ahead of a plan that takes long.
+
+On a large cluster a plan takes a second, and most of it says who grows where. What serving needs is a small part of
+that: which surplus trainers go, so that the pods that wait now fit. It is decided here as the plan decides it at
+first, over what stands now. Nobody grows by it, no job starts or stops, and the plan that follows judges everything
+anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from edl.errors import PlanError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.plan import Limits, ScaleDecision
+from edl.model.status import Reason
+from edl.planner.admission.admit import running
+from edl.planner.clock import Clock, without_collections
+from edl.planner.minimums import batches_of, serve, spare_victims, surplus
+from edl.planner.packing import make_room
+from edl.planner.policies.base import Policy
+from edl.planner.problem import Problem
+from edl.planner.problem_reader import read_problem
+from edl.planner.programs.engine import with_engine
+from edl.planner.trial_packing import SERVING, TrialPacking
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """Trainers of one job that make room.
+
+    Attributes:
+        job: the job, as the snapshot has it.
+        victims: names of its trainers, sorted; never so many that fewer than its minimum stay.
+        nodes: the nodes that they stand on, sorted.
+    """
+
+    job: Job
+    victims: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+def relieve(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[Yield, ...]:
+    """Choose surplus trainers whose room lets waiting serving pods fit, as few as can be found in one pass.
+
+    A pod for which free room, or the room of pods that are on their way out, is enough costs nobody anything. Jobs
+    that must stay in one domain, and workloads whose own controllers choose which pods go, give nothing here.
+
+    Args:
+        snapshot: the cluster as the planner sees it.
+        policy: how jobs share; it may pin them.
+        limits: what the operator allows.
+
+    Returns:
+        What jobs give, in the order of the snapshot; empty if nothing helps, or if it is for the plan to find out.
+    """
+    clock = Clock(limits.deadline_s)
+    with without_collections():
+        try:
+            adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
+            problem = with_engine(read_problem(adapted, limits, clock=clock, sets_aside=True))
+            packing = _with_room(problem, limits.deadline_s)
+        except PlanError:
+            return ()
+    gone: defaultdict[int, list[int]] = defaultdict(list)
+    for index in packing.victims:
+        gone[problem.live_trainers[index].demand].append(index)
+    by_key = {problem.demands[j].job.key: indices for j, indices in gone.items()}
+    return tuple(_yield(job, by_key[job.key], problem) for job in snapshot.jobs if job.key in by_key)
+
+
+def decision_of(found: Yield, message: str) -> ScaleDecision:
+    """The decision that carries out what a job gives; it has no other part."""
+    job, live = found.job, len(found.job.live_trainers)
+    return ScaleDecision(
+        job=job.key,
+        generation=job.generation,
+        current=live,
+        target=live - len(found.victims),
+        min_trainers=job.min_trainers,
+        max_trainers=job.max_trainers,
+        admitted=True,
+        reason=Reason.SERVING_NEEDS_ROOM,
+        message=message,
+        victims=found.victims,
+        shrink_reason=Reason.SERVING_NEEDS_ROOM,
+        lent_cpu_milli=sum(pod.lent_cpu_milli for pod in job.live_trainers),
+    )
+
+
+def _with_room(problem: Problem, deadline_s: float) -> TrialPacking:
+    """What stands, with room for as many of the serving pods as it can give.
+
+    Raises:
+        PlanError: there was no time for it.
+    """
+    served = serve(problem, deadline_s)
+    packing = TrialPacking(problem, running(problem))
+    if served.places:  # no order of placing serves so many: that is for the plan
+        return packing
+    for batch in batches_of(packing, served):
+        if batch.owners[0][0] == SERVING:
+            make_room(packing, batch, _allowance(packing))
+    spare_victims(packing)
+    return packing
+
+
+def _allowance(packing: TrialPacking) -> dict[int, int]:
+    """How many trainers each job may lose."""
+    demands = packing.problem.demands
+    return {
+        j: spare
+        for j, spare in surplus(packing).items()
+        if spare and demands[j].job.owner_count is None and demands[j].job.topology is None
+    }
+
+
+def _yield(job: Job, indices: Sequence[int], problem: Problem) -> Yield:
+    trainers = [problem.live_trainers[index] for index in indices]
+    nodes = {problem.snapshot.nodes[trainer.node].name for trainer in trainers if trainer.node >= 0}
+    return Yield(job, tuple(sorted(trainer.pod.name for trainer in trainers)), tuple(sorted(nodes)))

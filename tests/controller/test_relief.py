@@ -1,0 +1,307 @@
+"""Room for serving pods ahead of a plan. The planner is the real one; a plan takes two virtual seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from edl.controller.loop import Controller, Pace
+from edl.controller.plan_maker import Planner
+from edl.controller.policy_planner import PolicyPlanner
+from edl.controller.ports import RoundResult
+from edl.controller.relief import MOST_PODS, SLOW_S
+from edl.errors import AbandonedError
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.pods import Pod
+from edl.model.status import Reason
+from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
+from edl.sim.virtual_time import LoopClock, run_virtual
+from tests.controller.loop_stage import at_work
+from tests.worlds.builders import make_job, make_nodes, make_serving
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
+
+PLAN_S, RELIEF_S, STEP_S = 2.0, 0.1, 0.1
+COME_S = 20.0
+T = TypeVar("T")
+
+
+@dataclass
+class Scene:
+    """One job that fills two nodes of 8 cores, and what the controller wrote, with the seconds since the start.
+
+    It is also the planner thread: a plan takes `plan_s`, and less if it is given up.
+    """
+
+    plan_s: float = PLAN_S
+    trainers: int = 16
+    max_trainers: int = 16
+    delay_s: float = 0.01
+    writes: int = 64
+    world: PodWorld = field(default_factory=PodWorld)
+    lease: FakeLease = field(default_factory=FakeLease)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
+    diary: list[tuple[float, Action]] = field(default_factory=list)
+    planned: list[float] = field(default_factory=list)
+    given_up: list[float] = field(default_factory=list)
+    reliefs: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        job = make_job("a", trainers=self.trainers, max_trainers=self.max_trainers, on=("n000", "n001"))
+        self.world.add(job)
+        self.planner = PolicyPlanner(policy_named("maxmin"))
+        self.cluster = FakeCluster(self.world, make_nodes(2))
+        self.cluster.delay_s = self.delay_s
+        self.is_abandoned, self.asked = False, 0
+        self.has_relieved, self.has_created = asyncio.Event(), asyncio.Event()
+
+    @property
+    def now_s(self) -> float:
+        return round(asyncio.get_running_loop().time() - self.began_s, 2)
+
+    def build(self) -> Controller:
+        self.began_s = asyncio.get_running_loop().time()
+
+        def note(action: Action) -> Outcome | None:
+            self.diary.append((self.now_s, action))
+            if isinstance(action, CreatePod):
+                self.has_created.set()
+            return None
+
+        self.cluster.policies = note
+        return Controller(
+            cluster=self.cluster,
+            clock=LoopClock(),
+            lease=self.lease,
+            recorder=self.recorder,
+            planner=Planner(
+                self.decide,
+                check,
+                self.planner.startable,
+                lambda: self,
+                relieve=self.relieve,
+                abandon=self.abandon,
+            ),
+            limits=Limits(),
+            pace=Pace(writes=self.writes),
+        )
+
+    def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        return replace(self.planner.decide(snapshot, limits), seconds=self.plan_s)
+
+    def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+        self.asked += 1
+        return self.planner.relieve(snapshot, limits)
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+
+    async def run(self, call: Callable[[], T], deadline_s: float) -> T:
+        assert deadline_s > self.plan_s
+        result, self.is_abandoned = call(), False
+        if not isinstance(result, ScalePlan):
+            if isinstance(result, tuple) and any(isinstance(one, ScaleDecision) for one in result):
+                self.reliefs.append(self.now_s)
+                self.has_relieved.set()
+                await asyncio.sleep(RELIEF_S)
+            return result
+        for _ in range(round(self.plan_s / STEP_S)):
+            await asyncio.sleep(STEP_S)
+            if self.is_abandoned:
+                self.given_up.append(self.now_s)
+                raise AbandonedError("given up")
+        self.planned.append(self.now_s)
+        return result
+
+    def serve(self, *pods: Pod) -> None:
+        """Serving pods come that kube-scheduler has no room for."""
+        self.cluster.serving += tuple(replace(pod, tried=True, created_s=self.now_s) for pod in pods)
+        self.cluster.urge(in_vain=True)
+
+    def deleted(self) -> list[float]:
+        return [at for at, action in self.diary if isinstance(action, DeletePod)]
+
+
+def play(scene: Scene, script: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with at_work(scene.build()):
+            await script()
+
+    run_virtual(main())
+
+
+def wide(name: str = "s", cpu: float = 3) -> Pod:
+    return make_serving(name, cpu=cpu)
+
+
+def after(*comes: tuple[float, tuple[Pod, ...]], scene: Scene) -> Callable[[], Awaitable[None]]:
+    """Pods come at these times; the script ends ten seconds after the last of them."""
+
+    async def script() -> None:
+        for at_s, pods in comes:
+            await asyncio.sleep(at_s - scene.now_s)
+            scene.serve(*pods)
+        await asyncio.sleep(10.0)
+
+    return script
+
+
+def test_trainers_go_before_the_plan_is_made_and_their_job_says_why() -> None:
+    scene = Scene()
+    play(scene, after((COME_S, (wide(),)), scene=scene))
+    deleted = scene.deleted()
+    assert len(deleted) == 3, "the plan that follows wants no more"
+    assert COME_S < deleted[0] <= deleted[-1] < COME_S + 0.6
+    ends = [action for _, action in scene.diary if isinstance(action, MarkPod | DeletePod)]
+    assert {action.intent for action in ends} == {Reason.SERVING_NEEDS_ROOM}
+    told = [action.status for at, action in scene.diary if isinstance(action, PatchStatus) and at > COME_S]
+    assert "yields 3 trainers to serving" in told[0].explanation
+    events = [action for at, action in scene.diary if isinstance(action, EmitEvent) and at > COME_S]
+    assert len({(event.reason, event.message) for event in events}) == len(events)
+    planned = [at for at in scene.planned if at > COME_S]
+    assert planned[0] < COME_S + 0.6 + PLAN_S + 0.5, "the plan follows at once"
+
+
+def test_every_intent_is_written_before_its_deletion() -> None:
+    scene = Scene()
+    play(scene, after((COME_S, (wide(),)), scene=scene))
+    marked: set[str] = set()
+    for _, action in scene.diary:
+        if isinstance(action, MarkPod):
+            marked.add(action.pod)
+        elif isinstance(action, DeletePod):
+            assert action.pod in marked or not action.marked
+
+
+def test_a_plan_that_is_being_made_is_given_up_for_it() -> None:
+    scene = Scene()
+    play(scene, after((COME_S, (wide(),)), (COME_S + 1.5, (wide("t", cpu=2),)), scene=scene))
+    assert len(scene.given_up) == 1
+    assert COME_S + 1.5 < scene.given_up[0] < COME_S + 1.8
+    assert len(scene.deleted()) == 5
+    assert scene.deleted()[-1] < COME_S + 2.1
+
+
+def test_two_plans_in_a_row_are_never_given_up() -> None:
+    scene = Scene()
+    comes = [(COME_S + number, (wide(f"s{number}", cpu=1),)) for number in range(12)]
+    play(scene, after(*comes, scene=scene))
+    assert len(scene.given_up) > 1
+    for first, second in zip(scene.given_up, scene.given_up[1:], strict=False):
+        assert any(first < at < second for at in scene.planned)
+    assert len(scene.deleted()) == 12
+
+
+def test_a_pod_gets_one_relief() -> None:
+    scene = Scene()
+    play(scene, after((COME_S, (wide(),)), scene=scene))
+    assert len(scene.reliefs) == scene.asked == 1
+
+
+def test_a_pod_that_nobody_can_help_is_looked_at_once() -> None:
+    scene = Scene()
+    play(scene, after((COME_S, (wide(cpu=20),)), (COME_S + 5.0, ()), (COME_S + 10.0, ()), scene=scene))
+    assert scene.asked == 1
+    assert not scene.deleted()
+
+
+def test_a_plan_that_does_not_take_long_is_waited_for() -> None:
+    scene = Scene(plan_s=SLOW_S - 0.05)
+    play(scene, after((COME_S, (wide(),)), scene=scene))
+    assert not scene.reliefs
+    assert len(scene.deleted()) == 3
+
+
+def test_many_pods_at_once_wait_for_the_plan() -> None:
+    scene = Scene()
+    pods = tuple(wide(f"s{number:02}", cpu=0.5) for number in range(MOST_PODS + 1))
+    play(scene, after((COME_S, pods), scene=scene))
+    assert not scene.reliefs
+    assert scene.deleted()[0] > COME_S + PLAN_S
+
+
+def test_a_pod_that_has_room_meanwhile_costs_nobody_anything() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.serve(wide())
+        await scene.has_relieved.wait()
+        scene.cluster.serving = tuple(replace(pod, nominated="n000") for pod in scene.cluster.serving)
+        await asyncio.sleep(10.0)
+
+    play(scene, script)
+    assert not scene.deleted()
+
+
+def test_without_the_lease_nothing_is_deleted() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.serve(wide())
+        await scene.has_relieved.wait()
+        scene.lease.held = False
+        await asyncio.sleep(10.0)
+
+    play(scene, script)
+    assert not scene.deleted()
+
+
+def test_a_relief_that_the_api_server_refuses_is_tried_after_a_pause() -> None:
+    scene = Scene()
+    refusals: list[float] = []
+
+    async def script() -> None:
+        note = scene.cluster.policies
+
+        def refuse(action: Action) -> Outcome | None:
+            if isinstance(action, MarkPod | DeletePod) and scene.now_s < COME_S + 6.0:
+                refusals.append(scene.now_s)
+                return Outcome(action, Result.FAILED, "Timeout", "the API server is slow")
+            return note(action)
+
+        scene.cluster.policies = refuse
+        await asyncio.sleep(COME_S)
+        scene.serve(wide())
+        await asyncio.sleep(30.0)
+
+    play(scene, script)
+    assert 0 < len(refusals) < 20
+    assert len(scene.deleted()) == 3
+    assert RoundResult.FAILED in scene.recorder.results
+
+
+def test_a_round_that_goes_to_its_end_makes_a_plan() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        controller = scene.build()
+        await controller.round(to_the_end=True)
+        scene.serve(wide())
+        await controller.round(to_the_end=True)
+
+    run_virtual(main())
+    assert len(scene.planned) == 2
+    assert not scene.reliefs
+    assert len(scene.deleted()) == 3
+
+
+def test_a_growth_is_interrupted_for_it_and_goes_on_afterwards() -> None:
+    scene = Scene(trainers=2, max_trainers=15, delay_s=0.3, writes=1)
+    served: list[float] = []
+
+    async def script() -> None:
+        await scene.has_created.wait()
+        scene.serve(wide(cpu=7.5))
+        served.append(scene.now_s)
+        await asyncio.sleep(60.0)
+
+    play(scene, script)
+    created = [at for at, action in scene.diary if isinstance(action, CreatePod)]
+    assert served[0] < scene.deleted()[0] < served[0] + 2.0, "sooner than writing took as long as thinking"
+    assert max(created) > scene.deleted()[0]
