@@ -15,6 +15,8 @@ from edl.controller.ports import Cluster
 
 LOOK_EVERY_S = 0.05
 """How often a round that waits looks whether changes still come."""
+RELIEF_QUIET_S = 0.05
+"""From the last change to the reaction, if a serving pod that has no room can get it ahead of the next plan."""
 
 
 class HandBack:
@@ -26,11 +28,20 @@ class HandBack:
         debounce_s: at most from a change to the reaction, because changes come in groups.
         quiet_s: from the last change that cannot wait to the reaction, if that is sooner.
         interval_s: the longest time that a round writes.
+        relieves: True if serving pods without room get it ahead of the next plan.
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, *, debounce_s: float, quiet_s: float, interval_s: float
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        debounce_s: float,
+        quiet_s: float,
+        interval_s: float,
+        relieves: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._relieves = relieves
         self._cluster, self._clock = cluster, clock
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
@@ -77,10 +88,14 @@ class HandBack:
     def _hurries(self, now_s: float) -> bool:
         """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""
         if self._hurried_s < self._began_s:
-            if self._cluster.tried_in_vain() == self._known_in_vain or now_s - self._hurried_s < self._interval_s:
+            if not self._wants_relief() or now_s - self._hurried_s < self._interval_s:
                 return False
             self._hurried_s = now_s
         return True
+
+    def _wants_relief(self) -> bool:
+        """True if kube-scheduler found no room for a serving pod lately, and the next round makes it room."""
+        return self._cluster.tried_in_vain() != self._known_in_vain and self._relieves()
 
     async def settle(self) -> None:
         """Wait for the changes that follow a change."""
@@ -98,4 +113,5 @@ class HandBack:
             return float("inf")
         if self._noticed_s is None:
             self._noticed_s = now_s
-        return min(self._noticed_s + self._debounce_s, self._latest_s + self._quiet_s)
+        quiet_s = min(self._quiet_s, RELIEF_QUIET_S) if self._wants_relief() else self._quiet_s
+        return min(self._noticed_s + self._debounce_s, self._latest_s + quiet_s)

@@ -116,12 +116,14 @@ class Controller:
         self._plans = PlanMaker(planner, limits, recorder)
         self._advisor = advisor
         self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits, advisor=advisor)
+        self._relief = Relief(self._plans)
         self._hand_back = HandBack(
             cluster,
             clock,
             debounce_s=self._pace.debounce_s,
             quiet_s=self._pace.quiet_s,
             interval_s=self._pace.interval_s,
+            relieves=self._relief.is_on,
         )
         self._executor = Executor(
             cluster,
@@ -133,12 +135,12 @@ class Controller:
             writes=self._pace.writes,
             is_due=self._hand_back.is_due,
         )
-        self._relief = Relief(self._plans)
         self._early = EarlyAnswers(cluster, self._executor, self._relief)
         self._failed_rounds = 0
         self._recorded_s = float("-inf")
         self._wake_in_s: float | None = None
-        self._is_outdated = self._goes_to_the_end = self._is_cut = False
+        self._is_outdated = self._goes_to_the_end = False
+        self._cut_pause_s: float | None = None
         self.last_round_s = clock.monotonic_s()
 
     @property
@@ -173,7 +175,7 @@ class Controller:
         """
         self.last_round_s = self._clock.monotonic_s()
         self._wake_in_s, self._executor.left = None, 0
-        self._is_outdated, self._is_cut, self._goes_to_the_end = False, False, to_the_end
+        self._is_outdated, self._goes_to_the_end, self._cut_pause_s = False, to_the_end, None
         self._hand_back.begin(may=not to_the_end)
         try:
             result = await self._round()
@@ -243,7 +245,7 @@ class Controller:
         try:
             (snapshot, view, plan), answered = await self._early.beside(planning, snapshot, lost)
         except AbandonedError:
-            self._is_cut = True
+            self._cut_pause_s = 0.0  # next to nothing was written
             return RoundResult.ACTED
         self._relief.planned()
         self._is_outdated |= answered.is_outdated
@@ -297,14 +299,15 @@ class Controller:
         lost: frozenset[str],
     ) -> RoundResult:
         """Make room for serving pods, and leave the plan to the next round, which follows at once."""
-        self._is_cut = True
+        self._cut_pause_s = self._pace.settle_s
         if await self._postponed(view, decisions):
             return RoundResult.ACTED
         self._recorder.relieved(view, decisions)
         giving = {decision.job: decision for decision in decisions}
         jobs = [job for job in snapshot.jobs if job.key in giving]
         answered = await self._executor.answer(jobs, snapshot, lost, giving)
-        self._is_cut = bool(answered)
+        if not answered:
+            self._cut_pause_s = None
         return RoundResult.ACTED if answered else RoundResult.FAILED
 
     async def _postponed(self, view: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> frozenset[JobKey]:
@@ -338,7 +341,7 @@ class Controller:
     @property
     def _goes_on_at_once(self) -> bool:
         """True after a round that handed writes back, unless the API server took none of those it was sent."""
-        return self._is_cut or (self._executor.left > 0 and self._executor.made_progress)
+        return self._cut_pause_s is not None or (self._executor.left > 0 and self._executor.made_progress)
 
     async def _rest(self, result: RoundResult) -> None:
         """Wait for a change and a little longer, because changes come in groups; at most until the interval ends."""
@@ -351,7 +354,7 @@ class Controller:
             await self._clock.sleep(self._pace.debounce_s)
             return
         if self._goes_on_at_once:
-            await self._clock.sleep(self._pace.settle_s)
+            await self._clock.sleep(self._pace.settle_s if self._cut_pause_s is None else self._cut_pause_s)
             return
         if self._failed_rounds:
             await self._clock.sleep(

@@ -34,6 +34,10 @@ class Relief:
         self._known: frozenset[str] = frozenset()
         self._has_abandoned = False
 
+    def is_on(self) -> bool:
+        """True if plans take so long that serving pods get room ahead of them."""
+        return self._plans.took_s > SLOW_S
+
     async def decisions(
         self, view: ClusterSnapshot, grace_left_s: Mapping[tuple[str, str], float]
     ) -> Sequence[ScaleDecision]:
@@ -71,4 +75,4 @@ class Relief:
         self._has_abandoned = False
 
     def _is_worthwhile(self, new_pods: int) -> bool:
-        return 0 < new_pods <= MOST_PODS and self._plans.took_s > SLOW_S
+        return 0 < new_pods <= MOST_PODS and self.is_on()
