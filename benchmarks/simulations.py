@@ -66,12 +66,6 @@ TITLES = {
     "pollux-workload-6": "Pollux workload 6",
     "large-5000": "5,000 nodes: the speed of the simulator",
 }
-ENVELOPE = (
-    "Run while a job went as fast as the concave envelope of its `throughput`. It now goes as fast as the curve"
-    " itself, and the measured curves are not concave. On workload 6 jobs then take 2,877 s on average under"
-    " `utility`, 3,235 s under `maxmin`, 3,061 s under `afs`, 14,457 s under `fixed` and 11,864 s under `static-2017`"
-    " (2026-11-26). The other policies and workloads were not run again."
-)
 NOTES = {
     "edl2017-case1-then": "Published: plateau 88.7 % and 346.8 trainers without the autoscaler, 86.3 % and 253.0 with"
     " it; jobs pending 308.5 s and 47.2 s on average; 154 resizes a pass; Jain 0.37.",
@@ -85,9 +79,7 @@ NOTES = {
     " waits for most of the run, as under `static-max`. That leaves room, so serving is short by half as much. The"
     " others leave most of the cluster free, so serving waits as on an idle one.",
     "pollux-workload-6": "The paper publishes average completion times of this workload: Pollux 2,446 s, Tiresias"
-    " 3,470 s, Optimus with an oracle 5,302 s. Pollux may change the batch sizes of a job; here all keep their own."
-    f" {ENVELOPE}",
-    **{f"pollux-workload-{number}": ENVELOPE for number in (1, 2, 3)},
+    " 3,470 s, Optimus with an oracle 5,302 s. Pollux may change the batch sizes of a job; here all keep their own.",
 }
 
 POLLUX = tuple(f"pollux-workload-{number}" for number in (1, 2, 3, 6))
@@ -96,7 +88,6 @@ TOGETHER = (
     " ± is half of the 95 % interval over the four workloads, which differ much. There is none over seeds: arrivals,"
     " work and latencies are given. Seeds 0 to 2 of workload 1 had equal completion times under each policy but"
     " `static-max`, which was not run with them (2026-11-25)."
-    f" {ENVELOPE}"
 )
 CASES = (
     "The same scenario files, played in real time on etcd, kube-apiserver, kube-scheduler and kwok, with edl's"

@@ -238,7 +238,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     packing, problem = context.shared.packing, context.problem
     known = {
         Reason.PINNED: "set spec.trainer.instances to another number, or to 0 so that edl chooses",
-        Reason.AT_MAX: "raise spec.trainer.max-instance",
+        Reason.AT_MAX: _ALREADY_FASTEST if demand.job.slowed_beyond else "raise spec.trainer.max-instance",
         Reason.COOLDOWN: "wait: the cooldown ends by itself",
         Reason.QUOTA_REACHED: _within_quota(demand, context),
         Reason.PODS_REFUSED: _ACCEPTED,
@@ -288,6 +288,9 @@ def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
     ]
 
 
+_ALREADY_FASTEST = (
+    "nothing: more trainers would slow it; correct spec.elasticity.throughput if it is declared and wrong"
+)
 _ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
 
 

@@ -115,6 +115,12 @@ _EXCLUDED = {
 }
 
 
+_AT_MOST = {
+    Cause.AT_MAX: "at its maximum",
+    Cause.SLOWED_BEYOND: "more trainers would slow it, by the speeds that are known",
+}
+
+
 def _compared(decision: ScaleDecision, job: Job) -> str:
     of = f"{decision.target} of {decision.max_trainers}"
     pending = f"; {decision.pending} of them fit on no node and stay pending" if decision.pending else ""
@@ -180,8 +186,8 @@ class _Writer:
         match found.cause:
             case Cause.PINNED:
                 return _same(f"pinned at {count(demand.job.pinned, 'trainer')}")
-            case Cause.AT_MAX:
-                return _same("at its maximum")
+            case Cause.AT_MAX | Cause.SLOWED_BEYOND:
+                return _same(_AT_MOST[found.cause])
             case Cause.QUOTA_USED if found.shortage is not None:
                 return self._waiting.quota_reached(found.shortage)
             case Cause.NOT_WORTH_IT:

@@ -96,6 +96,8 @@ class Job:
         resize_cost_s: declared training time that one resize costs, in seconds; None if edl measures it.
         unsaved_s: training time since the last checkpoint, in seconds, which is lost with the model; 0 if nothing is,
             or if it is not known. Only the planner's view of a job has it.
+        slowed_beyond: with more trainers than this it would be slower, so it gets no more; 0 if that is not known.
+            Only a policy that looks at speeds sets it.
         restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
             set.
         has_dataset: `spec.dataset` is set.
@@ -146,6 +148,7 @@ class Job:
     throughput: tuple[tuple[int, float], ...] = ()
     resize_cost_s: float | None = None
     unsaved_s: float = 0.0
+    slowed_beyond: int = 0
     restarts_epoch: bool | None = None
     has_dataset: bool = False
     unkept: str = ""
@@ -177,10 +180,14 @@ class Job:
 
     @property
     def bounds(self) -> Bounds:
-        """How many trainers the job may have: exactly the pinned count, or its minimum to its maximum."""
+        """How many trainers the job may have: exactly the pinned count, or its minimum to its maximum.
+
+        The maximum counts as far as more trainers do not slow the job.
+        """
         if self.pinned:
             return Bounds(self.pinned, self.pinned)
-        return Bounds(self.min_trainers, self.max_trainers)
+        most = min(self.max_trainers, self.slowed_beyond) if self.slowed_beyond else self.max_trainers
+        return Bounds(self.min_trainers, max(self.min_trainers, most))
 
     def may_lend(self, index: int) -> bool:
         """True if the trainer with that number may lend CPU."""

@@ -23,6 +23,7 @@ UNKNOWN_POWER = 0.75  # speed grows like this power of the count if nothing is k
 TRUSTED = 2  # a curve is flat from so many times the largest measured count
 SINGLE_STEPS = 8  # trainers above the minimum with a segment each; after them segments grow by STEP_RATIO
 STEP_RATIO = 1.125
+SLOWER = 0.05  # a speed that is lower by this part or less counts as equal: measurements differ as much
 
 Point = tuple[int, float]
 
@@ -68,11 +69,7 @@ def curve_of(seen: Iterable[Point]) -> Curve:
         grows like n^0.75, or more steeply if the envelope does. Above the last point it grows like n^0.75, or less
         steeply if the envelope does. Beyond twice the largest count it is flat.
     """
-    by_count: dict[int, list[float]] = {}
-    for count, speed in seen:
-        if count >= 1 and speed >= SLOWEST and isfinite(speed):
-            by_count.setdefault(count, []).append(speed)
-    means = [(count, sum(speeds) / len(speeds)) for count, speeds in sorted(by_count.items())]
+    means = _means(seen)
     if not means:
         return Curve()
     top = max(means, key=lambda point: (point[1], -point[0]))
@@ -87,6 +84,30 @@ def curve_of(seen: Iterable[Point]) -> Curve:
         before=min(1.0, max(UNKNOWN_POWER, slopes[0] * low / slow)) if low == means[0][0] else 1.0,
         beyond=min(UNKNOWN_POWER, slopes[-1] * high / fast),
     )
+
+
+def most_useful(seen: Iterable[Point]) -> int:
+    """The count beyond which more trainers slow a job, by declared or measured speeds.
+
+    Args:
+        seen: (trainers, samples per second) in any order.
+
+    Returns:
+        The largest count whose speed is the highest one, or at most SLOWER below it; 0 if no larger count is known.
+    """
+    means = _means(seen)
+    top = max((speed for _, speed in means), default=0.0)
+    useful = max((count for count, speed in means if speed >= (1.0 - SLOWER) * top), default=0)
+    return useful if means and means[-1][0] > useful else 0
+
+
+def _means(seen: Iterable[Point]) -> list[Point]:
+    """(trainers, mean speed) of each count that was measured, ascending."""
+    by_count: dict[int, list[float]] = {}
+    for count, speed in seen:
+        if count >= 1 and speed >= SLOWEST and isfinite(speed):
+            by_count.setdefault(count, []).append(speed)
+    return [(count, sum(speeds) / len(speeds)) for count, speeds in sorted(by_count.items())]
 
 
 def _envelope(points: list[Point]) -> tuple[Point, ...]:

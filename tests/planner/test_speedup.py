@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.planner.speedup import SLOWEST, curve_of, worth_of
+from edl.planner.speedup import SLOWEST, curve_of, most_useful, worth_of
 from tests.worlds.builders import make_job
 from tests.worlds.effort import examples
 
@@ -42,6 +42,24 @@ seen_points = st.lists(st.tuples(st.integers(1, 40), st.floats(0.0, 1e6)), max_s
 )  # fmt: skip
 def test_the_speed_of_a_count(seen: tuple[tuple[int, float], ...], count: int, speed: float) -> None:
     assert curve_of(seen).speed(count) == pytest.approx(speed)
+
+
+@pytest.mark.parametrize(
+    ("seen", "useful"),
+    [
+        ((), 0),
+        (((1, 10.0), (4, 30.0)), 0),
+        (((1, 10.0), (4, 30.0), (8, 29.0)), 0),
+        (((1, 10.0), (4, 30.0), (8, 28.0)), 4),
+        (((4, 30.0), (8, 20.0), (1, 10.0)), 4),
+        (((4, 30.0), (6, 25.0), (8, 29.0), (16, 12.0)), 8),
+        (((4, 10.0), (4, 50.0), (8, 28.6)), 0),
+        (((1, 0.0), (2, 0.0)), 0),
+    ],
+    ids=["unknown", "rising", "as good", "slower", "any order", "a dip is no end", "a mean", "no speed"],
+)
+def test_the_count_beyond_which_more_trainers_slow_a_job(seen: tuple[tuple[int, float], ...], useful: int) -> None:
+    assert most_useful(seen) == useful
 
 
 @given(seen_points)

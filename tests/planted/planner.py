@@ -320,3 +320,12 @@ def fallback_moves_pservers(right: Right) -> Right:
         return replace(reduced, decisions=tuple(replace(d, moves=moves[d.job]) for d in reduced.decisions))
 
     return wrong
+
+
+@bug(
+    "a job gets trainers that slow it",
+    at=targets.SLOWED_BEYOND,
+    caught_by="planner/policies/test_utility.py::test_nobody_gets_trainers_that_slow_it",
+)
+def trainers_that_slow(_: Right) -> Right:
+    return lambda _self, job: job

@@ -32,6 +32,7 @@ class Cause(StrEnum):
     # an admitted job
     PINNED = "pinned"
     AT_MAX = "at_max"
+    SLOWED_BEYOND = "slowed_beyond"
     YIELDS_TO_SERVING = "yields_to_serving"
     YIELDED_LATELY = "yielded_lately"
     QUOTA_USED = "quota_used"
@@ -149,6 +150,8 @@ def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
         return _found(Reason.PINNED, Cause.PINNED)
     if have >= job.max_trainers:
         return _found(Reason.AT_MAX, Cause.AT_MAX)
+    if job.slowed_beyond and have >= job.bounds.max_trainers:
+        return _found(Reason.AT_MAX, Cause.SLOWED_BEYOND)
     if have < demand.live_count and _yields_to_serving(demand, context):
         return _found(Reason.SERVING_NEEDS_ROOM, Cause.YIELDS_TO_SERVING)
     return _short_of_max(demand, context)

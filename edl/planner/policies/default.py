@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edl.model.jobs import Job
 from edl.planner.objective import Objective
 from edl.planner.policies.base import Policy
 from edl.planner.policies.maxmin import MaxMin
@@ -13,6 +14,10 @@ class Default(Policy):
     """Chooses between the two for each decision; the plan names the one that was used."""
 
     name = ""
+
+    def adapt(self, job: Job) -> Job:
+        """See `Utility.adapt`: a job whose speeds are known is only decided about by `utility`."""
+        return Utility().adapt(job)
 
     def chosen(self, packing: TrialPacking) -> Policy:
         """`utility` if the speed of an admitted job was declared or measured."""

@@ -7,15 +7,17 @@ minimum and half of what max-min fairness would give it above that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import exp
 
+from edl.model.jobs import Job
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.policies.base import Policy
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
 from edl.planner.reallocation import EPSILON, Terms
-from edl.planner.speedup import Worth, worth_of
+from edl.planner.speedup import Worth, most_useful, worth_of
 from edl.planner.trading import Goal, grown_by_worth, lacking_gain, pays, set_goal, standing, total_worth, traded
 from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
@@ -82,6 +84,13 @@ class Utility(Policy):
     """The most useful shares, by speeds that jobs declare or that edl measured."""
 
     name = "utility"
+
+    def adapt(self, job: Job) -> Job:
+        """The job without trainers that would slow it; those that it has already are not taken away for that."""
+        useful = most_useful(job.throughput)
+        if not useful or (most := max(useful, len(job.live_trainers))) >= job.max_trainers:
+            return job
+        return replace(job, slowed_beyond=most)
 
     def objective(self, packing: TrialPacking) -> TotalUtility:
         """The worth of trainers to each admitted job."""

@@ -14,6 +14,7 @@ from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import Limits, ScalePlan
+from edl.model.status import Reason
 from edl.planner.guard import check
 from edl.planner.packing import grow
 from edl.planner.policies.registry import policy_named
@@ -218,3 +219,40 @@ def test_but_not_where_the_gain_does_not_pay_for_the_restarts() -> None:
     assert targets(dear) == {"scales": 4, "stalls": 8}
     assert decision_of(dear, "scales").reason == "ResizeNotWorthIt"
     assert victims(dear) == []
+
+
+SLOWED = ((1, 10.0), (4, 30.0), (8, 15.0))
+
+
+@pytest.mark.parametrize("policy", ["utility", ""])
+def test_nobody_gets_trainers_that_slow_it(policy: str) -> None:
+    job = replace(make_job("a", max_trainers=16), throughput=SLOWED)
+    made = decide(make_snapshot(make_nodes(2), (job,)), policy_named(policy), LIMITS)
+    (decision,) = made.decisions
+    assert (decision.target, decision.max_trainers, decision.reason) == (4, 16, Reason.AT_MAX)
+    assert decision.message == "4 of 16: more trainers would slow it, by the speeds that are known"
+
+
+def test_what_would_slow_one_job_goes_to_another() -> None:
+    slowed = replace(make_job("a", max_trainers=16), throughput=SLOWED)
+    other = replace(make_job("b", max_trainers=16), throughput=((1, 10.0), (16, 20.0)))
+    plan = plan_for(make_snapshot(make_nodes(2), (slowed, other)), policy="utility")
+    assert [decision.target for decision in plan.decisions] == [4, 12]
+
+
+def test_trainers_that_a_job_has_stay_although_they_slow_it() -> None:
+    job = replace(make_job("a", trainers=6, max_trainers=16, on=("n000",)), throughput=SLOWED)
+    (decision,) = plan_for(make_snapshot(make_nodes(2), (job,)), policy="utility").decisions
+    assert (decision.target, decision.victims) == (6, ())
+
+
+def test_a_minimum_is_given_although_it_slows_the_job() -> None:
+    job = replace(make_job("a", min_trainers=6, max_trainers=16), throughput=SLOWED)
+    (decision,) = plan_for(make_snapshot(make_nodes(2), (job,)), policy="utility").decisions
+    assert decision.target == 6
+
+
+def test_maxmin_does_not_look_at_speeds() -> None:
+    job = replace(make_job("a", max_trainers=16), throughput=SLOWED)
+    (decision,) = plan_for(make_snapshot(make_nodes(2), (job,)), policy="maxmin").decisions
+    assert decision.target == 16
