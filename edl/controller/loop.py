@@ -215,7 +215,8 @@ class Controller:
             await self._recorder.observed(snapshot, leader=leads)
             raise
         # Metrics of a large cluster take long: no write waits for them, nor does the round that follows at once.
-        if not self._executor.left or self.last_round_s - self._recorded_s >= self._pace.interval_s:
+        is_cut = self._executor.left or self._cut_pause_s is not None
+        if not is_cut or self.last_round_s - self._recorded_s >= self._pace.interval_s:
             self._recorded_s = self.last_round_s
             await self._recorder.observed(snapshot, leader=leads)
         return result
