@@ -92,6 +92,7 @@ class Executor:
         master_view: what the master monitor knows about a job's master.
         writes: the most requests that may be under way at once.
         is_due: asked before each write of `act`; once it is True nothing more is sent.
+        on_write: called once `act` knows what every job lacks, and begins to write it.
 
     Attributes:
         last_write_s: monotonic time at which the last write ended.
@@ -110,7 +111,9 @@ class Executor:
         master_view: Callable[[Job], MasterView | None],
         writes: int,
         is_due: Callable[[], bool] = lambda: False,
+        on_write: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_write = on_write
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._is_due = is_due
         concurrency = Concurrency(writes)
@@ -282,6 +285,7 @@ class Executor:
             others: what the others lack.
             before: the outcomes of these deletions.
         """
+        self._on_write()
         ends, wanted = others.ends(), (*begun.wanted, *others.wanted)
         news = {
             job.uid: lane

@@ -1,9 +1,9 @@
 """When a round stops writing, because a newer plan is due, and how long a round waits after the first change.
 
 A newer plan is due a little after a change that cannot wait, when the grace of a serving pod ends, when a round has
-written for an interval, and when the controller stops. Over a while as much time goes into writing as into thinking,
-so that changes without end cannot keep the controller deciding and never acting. A lone change during a long growth
-need not wait for that: the time before it counts.
+written for an interval, and when the controller stops. Over a while a third as much time goes into writing as into
+thinking, so that changes without end cannot keep the controller deciding and never acting. A lone change during a
+long growth need not wait for that: the time before it counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from edl.controller.ports import Cluster
 
 LOOK_EVERY_S = 0.05
 """How often a round that waits looks whether changes still come."""
+WRITING_PART = 1 / 3
+"""So much of the time that rounds think is owed to writing."""
 RELIEF_QUIET_S = 0.05
 """From the last change to the reaction, if a serving pod that has no room can get it ahead of the next plan."""
 
@@ -45,20 +47,25 @@ class HandBack:
         self._cluster, self._clock = cluster, clock
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
-        self._may = False
+        self._may = self._is_hurried = False
         self._known_changes = self._latest_changes = self._known_in_vain = 0
         self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
         self._latest_s = 0.0
-        self._begun_s = self._began_s = clock.monotonic_s()
+        self._begun_s = clock.monotonic_s()
+        self._writes_since_s: float | None = self._begun_s
         self._wake_s = 0.0
         self._owed_s = 0.0
-        """How much longer rounds have thought than written, at least minus an interval."""
+        """How long rounds have yet to write for what they have thought; negative if they have written more."""
 
     def begin(self, *, may: bool) -> None:
         """A round begins; `may` is False if it must carry out all its writes."""
-        self._may, self._noticed_s = may, None
-        self._begun_s, self._wake_s = self._clock.monotonic_s(), float("inf")
+        now_s = self._clock.monotonic_s()
+        if self._writes_since_s is not None:
+            least_s = -WRITING_PART * self._interval_s
+            self._owed_s = max(least_s, self._owed_s - (now_s - self._writes_since_s))
+        self._may, self._noticed_s, self._is_hurried = may, None, False
+        self._begun_s, self._wake_s, self._writes_since_s = now_s, float("inf"), None
 
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
@@ -70,10 +77,17 @@ class HandBack:
         self._wake_s = float("inf") if left_s is None else self._clock.monotonic_s() + left_s
 
     def write(self) -> None:
-        """The round begins to write."""
-        acted_s, thought_s = self._begun_s - self._began_s, self._clock.monotonic_s() - self._begun_s
-        self._began_s = self._begun_s + thought_s
-        self._owed_s = min(self._interval_s, max(-self._interval_s, self._owed_s - acted_s) + thought_s)
+        """The round begins to write: it knows what every job lacks."""
+        self._writes_since_s = self._clock.monotonic_s()
+        self._owe(self._writes_since_s - self._begun_s)
+
+    def end(self) -> None:
+        """The round ends; if it has written nothing, all of it was thinking."""
+        if self._writes_since_s is None:
+            self._owe(self._clock.monotonic_s() - self._begun_s)
+
+    def _owe(self, thought_s: float) -> None:
+        self._owed_s = min(self._interval_s, self._owed_s + WRITING_PART * thought_s)
 
     def is_due(self) -> bool:
         """True once the round must send nothing more."""
@@ -82,16 +96,16 @@ class HandBack:
         if self.is_stopping():
             return True
         now_s = self._clock.monotonic_s()
-        due_s = min(self._wake_s, self._began_s + self._interval_s, self._reaction_s(now_s))
-        return now_s >= due_s and (now_s >= self._began_s + self._owed_s or self._hurries(now_s))
+        since_s = self._writes_since_s
+        if now_s < min(self._wake_s, self._reaction_s(now_s), (since_s or now_s) + self._interval_s):
+            return False
+        return (now_s if since_s is None else since_s) + self._owed_s <= now_s or self._hurries(now_s)
 
     def _hurries(self, now_s: float) -> bool:
         """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""
-        if self._hurried_s < self._began_s:
-            if not self._wants_relief() or now_s - self._hurried_s < self._interval_s:
-                return False
-            self._hurried_s = now_s
-        return True
+        if not self._is_hurried and self._wants_relief() and now_s - self._hurried_s >= self._interval_s:
+            self._is_hurried, self._hurried_s = True, now_s
+        return self._is_hurried
 
     def _wants_relief(self) -> bool:
         """True if kube-scheduler found no room for a serving pod lately, and the next round makes it room."""

@@ -134,6 +134,7 @@ class Controller:
             master_view=self._master_view,
             writes=self._pace.writes,
             is_due=self._hand_back.is_due,
+            on_write=self._hand_back.write,
         )
         self._early = EarlyAnswers(cluster, self._executor, self._relief)
         self._failed_rounds = 0
@@ -185,6 +186,7 @@ class Controller:
         except Exception as error:  # a bug in one round must not stop the next rounds
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
+        self._hand_back.end()
         if self._executor.left:
             self._recorder.postponed(f"at least {self._executor.left} writes: a newer plan is due first")
         if result is RoundResult.FAILED:
@@ -251,11 +253,9 @@ class Controller:
         self._relief.planned()
         self._is_outdated |= answered.is_outdated
         if plan is None:
-            self._hand_back.write()
             return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
         postponed = await self._postponed(view, plan.decisions)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
-        self._hand_back.write()
         starts = partial(self._plans.startable, view, plan)
         result = await self._executor.act(*answered.applied_to(snapshot, decisions), starts, lost)
         await self._report(view, plan)

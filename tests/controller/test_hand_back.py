@@ -128,34 +128,53 @@ def test_a_lone_change_during_a_long_growth_does_not_wait_until_writing_took_as_
     assert time.writing_after_a_change(hand_back, think_s=1.0) == pytest.approx(0.2, abs=0.02)
 
 
-def test_while_changes_never_end_half_of_the_time_is_for_writing() -> None:
+def test_while_changes_never_end_a_third_as_much_time_is_for_writing_as_for_thinking() -> None:
     time, hand_back = moments()
-    writing = [time.writing_after_a_change(hand_back, think_s=1.0) for _ in range(8)]
-    assert writing[:3] == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
-    assert writing[4:] == pytest.approx([1.0] * 4, abs=0.02)
+    writing = [time.writing_after_a_change(hand_back, think_s=3.0) for _ in range(8)]
+    assert writing[:2] == pytest.approx([0.2, 0.2], abs=0.02)
+    assert writing[3:] == pytest.approx([1.0] * 5, abs=0.02)
+
+
+def test_a_round_that_ends_before_it_writes_has_only_thought() -> None:
+    time, hand_back = moments()
+    for _ in range(3):  # what was written before lets these rounds end at once
+        hand_back.begin(may=True)
+        hand_back.observe()
+        time.changes += 1
+        assert not hand_back.is_due()
+        time.now_s += 3.0
+        hand_back.is_due()
+        hand_back.end()
+    hand_back.begin(may=True)
+    hand_back.observe()
+    time.changes += 1
+    hand_back.is_due()
+    time.now_s += 0.3
+    assert not hand_back.is_due(), "writing is owed by now"
+    assert time.writing_after_a_change(hand_back, think_s=0.0) == pytest.approx(1.33, abs=0.1)
 
 
 def test_a_serving_pod_that_gets_room_ahead_of_the_plan_hardly_waits_once_an_interval() -> None:
     time, hand_back = moments(relieves=True)
     for _ in range(8):
-        time.writing_after_a_change(hand_back, think_s=1.0)
-    hurried = [time.writing_after_a_change(hand_back, think_s=1.0, in_vain=True) for _ in range(6)]
-    assert hurried == pytest.approx([0.05, 1.95, 1.0, 0.05, 1.95, 1.0], abs=0.02), "the rest is made up for"
+        time.writing_after_a_change(hand_back, think_s=3.0)
+    hurried = [time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) for _ in range(4)]
+    assert hurried == pytest.approx([0.05, 1.95, 0.05, 1.95], abs=0.02), "the rest is made up for"
 
 
 def test_a_serving_pod_that_waits_for_the_plan_is_a_change_like_others() -> None:
     time, hand_back = moments()
     for _ in range(8):
-        time.writing_after_a_change(hand_back, think_s=1.0)
-    assert time.writing_after_a_change(hand_back, think_s=1.0, in_vain=True) == pytest.approx(1.0, abs=0.02)
+        time.writing_after_a_change(hand_back, think_s=3.0)
+    assert time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) == pytest.approx(1.0, abs=0.02)
 
 
-def test_what_was_written_long_ago_counts_for_an_interval_at_most() -> None:
+def test_what_was_written_long_ago_counts_for_an_interval_of_thinking_at_most() -> None:
     time, hand_back = moments()
     time.now_s += 1000.0
-    writing = [time.writing_after_a_change(hand_back, think_s=2.5) for _ in range(5)]
+    writing = [time.writing_after_a_change(hand_back, think_s=3.0) for _ in range(5)]
     assert writing[:2] == pytest.approx([0.2, 0.2], abs=0.02)
-    assert writing[3:] == pytest.approx([2.5, 2.5], abs=0.02)
+    assert writing[3:] == pytest.approx([1.0, 1.0], abs=0.02)
 
 
 def test_a_thought_that_took_very_long_does_not_keep_writing_for_longer_than_an_interval() -> None:
