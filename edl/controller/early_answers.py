@@ -84,7 +84,7 @@ class EarlyAnswers:
         self._seen: dict[str, Job] = {}
 
     async def beside(
-        self, planning: Awaitable[T], snapshot: ClusterSnapshot, lost: frozenset[str]
+        self, planning: Awaitable[T], snapshot: ClusterSnapshot, lost: frozenset[str], known_changes: int
     ) -> tuple[T, Answered]:
         """Wait for a plan, and answer jobs until it is made.
 
@@ -92,6 +92,7 @@ class EarlyAnswers:
             planning: makes the plan.
             snapshot: what it is made from.
             lost: UIDs of pods that no kubelet will end.
+            known_changes: how many urgent changes there had been before the snapshot.
 
         Returns:
             What `planning` returns, and what was written meanwhile.
@@ -106,12 +107,11 @@ class EarlyAnswers:
             if changed and not plan.done():
                 answered.before = {job.uid: job for job in changed}
                 answered.jobs = await self._writer.answer(changed[:MOST_ANSWERS], snapshot, lost)
-            known = self._cluster.urgent_changes()
             while not plan.done():
-                await asyncio.wait((plan,), timeout=LOOK_EVERY_S)
-                if not plan.done() and (now := self._cluster.urgent_changes()) != known:
-                    known = now
+                if (now := self._cluster.urgent_changes()) != known_changes:
+                    known_changes = now
                     await self._look_again(lost, answered)
+                await asyncio.wait((plan,), timeout=LOOK_EVERY_S)
             return await plan, answered
         finally:
             plan.cancel()

@@ -56,6 +56,8 @@ from edl.planner.quota import QuotaNow
 
 JOBS_AT_ONCE = 5
 """After so many jobs the event loop may do something else: what a job lacks takes some milliseconds at worst."""
+MOST_STARTS = 2000
+"""So many pods are created in a round at most: what jobs lack takes as long to compute as there are pods."""
 MOST_PROBES = 64
 """So many jobs are probed at once at most: a probe is a request, and a round must not last long."""
 
@@ -197,6 +199,8 @@ class Executor:
         answered: frozenset[str],
         starts: Callable[[], Awaitable[Iterable[StartablePod]]],
         lost: frozenset[str],
+        *,
+        whole: bool = False,
     ) -> RoundResult:
         """Bring every job closer to its decision; ACTED, or FAILED if some write did not succeed.
 
@@ -204,8 +208,9 @@ class Executor:
             snapshot: the cluster as observed.
             decisions: by job; a job without one keeps its pods, and its status is still updated.
             answered: UIDs of jobs that were answered while the plan was made, which are left to the next round.
-            starts: finds the pods that fit on their nodes now; no others are created.
+            starts: finds the pods that fit on their nodes now, the first to be created first; no others are created.
             lost: UIDs of pods that no kubelet will end.
+            whole: create all these pods, however many there are.
         """
         if self._is_due():  # nothing would be sent, so what jobs lack need not be computed
             self.left, self.made_progress = 1, False
@@ -220,12 +225,15 @@ class Executor:
             lacks = await self._lacking(first, self._needs.read(snapshot, decisions, None, lost))
             outcomes, self.left = await self._pool.run(lacks.ends(), self._is_due)
         if not (self.left or _is_lost(outcomes)):
-            facts = self._needs.read(snapshot, decisions, await starts(), lost)
+            startable = list(await starts())
+            begun = startable if whole else startable[:MOST_STARTS]
+            facts = self._needs.read(snapshot, decisions, begun, lost)
             rest = await self._lacking(others, facts, self._is_due)
             if self._is_due():
                 self.left = 1
             else:
                 outcomes += await self._write(lacks, rest, outcomes)
+                self.left += len(startable) - len(begun)
         self.made_progress = any(outcome.is_ok for outcome in outcomes)
         broken = _is_lost(outcomes) or any(o.result is Result.FAILED for o in outcomes)
         return RoundResult.FAILED if broken else RoundResult.ACTED

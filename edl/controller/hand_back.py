@@ -31,6 +31,9 @@ class HandBack:
         quiet_s: from the last change that cannot wait to the reaction, if that is sooner.
         interval_s: the longest time that a round writes.
         relieves: True if serving pods without room get it ahead of the next plan.
+
+    Attributes:
+        known_changes: how many urgent changes there had been before the snapshot of the round.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class HandBack:
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
         self._may = self._is_hurried = False
-        self._known_changes = self._latest_changes = self._known_in_vain = 0
+        self.known_changes = self._latest_changes = self._known_in_vain = 0
         self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
         self._latest_s = 0.0
@@ -69,8 +72,12 @@ class HandBack:
 
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
-        self._known_changes = self._latest_changes = self._cluster.urgent_changes()
+        self.known_changes = self._latest_changes = self._cluster.urgent_changes()
         self._known_in_vain = self._cluster.tried_in_vain()
+
+    def has_news(self) -> bool:
+        """True if something has changed since the snapshot that cannot wait."""
+        return self._may and self._cluster.urgent_changes() != self.known_changes
 
     def wake(self, left_s: float | None) -> None:
         """A new decision is due in that many seconds, whatever happens; None for never."""
@@ -123,7 +130,7 @@ class HandBack:
         changes = self._cluster.urgent_changes()
         if changes != self._latest_changes:
             self._latest_changes, self._latest_s = changes, now_s
-        if changes == self._known_changes:
+        if changes == self.known_changes:
             return float("inf")
         if self._noticed_s is None:
             self._noticed_s = now_s

@@ -216,9 +216,9 @@ class Controller:
         except Exception:
             await self._recorder.observed(snapshot, leader=leads)
             raise
-        # Metrics of a large cluster take long: no write waits for them, nor does the round that follows at once.
-        is_cut = self._executor.left or self._cut_pause_s is not None
-        if not is_cut or self.last_round_s - self._recorded_s >= self._pace.interval_s:
+        # Metrics of a large cluster take long: no write waits for them, nor does a round that is due already.
+        is_next_due = self._executor.left or self._cut_pause_s is not None or self._hand_back.has_news()
+        if not is_next_due or self.last_round_s - self._recorded_s >= self._pace.interval_s:
             self._recorded_s = self.last_round_s
             await self._recorder.observed(snapshot, leader=leads)
         return result
@@ -246,7 +246,9 @@ class Controller:
             return await self._relieve(snapshot, view, gifts, lost)
         planning = self._plan_what_is_allowed(snapshot, view)
         try:
-            (snapshot, view, plan), answered = await self._early.beside(planning, snapshot, lost)
+            (snapshot, view, plan), answered = await self._early.beside(
+                planning, snapshot, lost, self._hand_back.known_changes
+            )
         except AbandonedError:
             self._cut_pause_s = 0.0  # next to nothing was written
             return RoundResult.ACTED
@@ -257,7 +259,8 @@ class Controller:
         postponed = await self._postponed(view, plan.decisions)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         starts = partial(self._plans.startable, view, plan)
-        result = await self._executor.act(*answered.applied_to(snapshot, decisions), starts, lost)
+        current = answered.applied_to(snapshot, decisions)
+        result = await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end)
         await self._report(view, plan)
         return result
 

@@ -114,8 +114,8 @@ class Stage:
         return plan_of(snapshot, self.targets, self.reason)
 
     def _startable(self, _: ClusterSnapshot, plan: ScalePlan) -> list[FittingPod]:
-        new = [(d.job, node) for d in plan.decisions for node, n in d.nodes for _ in range(n)]
-        return [FittingPod(job, Role.TRAINER, node) for job, node in new]
+        new = [(turn, d.job, node) for d in plan.decisions for node, n in d.nodes for turn in range(n)]
+        return [FittingPod(job, Role.TRAINER, node) for _, job, node in sorted(new)]
 
     def count(self, key: JobKey) -> int:
         return len(self.world.jobs[key].live_trainers)

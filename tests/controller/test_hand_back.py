@@ -201,6 +201,32 @@ def test_a_new_job_gets_its_status_and_its_minimum_while_thousands_of_slow_write
     assert pods[0] - times[0] <= 0.5 + 3 * SLOW_S + 0.3
 
 
+def test_thousands_of_pods_are_created_in_rounds_that_follow_each_other_at_once() -> None:
+    stage = growing(12)
+
+    async def script(diary: Diary) -> None:
+        stage.cluster.delay_s = 0.01
+        await asyncio.sleep(3.0)
+        created = [at for at, action in diary.begun if isinstance(action, CreatePod)]
+        assert len(created) == 12
+        assert len({diary.rounds_of[id(action)] for _, action in diary.begun if isinstance(action, CreatePod)}) == 3
+        assert created[-1] - created[0] < 1.0
+
+    with patch("edl.controller.executor.MOST_STARTS", 5):
+        run(stage, script)
+
+
+def test_a_single_round_creates_them_all() -> None:
+    stage = growing(12)
+
+    async def main(controller: Controller) -> None:
+        assert await controller.once(10.0) is RoundResult.ACTED
+
+    with patch("edl.controller.executor.MOST_STARTS", 5):
+        play(stage, main)
+    assert stage.count(A) == 12
+
+
 def test_a_growth_that_is_cut_short_again_and_again_ends_all_the_same() -> None:
     stage = growing(300)
 
