@@ -53,7 +53,7 @@ class PolicyPlanner:
         self._is_abandoned.set()
 
     def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
-        """Make room for serving pods ahead of a plan; see `planner.relief`.
+        """Make room for serving pods ahead of a plan; see `planner.admission.relief`.
 
         Raises:
             PlanError: the decisions broke a rule.

@@ -53,6 +53,7 @@ NEW_FIELDS = {
     ("snapshot", "pods", "running_request"),
     ("snapshot", "jobs", "pods", "running_request"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
+    ("snapshot", "jobs", "slowed_beyond"),
     ("snapshot", "jobs", "unsaved_s"),
     ("snapshot", "jobs", "topology"),
     ("snapshot", "queues"),

@@ -16,8 +16,8 @@ from edl.model.status import Reason
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder, new_trace_id
+from edl.planner.admission.relief import Yield, decision_of
 from edl.planner.guard import RefusedPlanError
-from edl.planner.relief import Yield, decision_of
 from tests.observability.test_decision_records import KEY, plan, snapshot
 
 

@@ -15,7 +15,7 @@ from edl.model.jobs import Job
 from tests.planted import Right, bug, targets
 
 HAND_BACK = "controller/test_hand_back.py"
-RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/test_relief.py"
+RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/admission/test_relief.py"
 
 
 @bug(

@@ -9,7 +9,7 @@ anew.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from edl.errors import PlanError
@@ -21,7 +21,6 @@ from edl.planner.admission.admit import running
 from edl.planner.clock import Clock, without_collections
 from edl.planner.minimums import batches_of, serve, spare_victims, surplus
 from edl.planner.packing import make_room
-from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
@@ -43,7 +42,7 @@ class Yield:
     nodes: tuple[str, ...]
 
 
-def relieve(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[Yield, ...]:
+def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits) -> tuple[Yield, ...]:
     """Choose surplus trainers whose room lets waiting serving pods fit, as few as can be found in one pass.
 
     A pod for which free room, or the room of pods that are on their way out, is enough costs nobody anything. Jobs
@@ -51,7 +50,7 @@ def relieve(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[
 
     Args:
         snapshot: the cluster as the planner sees it.
-        policy: how jobs share; it may pin them.
+        adapt: how the policy sees a job; it may pin it.
         limits: what the operator allows.
 
     Returns:
@@ -60,7 +59,7 @@ def relieve(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[
     clock = Clock(limits.deadline_s)
     with without_collections():
         try:
-            adapted = replace(snapshot, jobs=tuple(policy.adapt(job) for job in snapshot.jobs))
+            adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
             problem = with_engine(read_problem(adapted, limits, clock=clock, sets_aside=True))
             packing = _with_room(problem, limits.deadline_s)
         except PlanError:

@@ -17,9 +17,9 @@ from edl.model.plan import Limits, ScaleDecision
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.model.topology import Topology, TopologyMode
+from edl.planner.admission.relief import Yield, relieve
 from edl.planner.guard import check_relief
 from edl.planner.policies.registry import policy_named
-from edl.planner.relief import Yield, relieve
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import cores_of, plan_for, running_worlds, with_jobs
@@ -35,7 +35,7 @@ def full(*pods: Pod, min_trainers: int = 1) -> ClusterSnapshot:
 
 
 def relief_in(world: ClusterSnapshot, policy: str = "maxmin", limits: Limits = LIMITS) -> tuple[Yield, ...]:
-    return relieve(world, policy_named(policy), limits)
+    return relieve(world, policy_named(policy).adapt, limits)
 
 
 def relieved(world: ClusterSnapshot) -> ClusterSnapshot:
