@@ -103,10 +103,10 @@ class HandBack:
         if self.is_stopping():
             return True
         now_s = self._clock.monotonic_s()
-        since_s = self._writes_since_s
-        if now_s < min(self._wake_s, self._reaction_s(now_s), (since_s or now_s) + self._interval_s):
+        since_s = now_s if self._writes_since_s is None else self._writes_since_s
+        if now_s < min(self._wake_s, self._reaction_s(now_s), since_s + self._interval_s):
             return False
-        return (now_s if since_s is None else since_s) + self._owed_s <= now_s or self._hurries(now_s)
+        return now_s >= since_s + self._owed_s or self._hurries(now_s)
 
     def _hurries(self, now_s: float) -> bool:
         """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""

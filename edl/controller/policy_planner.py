@@ -56,7 +56,7 @@ class PolicyPlanner:
         """Make room for serving pods ahead of a plan; see `planner.admission.relief`.
 
         Raises:
-            PlanError: the decisions broke a rule.
+            PlanError: the decisions broke a rule, or there was no time for them.
         """
         decisions = relief_decisions(snapshot, self._policy, limits)
         if problems := check_relief(snapshot, decisions):

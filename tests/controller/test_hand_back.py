@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast
 from unittest.mock import patch
 
 import pytest
 
-from edl.clock import Clock
-from edl.controller.hand_back import HandBack
 from edl.controller.loop import Controller, Pace
-from edl.controller.ports import Cluster, RoundResult
+from edl.controller.ports import RoundResult
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from tests.controller.loop_stage import A, B, Stage, at_work, play
@@ -75,111 +72,6 @@ def arrive(stage: Stage) -> None:
     stage.targets["new"] = 2
     stage.world.add(make_job("new", min_trainers=1, max_trainers=2))
     stage.cluster.urge()
-
-
-@dataclass
-class Moments:
-    """A clock and a cluster whose rounds take exactly the times that a test says."""
-
-    now_s: float = 100.0
-    changes: int = 0
-    in_vain: int = 0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def urgent_changes(self) -> int:
-        return self.changes
-
-    def tried_in_vain(self) -> int:
-        return self.in_vain
-
-    def writing_after_a_change(self, hand_back: HandBack, *, think_s: float, in_vain: bool = False) -> float:
-        """How long a round writes during whose thinking a change came; `in_vain`: a serving pod has no room."""
-        hand_back.begin(may=True)
-        hand_back.observe()
-        self.now_s += think_s
-        self.changes += 1
-        self.in_vain += in_vain
-        hand_back.write()
-        began_s = self.now_s
-        while not hand_back.is_due():
-            self.now_s += 0.01
-        return round(self.now_s - began_s, 2)
-
-
-def moments(*, relieves: bool = False) -> tuple[Moments, HandBack]:
-    """They begin after three seconds of writing."""
-    time = Moments()
-    hand_back = HandBack(
-        cast("Cluster", time),
-        cast("Clock", time),
-        debounce_s=0.5,
-        quiet_s=0.2,
-        interval_s=5.0,
-        relieves=lambda: relieves,
-    )
-    time.now_s += 3.0
-    return time, hand_back
-
-
-def test_a_lone_change_during_a_long_growth_does_not_wait_until_writing_took_as_long_as_thinking() -> None:
-    time, hand_back = moments()
-    assert time.writing_after_a_change(hand_back, think_s=1.0) == pytest.approx(0.2, abs=0.02)
-
-
-def test_while_changes_never_end_a_third_as_much_time_is_for_writing_as_for_thinking() -> None:
-    time, hand_back = moments()
-    writing = [time.writing_after_a_change(hand_back, think_s=3.0) for _ in range(8)]
-    assert writing[:2] == pytest.approx([0.2, 0.2], abs=0.02)
-    assert writing[3:] == pytest.approx([1.0] * 5, abs=0.02)
-
-
-def test_a_round_that_ends_before_it_writes_has_only_thought() -> None:
-    time, hand_back = moments()
-    for _ in range(3):  # what was written before lets these rounds end at once
-        hand_back.begin(may=True)
-        hand_back.observe()
-        time.changes += 1
-        assert not hand_back.is_due()
-        time.now_s += 3.0
-        hand_back.is_due()
-        hand_back.end()
-    hand_back.begin(may=True)
-    hand_back.observe()
-    time.changes += 1
-    hand_back.is_due()
-    time.now_s += 0.3
-    assert not hand_back.is_due(), "writing is owed by now"
-    assert time.writing_after_a_change(hand_back, think_s=0.0) == pytest.approx(1.33, abs=0.1)
-
-
-def test_a_serving_pod_that_gets_room_ahead_of_the_plan_hardly_waits_once_an_interval() -> None:
-    time, hand_back = moments(relieves=True)
-    for _ in range(8):
-        time.writing_after_a_change(hand_back, think_s=3.0)
-    hurried = [time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) for _ in range(4)]
-    assert hurried == pytest.approx([0.05, 1.95, 0.05, 1.95], abs=0.02), "the rest is made up for"
-
-
-def test_a_serving_pod_that_waits_for_the_plan_is_a_change_like_others() -> None:
-    time, hand_back = moments()
-    for _ in range(8):
-        time.writing_after_a_change(hand_back, think_s=3.0)
-    assert time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) == pytest.approx(1.0, abs=0.02)
-
-
-def test_what_was_written_long_ago_counts_for_an_interval_of_thinking_at_most() -> None:
-    time, hand_back = moments()
-    time.now_s += 1000.0
-    writing = [time.writing_after_a_change(hand_back, think_s=3.0) for _ in range(5)]
-    assert writing[:2] == pytest.approx([0.2, 0.2], abs=0.02)
-    assert writing[3:] == pytest.approx([1.0, 1.0], abs=0.02)
-
-
-def test_a_thought_that_took_very_long_does_not_keep_writing_for_longer_than_an_interval() -> None:
-    time, hand_back = moments()
-    assert time.writing_after_a_change(hand_back, think_s=60.0) == pytest.approx(5.0, abs=0.02)
 
 
 def test_a_new_job_gets_its_status_and_its_minimum_while_thousands_of_slow_writes_wait() -> None:

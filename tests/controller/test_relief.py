@@ -158,8 +158,8 @@ def test_trainers_go_before_the_plan_is_made_and_their_job_says_why() -> None:
     assert COME_S < deleted[0] <= deleted[-1] < COME_S + 0.6
     ends = [action for _, action in scene.diary if isinstance(action, MarkPod | DeletePod)]
     assert {action.intent for action in ends} == {Reason.SERVING_NEEDS_ROOM}
-    told = [action.status for at, action in scene.diary if isinstance(action, PatchStatus) and at > COME_S]
-    assert "yields 3 trainers to serving" in told[0].explanation
+    statuses = [action.status for at, action in scene.diary if isinstance(action, PatchStatus) and at > COME_S]
+    assert "yields 3 trainers to serving" in statuses[0].explanation
     events = [action for at, action in scene.diary if isinstance(action, EmitEvent) and at > COME_S]
     assert len({(event.reason, event.message) for event in events}) == len(events)
     planned = [at for at in scene.planned if at > COME_S]

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import Limits, ScaleDecision
@@ -55,15 +54,15 @@ def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limi
 
     Returns:
         What jobs give, in the order of the snapshot; empty if nothing helps, or if it is for the plan to find out.
+
+    Raises:
+        PlanError: there was no time for it.
     """
     clock = Clock(limits.deadline_s)
     with without_collections():
-        try:
-            adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
-            problem = with_engine(read_problem(adapted, limits, clock=clock, sets_aside=True))
-            packing = _with_room(problem, limits.deadline_s)
-        except PlanError:
-            return ()
+        adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
+        problem = with_engine(read_problem(adapted, limits, clock=clock, sets_aside=True))
+        packing = _with_room(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)
     for index in packing.victims:
         gone[problem.live_trainers[index].demand].append(index)
