@@ -70,9 +70,12 @@ class Backoff:
         A creation that a probe says is accepted counts until a pod was created, or for a minute: some servers accept
         the probe and refuse the pod.
         """
+        refused = self._of_job.get(job_uid)
+        if not refused:  # nearly every job of every cluster
+            return None
         found = sorted(
             (kind is not CreatePod, kind.__name__, r)
-            for kind, r in self._of_job.get(job_uid, {}).items()
+            for kind, r in refused.items()
             if r.permanent and not r.is_over(now_s)
         )
         return (found[0][2].reason, found[0][2].message) if found else None

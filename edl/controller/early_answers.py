@@ -1,17 +1,20 @@
-"""Statuses that are written while a plan is being made, if the plan takes long.
+"""Statuses that are written while a plan is being made, or between the writes of a round, if these take long.
 
 On a large cluster a plan takes a second. A job that came, ended or lost pods need not wait for it: its status follows
 from its pods alone, and so does the end of pods that it does not need any more. Both are written beside the plan.
-What needs a plan, such as new pods, is written after it.
+What needs a plan, such as new pods, is written after it. The same is done while the round computes what jobs lack,
+and while it writes what it owes (`hand_back`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from edl.clock import Clock
+from edl.controller.hand_back import HandBack
 from edl.controller.ports import Cluster
 from edl.controller.relief import Relief
 from edl.errors import TemporaryError
@@ -26,6 +29,10 @@ LOOK_EVERY_S = 0.05
 """How often it is asked, while a plan is made, whether something changed that cannot wait."""
 MOST_ANSWERS = 16
 """So many jobs are answered at once at most. If more change together, they wait for the plan."""
+SYNC_EVERY_S, MOST_SYNC_S = 0.02, 0.3
+"""How often, and how long at most, a pause asks whether the cluster shows what the round has written."""
+PAUSES_APART = 2
+"""The next pause comes after so many times the last one at the earliest, so that the round still writes."""
 
 T = TypeVar("T")
 
@@ -71,62 +78,117 @@ class Answered:
 
 
 class EarlyAnswers:
-    """Answers jobs while a plan is being made.
+    """Answers jobs while a plan is being made, and in the pauses of the writes that follow it.
 
     Args:
         cluster: is observed again if something changes that cannot wait.
+        clock: for pauses.
         writer: writes the answers.
         relief: gives up the plan if serving pods come that need room.
+        hand_back: knows how long the round has yet to write.
+
+    Attributes:
+        answered: what was written in this round.
+        left_alone: see `Pauses`.
     """
 
-    def __init__(self, cluster: Cluster, writer: Writer, relief: Relief) -> None:
-        self._cluster, self._writer, self._relief = cluster, writer, relief
+    def __init__(self, cluster: Cluster, clock: Clock, writer: Writer, relief: Relief, hand_back: HandBack) -> None:
+        self._cluster, self._clock, self._writer, self._relief = cluster, clock, writer, relief
+        self._hand_back = hand_back
         self._seen: dict[str, Job] = {}
+        self.answered, self.left_alone = Answered(), frozenset[str]()
+        self._lost = frozenset[str]()
+        self._known_changes, self._next_s = 0, -float("inf")
 
-    async def beside(
-        self, planning: Awaitable[T], snapshot: ClusterSnapshot, lost: frozenset[str], known_changes: int
-    ) -> tuple[T, Answered]:
+    def begin(self, known_changes: int, lost: frozenset[str]) -> None:
+        """A round begins.
+
+        Args:
+            known_changes: how many urgent changes there had been before its snapshot.
+            lost: UIDs of pods that no kubelet will end.
+        """
+        self.answered, self.left_alone = Answered(), frozenset[str]()
+        self._known_changes, self._lost, self._next_s = known_changes, lost, -float("inf")
+
+    async def beside_plan(self, planning: Awaitable[T], snapshot: ClusterSnapshot) -> T:
         """Wait for a plan, and answer jobs until it is made.
 
         Args:
             planning: makes the plan.
             snapshot: what it is made from.
-            lost: UIDs of pods that no kubelet will end.
-            known_changes: how many urgent changes there had been before the snapshot.
 
         Returns:
-            What `planning` returns, and what was written meanwhile.
+            What `planning` returns.
 
         Raises:
             AbandonedError: the plan was given up, because serving pods came that need room.
         """
-        changed, answered = self._changed(snapshot), Answered()
+        changed, answered = self._changed(snapshot), self.answered
         plan = asyncio.ensure_future(planning)
         try:
             await asyncio.wait((plan,), timeout=BRIEF_S)
             if changed and not plan.done():
                 answered.before = {job.uid: job for job in changed}
-                answered.jobs = await self._writer.answer(changed[:MOST_ANSWERS], snapshot, lost)
+                answered.jobs |= await self._writer.answer(changed[:MOST_ANSWERS], snapshot, self._lost)
             while not plan.done():
-                if (now := self._cluster.urgent_changes()) != known_changes:
-                    known_changes = now
-                    await self._look_again(lost, answered)
+                if self._cluster.urgent_changes() != self._known_changes:
+                    await self._look_again(self._relief.interrupts)
                 await asyncio.wait((plan,), timeout=LOOK_EVERY_S)
-            return await plan, answered
+            return await plan
         finally:
             plan.cancel()
 
-    async def _look_again(self, lost: frozenset[str], answered: Answered) -> None:
-        """Answer jobs that have changed since the snapshot; what was planned for them is not carried out."""
+    async def beside(self, work: Awaitable[T]) -> T:
+        """Wait for work that writes nothing, and answer jobs until it is done."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait((task,), timeout=LOOK_EVERY_S))[0]:
+                if self._has_news():
+                    await self.answer()
+            return await task
+        finally:
+            task.cancel()
+
+    def is_due(self) -> bool:
+        """True if something has changed that cannot wait, and the round has yet to write for a while."""
+        return self._has_news() and self._hand_back.owes()
+
+    def _has_news(self) -> bool:
+        """True if something has changed that cannot wait, and the last pause was long ago."""
+        has_changed = self._cluster.urgent_changes() != self._known_changes
+        return has_changed and self._clock.monotonic_s() >= self._next_s
+
+    async def answer(self, since_s: float | None = None) -> None:
+        """Answer what has changed, as soon as the cluster shows what the round has written; see `Pauses`."""
+        began_s = self._clock.monotonic_s()
+        end_s = began_s + MOST_SYNC_S
+        while not await self._look_again() and self._clock.monotonic_s() < end_s:
+            await self._clock.sleep(SYNC_EVERY_S)
+        now_s = self._clock.monotonic_s()
+        self._next_s = now_s + PAUSES_APART * (now_s - (began_s if since_s is None else since_s))
+        self._hand_back.pause(now_s - began_s)
+
+    async def _look_again(self, interrupts: Callable[[ClusterSnapshot], bool] = lambda _now: False) -> bool:
+        """Answer jobs that have changed since the snapshot; what was planned for them is not carried out.
+
+        Args:
+            interrupts: True if nothing is to be answered, because the round ends.
+
+        Returns:
+            False if the cluster cannot be observed now.
+        """
+        answered, known_changes = self.answered, self._cluster.urgent_changes()
         answered.is_outdated = True  # observing takes what has changed: the next round must not wait for more
         try:
             now = await self._cluster.observe()
         except TemporaryError:
-            return
-        if self._relief.interrupts(now):
-            return
-        if changed := self._changed(now)[:MOST_ANSWERS]:
-            answered.jobs |= dict.fromkeys(await self._writer.answer(changed, now, lost))
+            return False
+        self._known_changes = known_changes
+        if not interrupts(now) and (changed := self._changed(now)[:MOST_ANSWERS]):
+            written = await self._writer.answer(changed, now, self._lost)
+            answered.jobs |= dict.fromkeys(written)
+            self.left_alone |= written.keys()
+        return True
 
     def _changed(self, snapshot: ClusterSnapshot) -> list[Job]:
         """The jobs that came, ended or lost pods since the last call."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ from edl.clock import Clock
 from edl.controller.backoff import Backoff
 from edl.controller.concurrency import Concurrency
 from edl.controller.job_needs import Facts, JobActions, JobNeeds
+from edl.controller.pauses import NO_PAUSES, Pauses
 from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Cluster, LeaderLease, Recorder, RoundResult
 from edl.controller.write_pool import WritePool
@@ -81,6 +82,13 @@ class _Lacks:
         ends = [deletion_lane(actions) for _, actions in self.wanted]
         return ends + [resize_lane(job, actions) for job, actions in self.resized if is_shrink(actions)]
 
+    def without(self, job_uids: Set[str]) -> _Lacks:
+        """What the other jobs lack."""
+        kept = (
+            [(job, actions) for job, actions in of if job.uid not in job_uids] for of in (self.wanted, self.resized)
+        )
+        return _Lacks(*kept)
+
 
 class Executor:
     """Turns decisions into actions and writes them while the lease is held.
@@ -94,7 +102,8 @@ class Executor:
         master_view: what the master monitor knows about a job's master.
         writes: the most requests that may be under way at once.
         is_due: asked before each write of `act`; once it is True nothing more is sent.
-        on_write: called once `act` knows what every job lacks, and begins to write it.
+        on_write: called before `act` writes what it knows that jobs lack.
+        on_think: called before `act` computes what else they lack.
 
     Attributes:
         last_write_s: monotonic time at which the last write ended.
@@ -114,8 +123,9 @@ class Executor:
         writes: int,
         is_due: Callable[[], bool] = lambda: False,
         on_write: Callable[[], None] = lambda: None,
+        on_think: Callable[[], None] = lambda: None,
     ) -> None:
-        self._on_write = on_write
+        self._on_write, self._on_think = on_write, on_think
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
         self._is_due = is_due
         concurrency = Concurrency(writes)
@@ -201,6 +211,7 @@ class Executor:
         lost: frozenset[str],
         *,
         whole: bool = False,
+        pauses: Pauses = NO_PAUSES,
     ) -> RoundResult:
         """Bring every job closer to its decision; ACTED, or FAILED if some write did not succeed.
 
@@ -211,6 +222,7 @@ class Executor:
             starts: finds the pods that fit on their nodes now, the first to be created first; no others are created.
             lost: UIDs of pods that no kubelet will end.
             whole: create all these pods, however many there are.
+            pauses: answers what cannot wait, in between.
         """
         if self._is_due():  # nothing would be sent, so what jobs lack need not be computed
             self.left, self.made_progress = 1, False
@@ -222,17 +234,19 @@ class Executor:
         first, others = _apart([job for job in snapshot.jobs if job.uid not in answered], decisions)
         lacks, outcomes = _Lacks([], []), list[Outcome]()
         if first:  # trainers go, so nothing of these jobs may start
-            lacks = await self._lacking(first, self._needs.read(snapshot, decisions, None, lost))
-            outcomes, self.left = await self._pool.run(lacks.ends(), self._is_due)
+            lacks = await self._lacking(first, self._needs.read(snapshot, decisions, None, lost), pauses)
+            self._on_write()
+            outcomes, self.left = await self._pool.run(lacks.ends(), self._is_due, pauses)
+            self._on_think()
         if not (self.left or _is_lost(outcomes)):
-            startable = list(await starts())
+            startable = list(await pauses.beside(starts()))
             begun = startable if whole else startable[:MOST_STARTS]
             facts = self._needs.read(snapshot, decisions, begun, lost)
-            rest = await self._lacking(others, facts, self._is_due)
+            rest = await self._lacking(others, facts, pauses, self._is_due)
             if self._is_due():
                 self.left = 1
             else:
-                outcomes += await self._write(lacks, rest, outcomes)
+                outcomes += await self._write(lacks.without(pauses.left_alone), rest, outcomes, pauses)
                 self.left += len(startable) - len(begun)
         self.made_progress = any(outcome.is_ok for outcome in outcomes)
         broken = _is_lost(outcomes) or any(o.result is Result.FAILED for o in outcomes)
@@ -257,7 +271,7 @@ class Executor:
             By UID, each job of which something was written: as it is stored now, or None if its pods change, too.
         """
         facts = self._needs.read(snapshot, decisions, None, lost)
-        lacks = await self._lacking([job for job in jobs if job.owner_count is None], facts)
+        lacks = await self._lacking([job for job in jobs if job.owner_count is None], facts, NO_PAUSES)
         ends, _ = await self._answers.run(lacks.ends(), lambda: False)
         failed = {outcome.action.job_uid for outcome in ends if not outcome.is_ok}
         lanes = [status_lane(job, status_updates(done)) for job, done in lacks.wanted if job.uid not in failed]
@@ -269,8 +283,13 @@ class Executor:
                 written[action.job_uid] = replace(known[action.job_uid], status=action.status)
         return written | {outcome.action.job_uid: None for outcome in ends}
 
-    async def _lacking(self, jobs: Sequence[Job], facts: Facts, is_due: Callable[[], bool] = lambda: False) -> _Lacks:
-        """What jobs lack, until a newer plan is due; the event loop does other things in between."""
+    async def _lacking(
+        self, jobs: Sequence[Job], facts: Facts, pauses: Pauses, is_due: Callable[[], bool] = lambda: False
+    ) -> _Lacks:
+        """What jobs lack, until a newer plan is due; the event loop does other things in between.
+
+        Jobs that were answered in a pause lack nothing for now.
+        """
         lacks = _Lacks([], [])
         for number, job in enumerate(jobs, start=1):
             if job.owner_count is not None:
@@ -281,9 +300,11 @@ class Executor:
                 await asyncio.sleep(0)
                 if is_due():
                     break
-        return lacks
+                if pauses.is_due():
+                    await pauses.answer()
+        return lacks.without(pauses.left_alone) if pauses.left_alone else lacks
 
-    async def _write(self, begun: _Lacks, others: _Lacks, before: Sequence[Outcome]) -> list[Outcome]:
+    async def _write(self, begun: _Lacks, others: _Lacks, before: Sequence[Outcome], pauses: Pauses) -> list[Outcome]:
         """Write the deletions of the other jobs, then creations and statuses; one failure does not stop the rest.
 
         A new job's status does not wait for the deletions of other jobs.
@@ -292,6 +313,7 @@ class Executor:
             begun: what jobs lack of which the deletions are written already.
             others: what the others lack.
             before: the outcomes of these deletions.
+            pauses: answers what cannot wait, in between.
         """
         self._on_write()
         ends, wanted = others.ends(), (*begun.wanted, *others.wanted)
@@ -301,10 +323,11 @@ class Executor:
             if any(map(any, ends)) and not any(deletion_lane(actions))
             if _is_news(lane := status_lane(job, status_updates(actions)))
         }
-        outcomes, self.left = await self._pool.run([*ends, *news.values()], self._is_due)
+        outcomes, self.left = await self._pool.run([*ends, *news.values()], self._is_due, pauses)
         if self.left or _is_lost(outcomes):
             return outcomes
         unmarked = {o.action.job_uid for o in (*before, *outcomes) if isinstance(o.action, MarkPod) and not o.is_ok}
+        wanted = tuple((job, actions) for job, actions in wanted if job.uid not in pauses.left_alone)
         lanes = [creation_lane(job, actions) for job, actions in wanted]
         lanes += [request_lane(actions) for _, actions in wanted]
         lanes += [node_lane(actions) for _, actions in wanted]
@@ -314,7 +337,7 @@ class Executor:
             if job.uid not in news:
                 updates = degraded_update(job, actions) if job.uid in unmarked else status_updates(actions)
                 lanes.append(status_lane(job, updates))
-        more, self.left = await self._pool.run(lanes, self._is_due)
+        more, self.left = await self._pool.run(lanes, self._is_due, pauses)
         return [*outcomes, *more]
 
     async def _apply(self, action: Action) -> Outcome:

@@ -9,6 +9,7 @@ long growth need not wait for that: the time before it counts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 from edl.clock import Clock
 from edl.controller.ports import Cluster
@@ -17,8 +18,18 @@ LOOK_EVERY_S = 0.05
 """How often a round that waits looks whether changes still come."""
 WRITING_PART = 1 / 3
 """So much of the time that rounds think is owed to writing."""
+OWES_S = 0.1
+"""A round that has to write for less than this is not interrupted: the next one answers as soon."""
 RELIEF_QUIET_S = 0.05
 """From the last change to the reaction, if a serving pod that has no room can get it ahead of the next plan."""
+
+
+class _Phase(Enum):
+    """What the time is counted as."""
+
+    THINK = auto()
+    WRITE = auto()
+    REST = auto()
 
 
 class HandBack:
@@ -55,20 +66,16 @@ class HandBack:
         self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
         self._latest_s = 0.0
-        self._begun_s = clock.monotonic_s()
-        self._writes_since_s: float | None = self._begun_s
+        self._phase, self._phase_s = _Phase.WRITE, clock.monotonic_s()
         self._wake_s = 0.0
         self._owed_s = 0.0
-        """How long rounds have yet to write for what they have thought; negative if they have written more."""
+        """How long rounds had yet to write at the last change of phase; negative if they had written more."""
 
     def begin(self, *, may: bool) -> None:
         """A round begins; `may` is False if it must carry out all its writes."""
-        now_s = self._clock.monotonic_s()
-        if self._writes_since_s is not None:
-            least_s = -WRITING_PART * self._interval_s
-            self._owed_s = max(least_s, self._owed_s - (now_s - self._writes_since_s))
+        self._change_to(_Phase.THINK)
         self._may, self._noticed_s, self._is_hurried = may, None, False
-        self._begun_s, self._wake_s, self._writes_since_s = now_s, float("inf"), None
+        self._wake_s = float("inf")
 
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
@@ -84,17 +91,43 @@ class HandBack:
         self._wake_s = float("inf") if left_s is None else self._clock.monotonic_s() + left_s
 
     def write(self) -> None:
-        """The round begins to write: it knows what every job lacks."""
-        self._writes_since_s = self._clock.monotonic_s()
-        self._owe(self._writes_since_s - self._begun_s)
+        """The round begins to write what it knows that jobs lack."""
+        self._change_to(_Phase.WRITE)
+
+    def think(self) -> None:
+        """The round has written for now, and computes what else is to be written."""
+        self._change_to(_Phase.THINK)
+
+    def pause(self, seconds: float) -> None:
+        """The round has interrupted its writes for so long, which does not count as writing."""
+        if self._phase is _Phase.WRITE:
+            self._phase_s += seconds
 
     def end(self) -> None:
-        """The round ends; if it has written nothing, all of it was thinking."""
-        if self._writes_since_s is None:
-            self._owe(self._clock.monotonic_s() - self._begun_s)
+        """The round ends; what comes until the next one counts as writing if it has written."""
+        if self._phase is _Phase.THINK:
+            self._change_to(_Phase.REST)
 
-    def _owe(self, thought_s: float) -> None:
-        self._owed_s = min(self._interval_s, self._owed_s + WRITING_PART * thought_s)
+    def owes(self) -> bool:
+        """True if the round may not hand back for a while, whatever happens."""
+        return self._may and not self.is_stopping() and self._owed_now_s(self._clock.monotonic_s()) > OWES_S
+
+    def _change_to(self, phase: _Phase) -> None:
+        now_s = self._clock.monotonic_s()
+        least_s = -WRITING_PART * self._interval_s
+        self._owed_s = min(self._interval_s, max(least_s, self._owed_now_s(now_s)))
+        self._phase, self._phase_s = phase, now_s
+
+    def _owed_now_s(self, now_s: float) -> float:
+        """How long the round has yet to write for what was thought until now."""
+        passed_s = now_s - self._phase_s
+        match self._phase:
+            case _Phase.THINK:
+                return self._owed_s + WRITING_PART * passed_s
+            case _Phase.WRITE:
+                return self._owed_s - passed_s
+            case _Phase.REST:
+                return self._owed_s
 
     def is_due(self) -> bool:
         """True once the round must send nothing more."""
@@ -103,10 +136,10 @@ class HandBack:
         if self.is_stopping():
             return True
         now_s = self._clock.monotonic_s()
-        since_s = now_s if self._writes_since_s is None else self._writes_since_s
+        since_s = self._phase_s if self._phase is _Phase.WRITE else now_s
         if now_s < min(self._wake_s, self._reaction_s(now_s), since_s + self._interval_s):
             return False
-        return now_s >= since_s + self._owed_s or self._hurries(now_s)
+        return self._owed_now_s(now_s) <= 0.0 or self._hurries(now_s)
 
     def _hurries(self, now_s: float) -> bool:
         """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 from edl.clock import Clock
 from edl.controller.backoff import Backoff
 from edl.controller.plan_maker import StartablePod
 from edl.controller.ports import Recorder
-from edl.controller.settled_jobs import Given, SettledJobs
+from edl.controller.settled_jobs import Given, SettledJobs, turn_of
 from edl.errors import PlanError
 from edl.lifecycle.broken_nodes import keep_away, one_probe, watch_nodes
 from edl.lifecycle.data_progress import MasterView
@@ -165,12 +164,14 @@ class JobNeeds:
 
     def _repairs(self, job: Job) -> tuple[Action, ...]:
         """What a job with pods needs is created again if somebody deleted it; each job has its own turn."""
+        now_s, known = self._clock.monotonic_s(), self._repaired.get(job.uid)
+        if known is not None and known[0] == job.generation and now_s < known[1]:
+            return ()
         if not (job.is_schedulable and job.live_trainers):
             return ()
-        now_s = self._clock.monotonic_s()
-        turn = crc32(job.uid.encode()) / 2**32  # by the UID, so that two simulations with one seed do the same
-        due_s = self._repaired.setdefault(job.uid, (job.generation, now_s + REPAIR_S * (0.5 + 0.5 * turn)))
-        if due_s[0] == job.generation and now_s < due_s[1]:
+        if known is None:
+            first_s = now_s + REPAIR_S * (0.5 + 0.5 * turn_of(job.uid))
+            self._repaired[job.uid] = (job.generation, first_s)
             return ()
         self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
         return needs(job)

@@ -18,8 +18,10 @@ from edl.planner.lending.clearing import clearing_times_s
 from edl.planner.topology.gathering import settled_s
 from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
 
-KEPT_FOR_S = 60.0
-"""A plan is made anew after this time in any case."""
+KEPT_FOR_S, MOST_KEPT_FOR_S = 60.0, 600.0
+"""A plan is made anew after this time in any case; one that took long, after the longer of these at most."""
+KEPT_TIMES = 200
+"""A plan is kept for so many times as long as it took, so that a cluster at rest costs half a percent of a core."""
 
 S = TypeVar("S")
 
@@ -45,7 +47,7 @@ class KeptPlan(Generic[S]):
         """Keep a plan that was just made; a fallback plan, or one that the deadline cut short, is not kept."""
         is_whole = plan.fallback is None and not plan.cut
         self._view, self._plan, self.starts = (view, plan, None) if is_whole else (None, None, None)
-        self._due_s = next_timer_s(view, self._limits) if is_whole else 0.0
+        self._due_s = next_timer_s(view, self._limits, plan.seconds) if is_whole else 0.0
 
     def forget(self) -> None:
         """Make the next plan anew."""
@@ -63,19 +65,22 @@ class KeptPlan(Generic[S]):
         return plan is self._plan and self.plan_for(view) is plan
 
 
-def next_timer_s(view: ClusterSnapshot, limits: Limits) -> float:
+def next_timer_s(view: ClusterSnapshot, limits: Limits, took_s: float = 0.0) -> float:
     """The first time, in seconds since the epoch, at which a decision on an unchanged view may differ.
 
-    At most `KEPT_FOR_S` after the view was observed.
+    Args:
+        view: the snapshot as the planner sees it.
+        limits: what the operator allows.
+        took_s: how long the decision took; for so long and more the time is `KEPT_FOR_S` after the view at most.
     """
     now_s = view.observed_at_s
-    return min(end_s for end_s in _timers(view, limits) if end_s > now_s)
+    kept_for_s = min(MOST_KEPT_FOR_S, max(KEPT_FOR_S, KEPT_TIMES * took_s))
+    return min(end_s for end_s in (now_s + kept_for_s, *_timers(view, limits)) if end_s > now_s)
 
 
 def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
     """When each waiting time that a decision looks at ends."""
     now_s = view.observed_at_s
-    yield now_s + KEPT_FOR_S
     for left_s in serving_grace_left_s(view, limits).values():
         yield now_s + left_s
     if limits.consolidate_after_s:

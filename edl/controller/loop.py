@@ -135,8 +135,9 @@ class Controller:
             writes=self._pace.writes,
             is_due=self._hand_back.is_due,
             on_write=self._hand_back.write,
+            on_think=self._hand_back.think,
         )
-        self._early = EarlyAnswers(cluster, self._executor, self._relief)
+        self._early = EarlyAnswers(cluster, clock, self._executor, self._relief, self._hand_back)
         self._failed_rounds = 0
         self._recorded_s = float("-inf")
         self._wake_in_s: float | None = None
@@ -242,25 +243,38 @@ class Controller:
             if plan is not None:
                 self._show(view, plan)
             return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
-        if not self._goes_to_the_end and (gifts := await self._relief.decisions(view, grace_left_s)):
-            return await self._relieve(snapshot, view, gifts, lost)
-        planning = self._plan_what_is_allowed(snapshot, view)
+        self._early.begin(self._hand_back.known_changes, lost)
         try:
-            (snapshot, view, plan), answered = await self._early.beside(
-                planning, snapshot, lost, self._hand_back.known_changes
-            )
+            if not self._goes_to_the_end:
+                gifts = await self._early.beside(self._relief.decisions(view, grace_left_s))
+                if gifts:
+                    return await self._relieve(snapshot, view, gifts, lost)
+            return await self._plan_and_act(snapshot, view, lost)
         except AbandonedError:
             self._cut_pause_s = 0.0  # next to nothing was written
             return RoundResult.ACTED
+        finally:
+            self._is_outdated |= self._early.answered.is_outdated
+
+    async def _plan_and_act(
+        self, snapshot: ClusterSnapshot, view: ClusterSnapshot, lost: frozenset[str]
+    ) -> RoundResult:
+        """Plan, and bring every job closer to its decision; jobs that change meanwhile are answered beside it.
+
+        Raises:
+            AbandonedError: the plan was given up for serving pods that need room.
+        """
+        planning = self._plan_what_is_allowed(snapshot, view)
+        snapshot, view, plan = await self._early.beside_plan(planning, snapshot)
         self._relief.planned()
-        self._is_outdated |= answered.is_outdated
+        answered = self._early.answered
         if plan is None:
             return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
         postponed = await self._postponed(view, plan.decisions)
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         starts = partial(self._plans.startable, view, plan)
         current = answered.applied_to(snapshot, decisions)
-        result = await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end)
+        result = await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end, pauses=self._early)
         await self._report(view, plan)
         return result
 
@@ -308,7 +322,7 @@ class Controller:
             return RoundResult.ACTED
         self._recorder.relieved(view, decisions)
         giving = {decision.job: decision for decision in decisions}
-        jobs = [job for job in snapshot.jobs if job.key in giving]
+        jobs = [job for job in snapshot.jobs if job.key in giving and job.uid not in self._early.left_alone]
         answered = await self._executor.answer(jobs, snapshot, lost, giving)
         if not answered:
             self._cut_pause_s = None
@@ -339,8 +353,7 @@ class Controller:
         return self._masters.master_view(job) if self._masters is not None else None
 
     def _is_finishing(self, job: Job) -> bool:
-        master_view = self._master_view(job)
-        return master_view is not None and master_view.is_finished
+        return self._masters is not None and self._masters.is_finished(job)
 
     @property
     def _goes_on_at_once(self) -> bool:

@@ -77,6 +77,7 @@ class _MonitoredMaster:
     """What is known about the master of one job.
 
     Attributes:
+        lost: UIDs of pods that no kubelet will end; None until the job was taken.
         roster: the trainers that may hold leases now.
         address: where the master answers; None while its pod does not run.
         model: the pods that hold the model, as `model_of` names them.
@@ -91,6 +92,7 @@ class _MonitoredMaster:
     """
 
     job: Job
+    lost: frozenset[str] | None = None
     roster: Roster = ()
     address: MasterAddress | None = None
     model: str = ""
@@ -116,6 +118,9 @@ class _MonitoredMaster:
 
     def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
         """Take the job as it is now; wake the task if the master must learn about a change."""
+        if job is self.job and lost == self.lost and not self.restored:  # most jobs of most rounds
+            return
+        self.lost = lost
         before, was_ready = (self.roster, self.address, self.model), self.is_ready
         self.job, self.roster, self.address, self.model = job, roster_of(job, lost), _address(job), model_of(job)
         pod = master_of(job)
@@ -219,6 +224,11 @@ class MasterMonitor:
         for master in self._masters.values():
             _cancel(master)
         self._masters = kept
+
+    def is_finished(self, job: Job) -> bool:
+        """True if the job's master has said that all data is consumed."""
+        master = self._masters.get(job.uid)
+        return master is not None and master.report is not None and master.report.state is MasterState.FINISHED
 
     def master_view(self, job: Job) -> MasterView | None:
         """What is known about the job's master; None if it is not monitored."""

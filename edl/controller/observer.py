@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 
 from edl.clock import Clock
 from edl.controller.node_memory import NodeMemory
@@ -49,6 +50,7 @@ class Observer:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
         self._limits, self._nodes, self._advisor = limits, NodeMemory(limits), advisor
         self._unreachable_since_s: dict[str, float] = {}
+        self._seen: tuple[object, ...] = (None, None, None)
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
         self._viewed: dict[str, tuple[Job, bool, Job]] = {}
@@ -65,7 +67,10 @@ class Observer:
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
         """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
         now_s, before = self._clock.monotonic_s(), self._unreachable_since_s
-        self._unreachable_since_s = {uid: before.get(uid, now_s) for uid in unreachable_pods(snapshot)}
+        seen = (snapshot.nodes, snapshot.unread_nodes, snapshot.jobs)
+        if not all(map(is_, seen, self._seen)):  # at rest it is the same again
+            self._seen = seen
+            self._unreachable_since_s = {uid: before.get(uid, now_s) for uid in unreachable_pods(snapshot)}
         return frozenset(
             uid for uid, since_s in self._unreachable_since_s.items() if now_s - since_s >= self._unreachable_s
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from edl.lifecycle.conditions import has_reason
 from edl.lifecycle.desired_state import JobContext
@@ -21,8 +22,8 @@ from edl.model.status import JobStatus
 
 TROUBLE_S = 1.0
 """How often a job is looked at that had trouble with a node: its other trainers confirm that once they do well."""
-LOOK_AFTER_S = 60.0
-"""A job is looked at again after this time in any case."""
+LOOK_AFTER_S = 300.0
+"""A job is looked at again after this time at most in any case, and after half of it at least: each in its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,15 @@ class SettledJobs:
         self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}
 
 
+def turn_of(job_uid: str) -> float:
+    """A number from 0 to 1 by the UID, so that jobs take turns, and two simulations with one seed do the same."""
+    return crc32(job_uid.encode()) / 2**32
+
+
 def _ends(job: Job, now_s: float) -> Iterator[float]:
     """When each time ends that what a job lacks depends on; in seconds since the epoch."""
-    yield now_s + (TROUBLE_S if job.status is not None and job.status.troubles else LOOK_AFTER_S)
+    is_troubled = job.status is not None and job.status.troubles
+    yield now_s + (TROUBLE_S if is_troubled else LOOK_AFTER_S * (0.5 + 0.5 * turn_of(job.uid)))
     for pod in job.pods:
         if pod.pinned and pod.answered_s is not None:
             yield pod.answered_s + REFUSED_AFTER_S

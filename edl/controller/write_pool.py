@@ -3,7 +3,7 @@
 Before each write it asks whether a newer plan is due. From then on nothing more is sent: the writes that are under
 way end, and the rest is dropped, for the next round to decide about. A lost lease ends the sending too. So no two
 rounds ever have writes under way at the same time, and a round that was cut short looks like a controller that
-crashed between two writes.
+crashed between two writes. A pause (`pauses`) interrupts the sending, and nothing is under way in it either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from edl.clock import Clock
 from edl.controller.concurrency import Concurrency
+from edl.controller.pauses import NO_PAUSES, Pauses
 from edl.controller.write_queue import Lane, Taken, Turns, Write, WriteQueue
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 
@@ -35,22 +36,29 @@ class WritePool:
         self._is_full = False
         self.turns = Turns()
 
-    async def run(self, lanes: Iterable[Lane], is_due: Callable[[], bool]) -> tuple[list[Outcome], int]:
+    async def run(
+        self, lanes: Iterable[Lane], is_due: Callable[[], bool], pauses: Pauses = NO_PAUSES
+    ) -> tuple[list[Outcome], int]:
         """Carry out the lanes.
 
         Args:
             lanes: of all jobs.
             is_due: asked before each write; once it is True nothing more is sent.
+            pauses: if one is due, the writes under way end first, and the others follow after it.
 
         Returns:
             The outcomes of what was tried, and how many writes were dropped because a newer plan is due.
         """
         queue = WriteQueue(lanes, self.turns)
         outcomes: list[Outcome] = []
-        is_stopped = False
+        is_stopped, silent_s = False, self._clock.monotonic_s()
         try:
             while True:
-                is_stopped = is_stopped or self._send(queue, is_due)
+                if is_stopped or not queue.left or not pauses.is_due():
+                    is_stopped, silent_s = is_stopped or self._send(queue, is_due), self._clock.monotonic_s()
+                elif not self._under_way:
+                    await pauses.answer(silent_s)
+                    queue.drop(pauses.left_alone)
                 if self._under_way:
                     for done in await self._ended(queue):
                         outcomes += done

@@ -8,7 +8,7 @@ their pservers, and an event is never sent before the status that it explains is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -211,6 +211,16 @@ class WriteQueue:
                 self._open_next(lane)
             else:
                 self.left -= sum(map(len, lane.later))
+
+    def drop(self, job_uids: Set[str]) -> None:
+        """Give up what was not taken of some jobs; none of their writes may be under way."""
+        for jobs in self._ready.values():
+            for uid in job_uids & jobs.keys():
+                lanes = {id(taken.lane): taken.lane for taken in jobs[uid]}
+                self.left -= len(jobs.pop(uid))
+                for lane in lanes.values():
+                    self.left -= sum(map(len, lane.later))
+                    lane.later.clear()
 
     def _open_next(self, lane: _OpenLane) -> None:
         if not lane.later:

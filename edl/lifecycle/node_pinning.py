@@ -50,7 +50,7 @@ def update_unpinned(unpinned: UnpinnedPods, snapshot: ClusterSnapshot, now_s: fl
     kept = {key: until_s for key, until_s in unpinned.items() if until_s > now_s}
     for job in snapshot.jobs:
         for pod in job.pods:
-            if is_refused(pod, snapshot.observed_at_s):
+            if pod.pinned and not pod.node and is_refused(pod, snapshot.observed_at_s):
                 kept[job.uid, pod.name] = now_s + UNPINNED_S
     return kept
 

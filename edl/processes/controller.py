@@ -50,6 +50,7 @@ from edl.observability.recorder import ControllerRecorder
 from edl.observability.status_server import StatusServer
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
+from edl.processes.garbage import rare_searches
 from edl.processes.limit_files import LimitFiles
 from edl.settings.controller import ControllerSettings
 
@@ -241,6 +242,7 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
         _background(parts.cache.run()) as mirror,
         _background(resources) as inquiry,
         _background(parts.page.live.run()),
+        rare_searches(SystemClock()),
     ):
         main = asyncio.ensure_future(_once(parts, mirror) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None

@@ -86,7 +86,7 @@ def test_a_round_that_ends_before_it_writes_has_only_thought() -> None:
     hand_back.is_due()
     time.now_s += 0.3
     assert not hand_back.is_due(), "writing is owed by now"
-    assert time.writing_after_a_change(hand_back, think_s=0.0) == pytest.approx(1.33, abs=0.1)
+    assert time.writing_after_a_change(hand_back, think_s=0.0) == pytest.approx(1.43, abs=0.02)
 
 
 def test_a_serving_pod_that_gets_room_ahead_of_the_plan_hardly_waits_once_an_interval() -> None:
@@ -115,3 +115,37 @@ def test_what_was_written_long_ago_counts_for_an_interval_of_thinking_at_most() 
 def test_a_thought_that_took_very_long_does_not_keep_writing_for_longer_than_an_interval() -> None:
     time, hand_back = moments()
     assert time.writing_after_a_change(hand_back, think_s=60.0) == pytest.approx(5.0, abs=0.02)
+
+
+def test_a_pause_does_not_count_as_writing() -> None:
+    time, hand_back = moments()
+    hand_back.begin(may=True)
+    time.now_s += 11.0
+    hand_back.write()
+    owed_s = 2.0  # a third of what was thought, less what an interval at most counts
+    time.now_s += 1.0
+    assert hand_back.owes()
+    time.now_s += 5.0
+    assert not hand_back.owes()
+    hand_back.pause(5.0)
+    assert hand_back.owes()
+    time.now_s += owed_s - 1.0
+    assert not hand_back.owes()
+
+
+def test_what_is_computed_between_writes_is_thinking() -> None:
+    time, hand_back = moments()
+    time.writing_after_a_change(hand_back, think_s=11.0)
+    hand_back.think()
+    time.now_s += 1.5
+    assert hand_back.owes()
+    hand_back.write()
+    time.now_s += 0.5
+    assert not hand_back.owes()
+
+
+def test_a_round_that_must_write_everything_has_no_pauses() -> None:
+    time, hand_back = moments()
+    hand_back.begin(may=False)
+    time.now_s += 60.0
+    assert not hand_back.owes()

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from edl.controller.kept_plan import KEPT_FOR_S, KeptPlan, next_timer_s
+from edl.controller.kept_plan import KEPT_FOR_S, KEPT_TIMES, MOST_KEPT_FOR_S, KeptPlan, next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.errors import PlanFailure
@@ -51,6 +51,15 @@ def test_a_plan_is_kept_while_only_time_passes_and_made_anew_after_a_minute() ->
     assert plans.plan_for(at(here, KEPT_FOR_S - 0.1)) is PLAN
     assert plans.plan_for(at(here, KEPT_FOR_S)) is None
     assert plans.plan_for(at(here, -1.0)) is None
+
+
+@pytest.mark.parametrize(("took_s", "kept_s"), [(0.1, KEPT_FOR_S), (0.5, 0.5 * KEPT_TIMES), (60.0, MOST_KEPT_FOR_S)])
+def test_a_plan_that_took_long_is_kept_for_longer(took_s: float, kept_s: float) -> None:
+    here = view()
+    plan = replace(PLAN, seconds=took_s)
+    plans = kept(here, plan)
+    assert plans.plan_for(at(here, kept_s - 0.1)) is plan
+    assert plans.plan_for(at(here, kept_s)) is None
 
 
 CHANGES: dict[str, Callable[[ClusterSnapshot], ClusterSnapshot]] = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.settled_jobs import LOOK_AFTER_S, Given, SettledJobs
+from edl.controller.settled_jobs import LOOK_AFTER_S, Given, SettledJobs, turn_of
 from edl.lifecycle.desired_state import JobContext
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
@@ -47,7 +47,7 @@ def whose_pods_failed(job: Job, began_s: float) -> Job:
 
 A_JOB = replace(make_job("a", trainers=2, on=("n000",)), status=JobStatus(JobPhase.RUNNING, start_s=NOW_S - 100.0))
 ENDS: dict[str, tuple[Job, float]] = {
-    "a minute": (A_JOB, LOOK_AFTER_S),
+    "its turn": (A_JOB, LOOK_AFTER_S * (0.5 + 0.5 * turn_of(A_JOB.uid))),
     "its deadline": (replace(A_JOB, active_deadline_s=107), 7.0),
     "its time to live": (
         replace(A_JOB, ttl_s=50, status=JobStatus(JobPhase.SUCCEEDED, completion_s=NOW_S - 42.0)),
@@ -67,6 +67,20 @@ def test_a_job_is_settled_until_a_time_ends(what: str) -> None:
     assert jobs.has(given(job), NOW_S + left_s - 0.01)
     assert not jobs.has(given(job), NOW_S + left_s)
     assert not jobs.has(given(job), NOW_S - 0.01), "the clock went back"
+
+
+def test_jobs_are_looked_at_again_in_turn() -> None:
+    some = [replace(A_JOB, uid=f"uid-{number}") for number in range(100)]
+    jobs = SettledJobs()
+    for job in some:
+        jobs.note(given(job), NOW_S, lacks=False)
+
+    def due(share: float) -> int:
+        return sum(not jobs.has(given(job), NOW_S + share * LOOK_AFTER_S) for job in some)
+
+    assert due(0.49) == 0
+    assert 30 < due(0.75) < 70
+    assert due(1.0) == 100
 
 
 CHANGES: dict[str, Callable[[Given], Given]] = {

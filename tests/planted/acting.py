@@ -14,6 +14,7 @@ from edl.model.actions import Action, Outcome
 from edl.model.jobs import Job
 from tests.planted import Right, bug, targets
 
+PAUSES = "controller/test_pauses.py"
 HAND_BACK = "controller/test_hand_back.py"
 RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/admission/test_relief.py"
 
@@ -33,7 +34,7 @@ def dropped_deletion_sent(_: Right) -> Right:
     caught_by=f"{HAND_BACK}::test_growth_never_begins_before_the_last_deletion_has_ended",
 )
 def growth_before_its_room(_: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, _before: object) -> list[Outcome]:
+    async def wrong(self: Any, begun: Any, others: Any, *_: object) -> list[Outcome]:
         wanted = (*begun.wanted, *others.wanted)
         lanes = [*others.ends(), *(creation_lane(job, actions) for job, actions in wanted)]
         lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
@@ -50,10 +51,12 @@ def growth_before_its_room(_: Right) -> Right:
     caught_by=f"{HAND_BACK}::test_no_two_rounds_and_no_two_steps_of_a_job_are_under_way_together",
 )
 def two_workers_on_a_job(right: Right) -> Right:
-    async def wrong(self: Any, lanes: Iterable[Lane], is_due: Callable[[], bool]) -> tuple[list[Outcome], int]:
+    async def wrong(
+        self: Any, lanes: Iterable[Lane], is_due: Callable[[], bool], *pauses: Any
+    ) -> tuple[list[Outcome], int]:
         pool = copy(self)
         pool._under_way = {}
-        sending = asyncio.ensure_future(right(pool, lanes, is_due))
+        sending = asyncio.ensure_future(right(pool, lanes, is_due, *pauses))
         while not sending.done():
             if is_due():
                 return [], 1
@@ -62,6 +65,33 @@ def two_workers_on_a_job(right: Right) -> Right:
         return result
 
     return wrong
+
+
+@bug(
+    "a job that was answered in a pause is written by the older plan all the same",
+    at=targets.DROP_ANSWERED,
+    caught_by=f"{PAUSES}::test_a_job_that_was_answered_in_a_pause_is_left_alone_until_the_next_plan",
+)
+def answered_job_written(_: Right) -> Right:
+    return lambda _self, _uids: None
+
+
+@bug(
+    "a round that has yet to write answers nothing",
+    at=targets.PAUSE_IS_DUE,
+    caught_by=f"{PAUSES}::test_a_new_job_gets_its_status_while_a_round_writes_and_the_round_goes_on",
+)
+def never_paused(_: Right) -> Right:
+    return lambda _self: False
+
+
+@bug(
+    "a pause counts as writing",
+    at=targets.NOT_WRITING,
+    caught_by="controller/test_hand_back_times.py::test_a_pause_does_not_count_as_writing",
+)
+def pause_counts(_: Right) -> Right:
+    return lambda _self, _seconds: None
 
 
 @bug(

@@ -42,7 +42,7 @@ def found_in(scene: str) -> str:
 
 @bug("growth is sent beside the deletions that make its room", at=targets.WRITE_ALL, caught_by=found_in("failure"))
 def growth_beside_deletions(_: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, _before: object) -> list[Outcome]:
+    async def wrong(self: Any, begun: Any, others: Any, *_: object) -> list[Outcome]:
         wanted = (*begun.wanted, *others.wanted)
         lanes = [lane for job, actions in wanted for lane in (deletion_lane(actions), creation_lane(job, actions))]
         lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
@@ -55,11 +55,11 @@ def growth_beside_deletions(_: Right) -> Right:
 
 @bug("growth is sent before the deletions", at=targets.WRITE_ALL, caught_by=found_in("failure"))
 def growth_before_deletions(right: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, before: Any) -> list[Outcome]:
+    async def wrong(self: Any, begun: Any, others: Any, *more: Any) -> list[Outcome]:
         await self._pool.run([creation_lane(job, actions) for job, actions in others.wanted], self._is_due)
         for number, (job, actions) in enumerate(others.wanted):
             others.wanted[number] = job, tuple(a for a in actions if not isinstance(a, CreatePod))
-        outcomes: list[Outcome] = await right(self, begun, others, before)
+        outcomes: list[Outcome] = await right(self, begun, others, *more)
         return outcomes
 
     return wrong
@@ -67,10 +67,10 @@ def growth_before_deletions(right: Right) -> Right:
 
 @bug("a round ends while its writes are under way", at=targets.RUN_LANES, caught_by=found_in("growth"))
 def two_rounds_under_way(right: Right) -> Right:
-    async def wrong(self: Any, lanes: Iterable[Lane], is_due: Any) -> tuple[list[Outcome], int]:
+    async def wrong(self: Any, lanes: Iterable[Lane], is_due: Any, *pauses: Any) -> tuple[list[Outcome], int]:
         pool = copy(self)
         pool._under_way = {}
-        sending = asyncio.ensure_future(right(pool, lanes, is_due))
+        sending = asyncio.ensure_future(right(pool, lanes, is_due, *pauses))
         await asyncio.sleep(0)
         return sending.result() if sending.done() else ([], 0)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar
 
@@ -103,7 +104,11 @@ class Access:
 
 
 class Living:
-    """A simulated cluster and its controller; virtual time continues between the calls."""
+    """A simulated cluster and its controller; virtual time continues between the calls.
+
+    Attributes:
+        plan_s: how long each plan takes; none takes any time by default.
+    """
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class Living:
         self.limits, self.pace, self.queues = limits, pace, queues
         self.broken: list[str] = []
         self.changed_limits: Limits | None = None
+        self.plan_s = 0.0
         self.run(self._new())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -138,7 +144,7 @@ class Living:
             clock=LoopClock(),
             lease=self.lease,
             recorder=self.recorder,
-            planner=Planner(deciding.decide, check, deciding.startable, InlineRunner),
+            planner=Planner(deciding.decide, check, deciding.startable, lambda: InlineRunner(lambda: self.plan_s)),
             limits=self.limits,
             pace=self.pace,
             queues=self.queues,
@@ -189,6 +195,13 @@ class Living:
     def during_the_next_round(self, after: int, happen: Callable[[], None]) -> None:
         """Let something happen when so many writes of the controller have begun."""
         self.access.meanwhile = (self.access._begun + after, happen)
+
+    @contextmanager
+    def slow_plans(self, plan_s: float) -> Iterator[None]:
+        """Each plan takes so long."""
+        self.plan_s, self.access.rules.are_plans_slow = plan_s, True
+        yield
+        self.plan_s, self.access.rules.are_plans_slow = 0.0, False
 
     def round(self) -> None:
         """Run one round; if the controller crashes, start another one."""

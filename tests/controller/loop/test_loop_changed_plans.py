@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from operator import methodcaller
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis.stateful import invariant, rule
 
 from edl.controller.loop import Pace
 from edl.model.actions import Action, EmitEvent, Outcome, Result
-from edl.model.names import JobKey
+from edl.model.names import JobKey, Role
 from tests.controller.loop import test_loop_random_events as random_events
 from tests.controller.loop.test_loop_random_events import A, G
 from tests.planted.acting import (
@@ -29,8 +30,10 @@ from tests.planted.acting import (
 from tests.planted.install import swapped
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.effort import examples
+from tests.worlds.simulated_cluster import STRANDED_S
 from tests.worlds.simulated_controller import Living
 
+LATE = ("fewer", "a job comes", "a trainer ends", "a trainer vanishes", "every trainer ends")
 CHANGES = ("fewer", "more", "serving comes", "serving goes", "another job is deleted")
 
 
@@ -46,8 +49,37 @@ class WritersMachine(random_events.LifeMachine):
         self.living.during_the_next_round(after, happen)
         self._step_slowly(slow_s)
 
+    @rule(
+        before=st.sampled_from(["fewer", "more", "a job comes"]),
+        early=st.sampled_from(["", *LATE]),
+        late=st.sampled_from(LATE),
+        after=st.integers(1, 8),
+        plan_s=st.sampled_from([1.0, 20.0]),
+        slow_s=st.sampled_from([0.0, 0.3, 0.7]),
+    )
+    def jobs_change_while_a_long_plan_is_made_and_written(
+        self, *, before: str, early: str, late: str, after: int, plan_s: float, slow_s: float
+    ) -> None:
+        def happen(what: str) -> None:
+            self._change(what)
+            self.living.access.urge()
+
+        self.living.do(lambda _: self._change(before))
+        self.living.runner.get_loop().call_later(plan_s / 2, happen, early)
+        self.living.during_the_next_round(after, lambda: happen(late))
+        with self.living.slow_plans(plan_s):
+            self._step_slowly(slow_s)
+
     def _change(self, what: str) -> None:
         world = self.world
+        if what == "a job comes":
+            world.delete_job(A)
+            self.made += 1
+            world.add(replace(self.elastic(), uid=f"job-{self.made}"))
+        elif what.endswith(("ends", "vanishes")):
+            trainers = [o.pod for o in world.pods.values() if o.pod.role is Role.TRAINER and o.pod.started_s]
+            for pod in (pod for pod in trainers[: None if what == "every trainer ends" else 1] if pod.is_live):
+                (world.vanish if what.endswith("vanishes") else world.finish)(pod.name)
         if what in {"fewer", "more"} and A in world.jobs:
             job = world.job(A)
             self.ceiling[job.uid] = max(job.max_trainers, len(job.live_trainers), self.ceiling.get(job.uid, 0))
@@ -100,6 +132,19 @@ class WritersMachine(random_events.LifeMachine):
 
 WritersMachine.TestCase.settings = examples(40, stateful_step_count=40)
 TestWriters = WritersMachine.TestCase
+
+
+class FewWritersMachine(WritersMachine):
+    """Two requests at once, so that rounds write for longer, and are interrupted or cut short more often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.living.close()
+        self.living = Living(random_events.NODES, pace=Pace(unreachable_s=STRANDED_S, writes=2))
+
+
+FewWritersMachine.TestCase.settings = examples(40, stateful_step_count=40)
+TestFewWriters = FewWritersMachine.TestCase
 
 
 # --- Planted bugs: a round with many deletions and some creations, four at once, on a slow server
