@@ -55,6 +55,10 @@ class Backoff:
         self._first_s, self._longest_s = first_s, longest_s
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each round asks for each job
 
+    def knows(self, job_uid: str) -> bool:
+        """True if some action of the job was refused, and that is not forgotten yet."""
+        return bool(self._of_job.get(job_uid))
+
     def allows(self, job_uid: str, kind: type[Action], now_s: float) -> bool:
         """True if the controller may try that kind of action for the job now."""
         refused = self._of_job.get(job_uid, {}).get(_group(kind))

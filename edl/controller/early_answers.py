@@ -150,8 +150,12 @@ class EarlyAnswers:
             task.cancel()
 
     def is_due(self) -> bool:
-        """True if something has changed that cannot wait, and the round has yet to write for a while."""
-        return self._has_news() and self._hand_back.owes()
+        """True if something has changed that cannot wait, and the next round does not answer it as soon.
+
+        The next round first waits for further changes, and if plans take long, so does all that it does before.
+        """
+        is_worthwhile = self._hand_back.owes() or (self._hand_back.may_pause() and self._relief.is_on())
+        return self._has_news() and is_worthwhile
 
     def _has_news(self) -> bool:
         """True if something has changed that cannot wait, and the last pause was long ago."""

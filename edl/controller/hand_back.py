@@ -45,6 +45,7 @@ class HandBack:
 
     Attributes:
         known_changes: how many urgent changes there had been before the snapshot of the round.
+        is_urgent: there were some since the snapshot of the round before.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class HandBack:
         self._cluster, self._clock = cluster, clock
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
-        self._may = self._is_hurried = False
+        self._may = self._is_hurried = self.is_urgent = False
         self.known_changes = self._latest_changes = self._known_in_vain = 0
         self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
@@ -74,11 +75,12 @@ class HandBack:
     def begin(self, *, may: bool) -> None:
         """A round begins; `may` is False if it must carry out all its writes."""
         self._change_to(_Phase.THINK)
-        self._may, self._noticed_s, self._is_hurried = may, None, False
+        self._may, self._noticed_s, self._is_hurried, self.is_urgent = may, None, False, False
         self._wake_s = float("inf")
 
     def observe(self) -> None:
         """The round is about to take the snapshot that its plan is made from."""
+        self.is_urgent |= self._cluster.urgent_changes() != self.known_changes
         self.known_changes = self._latest_changes = self._cluster.urgent_changes()
         self._known_in_vain = self._cluster.tried_in_vain()
 
@@ -110,7 +112,11 @@ class HandBack:
 
     def owes(self) -> bool:
         """True if the round may not hand back for a while, whatever happens."""
-        return self._may and not self.is_stopping() and self._owed_now_s(self._clock.monotonic_s()) > OWES_S
+        return self.may_pause() and self._owed_now_s(self._clock.monotonic_s()) > OWES_S
+
+    def may_pause(self) -> bool:
+        """True unless the round must carry out all its writes, or the controller stops."""
+        return self._may and not self.is_stopping()
 
     def _change_to(self, phase: _Phase) -> None:
         now_s = self._clock.monotonic_s()

@@ -53,6 +53,7 @@ class Facts:
         requests: by job, the changed CPU requests of its trainers.
         closed: nodes on which trainers do not lend.
         asked: by job, its requests for nodes.
+        common: what every job depends on; the same object again while it is equal.
     """
 
     snapshot: ClusterSnapshot
@@ -63,6 +64,11 @@ class Facts:
     requests: Mapping[JobKey, tuple[ResizePod, ...]]
     closed: frozenset[str]
     asked: Mapping[JobKey, Sequence[NodeRequest]]
+    common: tuple[object, ...]
+
+    def concern(self, key: JobKey) -> bool:
+        """True if some pod of the job may start, changes its request, or stands for a node."""
+        return key in self.places or key in self.requests or key in self.asked
 
 
 class JobNeeds:
@@ -89,16 +95,21 @@ class JobNeeds:
         self._loose: dict[tuple[str, str], float] = {}
         self._held: dict[str, float] = {}  # until when trainers keep their request, by UID
         self._settled = SettledJobs()
+        self._common: tuple[object, ...] = ()
+        self._idle: dict[str, tuple[Job, ScaleDecision | None, MasterView | None, object]] = {}
+        """By UID, the jobs that lacked nothing when they were last looked at, and what that depended on."""
         self._repaired: dict[str, tuple[int, float]] = {}  # (generation, when the next repair is due) by UID
         self._noticed: dict[str, str] = {}  # the last event of each workload that is no TrainingJob, by UID
 
     def use(self, limits: Limits) -> None:
         """From now on, use these limits; every job is looked at anew."""
         self._limits, self._settled = limits, SettledJobs()
+        self._idle.clear()
 
     def keep_only(self, uids: set[str]) -> None:
         """Forget all other jobs."""
         self._settled.keep_only(uids)
+        self._idle = {uid: known for uid, known in self._idle.items() if uid in uids}
         self._repaired = {uid: due for uid, due in self._repaired.items() if uid in uids}
         self._noticed = {uid: message for uid, message in self._noticed.items() if uid in uids}
 
@@ -128,13 +139,42 @@ class JobNeeds:
         asked: dict[JobKey, list[NodeRequest]] = defaultdict(list)
         for request in snapshot.node_requests:
             asked[request.job].append(request)
-        return Facts(snapshot, decisions, places, lost, nodes, requests, closed, asked)
+        common = (lost, nodes, snapshot.missing_priority_classes)
+        self._common = self._common if self._common == common else common
+        return Facts(snapshot, decisions, places, lost, nodes, requests, closed, asked, self._common)
 
     def of(self, job: Job, facts: Facts) -> tuple[Action, ...]:
         """What a TrainingJob lacks."""
+        decision, master_view = facts.decisions.get(job.key), self._master_view(job)
+        if self._lacks_nothing_still(job, decision, master_view, facts):
+            return ()
+        found = self._find(job, decision, master_view, facts)
+        if found:
+            self._idle.pop(job.uid, None)
+        else:
+            self._idle[job.uid] = (job, decision, master_view, facts.common)
+        return found
+
+    def _lacks_nothing_still(
+        self, job: Job, decision: ScaleDecision | None, master_view: MasterView | None, facts: Facts
+    ) -> bool:
+        """True if the job lacked nothing, and nothing has changed since; a cluster at rest asks for all jobs."""
+        known = self._idle.get(job.uid)
+        if known is None or known[0] is not job or known[3] is not facts.common or facts.concern(job.key):
+            return False
+        if not (known[1] is decision or known[1] == decision) or known[2] != master_view:
+            return False
+        repair, now_s = self._repaired.get(job.uid), self._clock.monotonic_s()
+        is_intact = repair is None or (repair[0] == job.generation and now_s < repair[1])
+        return is_intact and not self._backoff.knows(job.uid) and self._settled.lasts(job.uid, self._clock.now_s())
+
+    def _find(
+        self, job: Job, decision: ScaleDecision | None, master_view: MasterView | None, facts: Facts
+    ) -> tuple[Action, ...]:
+        """Find what a TrainingJob lacks."""
         snapshot, nodes = facts.snapshot, facts.nodes
-        context = JobContext(facts.lost, self._trouble(snapshot, job), self._master_view(job), nodes)
-        given = Given(job, facts.decisions.get(job.key), facts.places.get(job.key, ()), context)
+        context = JobContext(facts.lost, self._trouble(snapshot, job), master_view, nodes)
+        given = Given(job, decision, facts.places.get(job.key, ()), context)
         actions = self._desired(given, facts.requests.get(job.key, ()))
         if actions:  # most jobs lack nothing
             actions = require_domains(actions, job, snapshot.nodes)
@@ -200,6 +240,7 @@ class JobNeeds:
             _, actions = desired_state(job, given.decision, given.places, time_s, given.context)
         except Exception as error:  # a job that breaks this code must not stop the other jobs
             self._recorder.failed(f"job {job.key}", error)
+            self._settled.note(given, time_s, lacks=True)
             return ()
         self._settled.note(given, time_s, lacks=bool(actions))
         actions = (*actions, *requests)

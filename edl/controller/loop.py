@@ -32,7 +32,7 @@ from edl.controller.ports import (
     RoundResult,
 )
 from edl.controller.relief import Relief
-from edl.errors import AbandonedError, EdlError, TemporaryError
+from edl.errors import AbandonedError, EdlError, NotSyncedError, TemporaryError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -55,7 +55,8 @@ class Pace:
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: pause after a round whose writes failed; doubled each time, with jitter.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
-        settle_s: from a round that handed writes back to the next one: the cache must show what was written.
+        settle_s: from a round that handed writes back to the next one, and between two looks whether the cache shows
+            what was written.
     """
 
     interval_s: float = 5.0
@@ -65,7 +66,7 @@ class Pace:
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
     writes: int = 64
-    settle_s: float = 0.1
+    settle_s: float = 0.05
 
 
 class Controller:
@@ -207,8 +208,7 @@ class Controller:
 
     async def _round(self) -> RoundResult:
         await self._take_changed_limits()
-        self._hand_back.observe()
-        snapshot = await self._cluster.observe()
+        snapshot = await self._observe()
         # The parts of a round take long on a large cluster, and the lease is renewed in between.
         await asyncio.sleep(0)
         leads = self._lease.is_held()
@@ -224,6 +224,22 @@ class Controller:
             await self._recorder.observed(snapshot, leader=leads)
         return result
 
+    async def _observe(self) -> ClusterSnapshot:
+        """The cluster, as soon as it shows what edl has written.
+
+        Raises:
+            NotSyncedError: that takes too long, or something else keeps the cluster from being known.
+        """
+        end_s = self._clock.monotonic_s() + self._pace.debounce_s
+        while True:
+            self._hand_back.observe()
+            try:
+                return await self._cluster.observe()
+            except NotSyncedError:
+                if self._clock.monotonic_s() >= end_s:
+                    raise
+            await self._clock.sleep(self._pace.settle_s)
+
     async def _react(self, snapshot: ClusterSnapshot, *, leads: bool) -> RoundResult:
         """Plan and act on a snapshot."""
         lost = self._observer.lost_pods(snapshot)
@@ -231,7 +247,7 @@ class Controller:
             self._masters.update(snapshot.jobs if leads and self._show is None else (), lost)
         if not leads:
             return RoundResult.FOLLOWED
-        view = await self._observer.planner_view(snapshot, self._is_finishing)
+        view = await self._observer.planner_view(snapshot, self._is_finishing, is_urgent=self._hand_back.is_urgent)
         await asyncio.sleep(0)
         # The first waiting serving pod whose grace ends: from then on trainers may be deleted for it.
         grace_left_s = serving_grace_left_s(view, self._limits)

@@ -75,12 +75,15 @@ class Observer:
             uid for uid, since_s in self._unreachable_since_s.items() if now_s - since_s >= self._unreachable_s
         )
 
-    async def planner_view(self, snapshot: ClusterSnapshot, is_finishing: Callable[[Job], bool]) -> ClusterSnapshot:
+    async def planner_view(
+        self, snapshot: ClusterSnapshot, is_finishing: Callable[[Job], bool], *, is_urgent: bool = False
+    ) -> ClusterSnapshot:
         """The snapshot as the planner gets it: jobs with effective bounds, unplaceable serving pods marked.
 
         Args:
             snapshot: the cluster as observed.
             is_finishing: True if the master of a job says that all data is consumed.
+            is_urgent: the round answers something that cannot wait.
         """
         queues = frozenset(queue.name for queue in snapshot.queues)
         unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
@@ -95,7 +98,7 @@ class Observer:
             jobs = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
         view = mark_untried(replace(snapshot, jobs=jobs, avoided=avoided), self._limits)
         now_s, before = self._clock.monotonic_s(), self._wait_records
-        self._wait_records = records = await self._plans.wait_records(before, view, now_s)
+        self._wait_records = records = await self._plans.wait_records(before, view, now_s, is_urgent=is_urgent)
         marked = mark(view, records, now_s)
         self._report_untried(view)
         for pod in marked.waiting_serving if records else ():

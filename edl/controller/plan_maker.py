@@ -22,7 +22,7 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import RefusedPlanError
-from edl.planner.unplaceable import LOOK_EVERY_S, WaitRecords, watch
+from edl.planner.unplaceable import LOOK_AFTER_S, LOOK_EVERY_S, WaitRecords, watch
 
 T = TypeVar("T")
 _DEADLINE_SLACK_S = 1.0
@@ -156,10 +156,19 @@ class PlanMaker:
             self._kept.starts = starts
         return starts
 
-    async def wait_records(self, before: WaitRecords, view: ClusterSnapshot, now_s: float) -> WaitRecords:
-        """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time."""
+    async def wait_records(
+        self, before: WaitRecords, view: ClusterSnapshot, now_s: float, *, is_urgent: bool
+    ) -> WaitRecords:
+        """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time.
+
+        Args:
+            before: the records of the round before.
+            view: the snapshot, with no pod marked.
+            now_s: monotonic seconds.
+            is_urgent: the plan answers something that cannot wait, so free capacity is looked for by a later round.
+        """
         is_tried = any(pod.tried for pod in view.waiting_serving)
-        if not is_tried or now_s - self._looked_s < LOOK_EVERY_S:
+        if not is_tried or now_s - self._looked_s < (LOOK_AFTER_S if is_urgent else LOOK_EVERY_S):
             return watch(before, view, now_s, looks=False)  # cheap
         self._looked_s = now_s
         try:

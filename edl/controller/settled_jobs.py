@@ -52,6 +52,11 @@ class SettledJobs:
         known = self._known.get(given.job.uid)
         return known is not None and known[1] <= now_s < known[2] and known[0] == given
 
+    def lasts(self, job_uid: str, now_s: float) -> bool:
+        """True if the job lacked nothing, and no time has ended since; `now_s` is in seconds since the epoch."""
+        known = self._known.get(job_uid)
+        return known is not None and known[1] <= now_s < known[2]
+
     def note(self, given: Given, now_s: float, *, lacks: bool) -> None:
         """Remember whether the job lacks something."""
         if lacks:

@@ -25,6 +25,8 @@ YOUNG_S = 5.0
 plan that makes room."""
 LOOK_EVERY_S = 5.0
 """Free capacity is looked for no more often than this: it delays a plan as much as a part of the plan does."""
+LOOK_AFTER_S = 30.0
+"""Free capacity is looked for after this time even if the plan answers something that cannot wait."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 14_400.0
 """Doubled each time; after nine marks a pod that can never use the room costs trainers once in four hours."""
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from edl.clock import Clock
 
-NEW_OBJECTS, NEW_SEARCHES = 10_000, 20
+NEW_OBJECTS, NEW_SEARCHES = 10_000, 10
 """New objects before the newest are searched, and such searches before those are searched that outlived one."""
 NEVER = 2**31 - 1
 EVERY_S = 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from edl.controller.loop import Controller, Pace
@@ -111,7 +111,7 @@ class Stage:
         self.decided += 1
         if self.failure is not None:
             raise self.failure
-        return plan_of(snapshot, self.targets, self.reason)
+        return replace(plan_of(snapshot, self.targets, self.reason), seconds=self.plan_s)
 
     def _startable(self, _: ClusterSnapshot, plan: ScalePlan) -> list[FittingPod]:
         new = [(turn, d.job, node) for d in plan.decisions for node, n in d.nodes for turn in range(n)]

@@ -50,9 +50,9 @@ class Diary:
         return next(found)
 
 
-def run(script: Callable[[Stage, Diary], Awaitable[None]]) -> Diary:
+def run(script: Callable[[Stage, Diary], Awaitable[None]], plan_s: float = PLAN_S) -> Diary:
     """A job of two trainers that grows to hundreds, and another of two; the script begins with the first creation."""
-    stage = Stage(targets={"a": 2, "b": 2}, plan_s=PLAN_S)
+    stage = Stage(targets={"a": 2, "b": 2}, plan_s=plan_s)
     for name in ("a", "b"):
         stage.world.add(make_job(name, trainers=2, min_trainers=1, max_trainers=900, on=(NODE.name,)))
     diary = Diary(stage)
@@ -197,3 +197,16 @@ def test_a_stop_ends_a_round_that_has_yet_to_write_without_a_pause() -> None:
 
     diary = run(script)
     assert not [action for _, _, action in diary.written if action.job == NEW]
+
+
+def test_what_comes_while_a_round_writes_that_owes_nothing_does_not_wait_for_the_next_round() -> None:
+    """That one first waits for further changes, and takes a while until it knows whom to answer."""
+    came: list[float] = []
+
+    async def script(stage: Stage, _: Diary) -> None:
+        came.append(asyncio.get_running_loop().time())
+        come(stage)
+        await asyncio.sleep(3.0)
+
+    diary = run(script, plan_s=1.0)
+    assert diary.first_status(NEW)[0] - came[0] < 2 * SLOW_S + SLOW_S

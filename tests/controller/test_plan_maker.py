@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -20,26 +20,47 @@ from tests.worlds.builders import make_job, make_nodes, make_serving, make_snaps
 from tests.worlds.fakes import FakeRecorder
 
 
-async def test_room_that_waiting_pods_leave_unused_is_looked_for_every_five_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked: list[ClusterSnapshot] = []
+@dataclass
+class Looks:
+    """A planner for a serving pod that waits beside free capacity, and how often that was looked for."""
 
-    def read(snapshot: ClusterSnapshot, limits: Limits) -> Problem:
-        looked.append(snapshot)
+    count: int = 0
+
+    def read(self, snapshot: ClusterSnapshot, limits: Limits) -> Problem:
+        self.count += 1
         return read_problem(snapshot, limits)
 
-    monkeypatch.setattr("edl.planner.unplaceable.read_problem", read)
-    deciding = PolicyPlanner(policy_named("maxmin"))
-    plans = PlanMaker(Planner(deciding.decide, check, deciding.startable, InlineRunner), Limits(), FakeRecorder())
-    waiting = make_snapshot(
-        make_nodes(1), (make_job("a"),), pods=(replace(make_serving("s", cpu=3), tried=True, created_s=900.0),)
-    )
-    records: WaitRecords = {}
-    found = []
-    for tenth in range(120):
-        records = await plans.wait_records(records, waiting, 1000.0 + tenth / 10)
-        found.append((len(looked), records["serving-s"].since_s))
+    async def over(self, seconds: int, *, is_urgent: bool) -> list[tuple[int, float | None]]:
+        """After each tenth of a second: the looks so far, and since when capacity was free."""
+        deciding = PolicyPlanner(policy_named("maxmin"))
+        plans = PlanMaker(Planner(deciding.decide, check, deciding.startable, InlineRunner), Limits(), FakeRecorder())
+        pod = replace(make_serving("s", cpu=3), tried=True, created_s=900.0)
+        waiting = make_snapshot(make_nodes(1), (make_job("a"),), pods=(pod,))
+        records: WaitRecords = {}
+        found = []
+        for tenth in range(10 * seconds):
+            records = await plans.wait_records(records, waiting, 1000.0 + tenth / 10, is_urgent=is_urgent)
+            found.append((self.count, records["serving-s"].since_s))
+        return found
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks = Looks()
+    monkeypatch.setattr("edl.planner.unplaceable.read_problem", looks.read)
+    return looks
+
+
+async def test_room_that_waiting_pods_leave_unused_is_looked_for_every_five_seconds(looks: Looks) -> None:
+    found = await looks.over(12, is_urgent=False)
     assert found[0] == found[49] == (1, 1000.0)
     assert found[50] == found[99] == (2, 1000.0)
     assert found[-1] == (3, 1000.0)
+
+
+async def test_a_plan_that_answers_something_urgent_waits_for_no_such_look_for_half_a_minute(looks: Looks) -> None:
+    found = await looks.over(61, is_urgent=True)
+    counts = [count for count, _ in found]
+    assert counts[0] == counts[299] == 1
+    assert counts[300] == counts[599] == 2
+    assert counts[-1] == 3

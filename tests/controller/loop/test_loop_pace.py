@@ -118,7 +118,7 @@ def test_a_skipped_round_after_a_failure_does_not_shorten_the_pause() -> None:
         def lag() -> None:
             nonlocal looks
             looks += 1
-            stage.cluster.problem = "the cache does not show yet" if looks % 2 == 0 else ""
+            stage.cluster.problem = "the cache does not show yet" if looks % 13 else ""  # longer than a round waits
 
         stage.cluster.on_observe = lag
         async with at_work(controller):
@@ -128,6 +128,20 @@ def test_a_skipped_round_after_a_failure_does_not_shorten_the_pause() -> None:
         assert stage.cluster.observed <= 30
 
     play(stage, script)
+
+
+def test_a_round_waits_a_little_until_the_cache_shows_what_was_written() -> None:
+    stage = with_jobs(a=6)
+
+    async def script(controller: Controller) -> None:
+        stage.cluster.problem = "the cache does not show yet"
+        asyncio.get_running_loop().call_later(0.3, setattr, stage.cluster, "problem", "")
+        began_s = asyncio.get_running_loop().time()
+        assert await controller.round() is RoundResult.ACTED
+        assert asyncio.get_running_loop().time() - began_s < 0.5
+
+    play(stage, script)
+    assert RoundResult.SKIPPED not in stage.recorder.results
 
 
 def test_once_waits_for_the_cache_and_then_does_one_round() -> None:
