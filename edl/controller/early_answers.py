@@ -165,12 +165,12 @@ class EarlyAnswers:
     async def answer(self, since_s: float | None = None) -> None:
         """Answer what has changed, as soon as the cluster shows what the round has written; see `Pauses`."""
         began_s = self._clock.monotonic_s()
-        end_s = began_s + MOST_SYNC_S
-        while not await self._look_again() and self._clock.monotonic_s() < end_s:
+        while not await self._look_again() and self._clock.monotonic_s() < began_s + MOST_SYNC_S:
             await self._clock.sleep(SYNC_EVERY_S)
         now_s = self._clock.monotonic_s()
-        self._next_s = now_s + PAUSES_APART * (now_s - (began_s if since_s is None else since_s))
-        self._hand_back.pause(now_s - began_s)
+        took_s = now_s - (began_s if since_s is None else since_s)
+        self._next_s = now_s + PAUSES_APART * took_s
+        self._hand_back.pause(took_s)
 
     async def _look_again(self, interrupts: Callable[[ClusterSnapshot], bool] = lambda _now: False) -> bool:
         """Answer jobs that have changed since the snapshot; what was planned for them is not carried out.

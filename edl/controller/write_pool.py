@@ -20,6 +20,9 @@ from edl.model.actions import Action, EmitEvent, Outcome, Result
 LOOK_EVERY_S = 0.1
 """The pool asks at least this often whether a newer plan is due, however slow the writes are."""
 
+PATIENT_AT_ONCE = 16
+"""So many writes of surplus growth and of words are under way at most: what cannot wait comes after them."""
+
 
 class WritePool:
     """Carries out lanes of writes.
@@ -74,15 +77,14 @@ class WritePool:
         """Send as much as there are places for; True if a newer plan is due."""
         places = self._concurrency.places(self._clock.monotonic_s())
         self._is_full = False
-        while queue.left:
-            if is_due():
-                return True
+        while not (is_due_now := is_due()) and queue.left:
             self._is_full = len(self._under_way) >= places
-            taken = None if self._is_full else queue.take()
+            may = not self._is_full and (len(self._under_way) < PATIENT_AT_ONCE or not queue.is_patient)
+            taken = queue.take() if may else None
             if taken is None:
                 break
             self._under_way[asyncio.ensure_future(self._carry_out(taken.write))] = taken
-        return False
+        return is_due_now
 
     async def _ended(self, queue: WriteQueue) -> list[list[Outcome]]:
         """Wait a little until at least one write has ended; returns the outcomes of those that have."""

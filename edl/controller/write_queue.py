@@ -201,6 +201,11 @@ class WriteQueue:
         self.left -= 1
         return taken
 
+    @property
+    def is_patient(self) -> bool:
+        """True if only surplus growth and words are ready: nobody waits for those."""
+        return not any(self._ready[worth] for worth in Worth if worth < Worth.SURPLUS)
+
     def end(self, taken: Taken, *, is_ok: bool) -> None:
         """Note that a write has ended; the next stage of its lane opens once all of this one succeeded."""
         lane = taken.lane

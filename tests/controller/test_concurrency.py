@@ -156,14 +156,14 @@ def test_a_server_that_has_become_slower_for_good_is_not_slow_for_ever() -> None
 
 def test_a_set_whose_answers_all_come_at_the_same_time_was_full() -> None:
     stage = Stage(targets={"a": 400})
-    stage.world.add(make_job("a", min_trainers=1, max_trainers=400))
+    stage.world.add(make_job("a", min_trainers=400, max_trainers=400))
     rounds(stage)
     assert stage.cluster.most_under_way == 64
 
 
 def test_a_growth_through_a_busy_time_of_the_server_slows_down_and_recovers() -> None:
     stage = Stage(targets={"a": 1500}, pace=Pace(writes=64))
-    stage.world.add(make_job("a", min_trainers=1, max_trainers=1500))
+    stage.world.add(make_job("a", min_trainers=1500, max_trainers=1500))
     under_way: dict[str, int] = {}
 
     async def script(controller: Controller) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from edl.controller.loop import Controller, Pace
 from edl.controller.ports import RoundResult
+from edl.controller.write_pool import PATIENT_AT_ONCE
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from tests.controller.loop_stage import A, B, Stage, at_work, play
@@ -380,3 +381,15 @@ def test_the_minimum_of_each_job_comes_before_the_surplus_of_any(writes: int) ->
     diary = run(stage, script)
     created = [action for _, action in diary.begun if isinstance(action, CreatePod)]
     assert {(action.job, action.index) for action in created[:6]} == {(key, n) for key in (A, B) for n in range(3)}
+
+
+@pytest.mark.parametrize(("least", "at_once"), [(1, PATIENT_AT_ONCE), (400, Pace().writes)])
+def test_surplus_growth_leaves_places_for_what_cannot_wait(least: int, at_once: int) -> None:
+    stage = Stage(targets={"a": 400})
+    stage.world.add(make_job("a", min_trainers=least, max_trainers=400))
+
+    async def script(_: Diary) -> None:
+        await asyncio.sleep(8)
+
+    run(stage, script)
+    assert stage.cluster.most_under_way == at_once

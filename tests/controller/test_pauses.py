@@ -168,8 +168,8 @@ def test_changes_without_end_leave_two_thirds_of_the_time_to_the_writes() -> Non
     began = min(diary.creations(A))
     created = [at for at in diary.creations(A) + diary.creations(B) if at < began + 2.0]
     pauses = [looked for looked in diary.observed if began < looked < began + 2.0]
-    assert 2 <= len(pauses) <= 5
-    assert len(created) > 320, "without pauses it would be 640"
+    assert 2 <= len(pauses) <= 6
+    assert len(created) > 100, "without pauses it would be 160"
 
 
 def test_what_changes_while_it_is_found_what_may_start_is_answered_before_it_is_known() -> None:

@@ -10,7 +10,8 @@ from tests.e2e.scale.figures import quantiles
 from tests.e2e.scale.fill import Rate
 from tests.e2e.scale.world import ScaleWorld
 
-AT_REST_S = 60.0
+FIRST_S, AT_REST_S = 60.0, 60.0
+"""Until no job was resized a moment ago, and how long the CPU at rest is measured."""
 STALLED_S, POLL_S = 45.0, 0.5
 """A growth is over if it stands still for so long: jobs that gave way to serving do not grow for half a minute."""
 PAUSE_S = 2.0
@@ -38,6 +39,7 @@ def measure(world: ScaleWorld, campaign: Campaign) -> None:
     print(
         f"{size.nodes} nodes, {size.nodes * size.serving + sum(map(len, world.pods.values()))} pods, {size.jobs} jobs"
     )
+    time.sleep(FIRST_S)
     began = world.usage()
     time.sleep(AT_REST_S)
     now = world.usage()
