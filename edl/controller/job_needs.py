@@ -53,7 +53,7 @@ class Facts:
         requests: by job, the changed CPU requests of its trainers.
         closed: nodes on which trainers do not lend.
         asked: by job, its requests for nodes.
-        common: what every job depends on; the same object again while it is equal.
+        common: what every job depends on.
     """
 
     snapshot: ClusterSnapshot
@@ -95,7 +95,6 @@ class JobNeeds:
         self._loose: dict[tuple[str, str], float] = {}
         self._held: dict[str, float] = {}  # until when trainers keep their request, by UID
         self._settled = SettledJobs()
-        self._common: tuple[object, ...] = ()
         self._idle: dict[str, tuple[Job, ScaleDecision | None, MasterView | None, object]] = {}
         """By UID, the jobs that lacked nothing when they were last looked at, and what that depended on."""
         self._repaired: dict[str, tuple[int, float]] = {}  # (generation, when the next repair is due) by UID
@@ -140,8 +139,7 @@ class JobNeeds:
         for request in snapshot.node_requests:
             asked[request.job].append(request)
         common = (lost, nodes, snapshot.missing_priority_classes)
-        self._common = self._common if self._common == common else common
-        return Facts(snapshot, decisions, places, lost, nodes, requests, closed, asked, self._common)
+        return Facts(snapshot, decisions, places, lost, nodes, requests, closed, asked, common)
 
     def of(self, job: Job, facts: Facts) -> tuple[Action, ...]:
         """What a TrainingJob lacks."""
@@ -160,7 +158,7 @@ class JobNeeds:
     ) -> bool:
         """True if the job lacked nothing, and nothing has changed since; a cluster at rest asks for all jobs."""
         known = self._idle.get(job.uid)
-        if known is None or known[0] is not job or known[3] is not facts.common or facts.concern(job.key):
+        if known is None or known[0] is not job or known[3] != facts.common or facts.concern(job.key):
             return False
         if not (known[1] is decision or known[1] == decision) or known[2] != master_view:
             return False

@@ -45,6 +45,8 @@ FORGOTTEN = (
     "_plans._last",
     "_plans._looked_s",
     "_observer._viewed",
+    "_observer._seen",
+    "_early.",
     "_hand_back.",
     "_executor.last_write_s",
     "_executor.left",
