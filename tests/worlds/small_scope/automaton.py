@@ -8,10 +8,7 @@ controller remembers is read from all attributes of its parts, so a new attribut
 from __future__ import annotations
 
 import asyncio
-import io
-import pickle
 import random
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
@@ -27,6 +24,7 @@ from edl.planner import guard, packing
 from edl.sim.virtual_time import VirtualLoop
 from tests.worlds.fakes import FakeRecorder
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans
+from tests.worlds.small_scope.memories import Memories, uids_in
 from tests.worlds.small_scope.round_rules import RoundRules
 
 T = TypeVar("T")
@@ -34,7 +32,6 @@ WRITES = 2
 """So many writes may be under way at once."""
 FIRST_TURN = 8
 """Each round begins with this number of writes before it; each eighth one is a turn of words (`write_queue`)."""
-_UID = re.compile(rb"[a-z]+-[a-z]+-\d#\d+")
 
 FORGOTTEN = (
     "last_round_s",
@@ -137,7 +134,7 @@ class Automaton:
     def known_uids(self, number: int) -> Collection[str]:
         """The UIDs of the pods that the controller may remember."""
         node = self.nodes[number]
-        uids = {uid.decode() for uid in _UID.findall(node.memory or node.memory_before)}
+        uids = uids_in(node.memory or node.memory_before)
         for snapshot in node.snapshots:
             uids |= {pod.uid for job in self.snapshots[snapshot].jobs for pod in job.pods}
         return uids
@@ -295,7 +292,7 @@ class Desk:
         self._loop = VirtualLoop()
         self._loop.ignore_threads()
         self._minimums_fit = minimums_fit
-        self._port, self._recorder = Port(), Recorder()
+        self._port, self._recorder, self._memories = Port(), Recorder(), Memories()
         self._controller = Controller(
             cluster=self._port,
             clock=self._port,
@@ -324,15 +321,11 @@ class Desk:
         turns = self._controller._executor._pool.turns
         turns._served = {uid: n + 1 for n, uid in enumerate(sorted(turns._served, key=turns._served.__getitem__))}
         turns.taken = FIRST_TURN
-        kept = io.BytesIO()
-        pickler = pickle.Pickler(kept)
-        pickler.fast = True  # equal values give equal bytes, whether or not they are one object
-        pickler.dump([vars(holder)[name] for _, holder, name in self._attributes])
-        return kept.getvalue()
+        return self._memories.write([vars(holder)[name] for _, holder, name in self._attributes])
 
     def begin(self, memory: bytes, snapshots: list[ClusterSnapshot]) -> Run:
         """Begin a round of a controller with that memory."""
-        values = pickle.loads(memory)  # noqa: S301 - written above
+        values = self._memories.read(memory)
         for (_, holder, name), value in zip(self._attributes, values, strict=True):
             setattr(holder, name, value)
         self._recorder.clear()
