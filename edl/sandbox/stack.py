@@ -18,9 +18,9 @@ from typing import Any
 import aiohttp
 import yaml
 
+from edl.api.crd import render_crd, render_queue_crd
 from edl.errors import ConfigError, PermanentError
 from edl.install import objects
-from edl.install.manifests import crds_yaml
 from edl.kube.client.api_errors import AlreadyExistsError
 from edl.kube.client.session import ApiSession
 from edl.observability.status_server import split_address
@@ -131,7 +131,7 @@ async def started(settings: StackSettings) -> AsyncIterator[Stack]:
 
 async def install(session: ApiSession) -> None:
     """Create what edl needs in a cluster: its resources, its priority classes, and a StorageClass."""
-    definitions = yaml.safe_load_all(crds_yaml())
+    definitions = render_crd(), render_queue_crd()
     for body in (*definitions, *objects.namespace(), *objects.priority_classes(), STORAGE_CLASS_MANIFEST):
         with suppress(AlreadyExistsError):
             await session.post(_COLLECTIONS[body["kind"]], body)

@@ -17,9 +17,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from edl.api.crd import render_crd
 from edl.cli.jobs import job_names
 from edl.errors import PermanentError
-from edl.install.manifests import crd_yaml
 from edl.kube.client.api_errors import RefusedError
 from edl.kube.client.session import ApiSession
 from edl.kube.job_client import JobClient
@@ -116,7 +116,7 @@ def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The cluster of $KUBECONFIG; it has no job and no pod but those of the test."""
     made = Cluster(server, tmp_path)
     if not made.ask("GET", CRDS)["items"]:
-        made.ask("POST", CRDS, yaml.safe_load(crd_yaml()))
+        made.ask("POST", CRDS, render_crd())
     monkeypatch.setenv("KUBECONFIG", made.kubeconfig)
     yield made
     for namespace in ("default", "ads"):
@@ -218,7 +218,7 @@ def test_a_file_without_an_object_is_an_error_and_creates_nothing(
 
 def test_get_prints_the_columns_of_the_crd(run: Run, cluster: Cluster) -> None:
     run("submit", cluster.file("ctr", "longer-name"))
-    columns = yaml.safe_load(crd_yaml())["spec"]["versions"][0]["additionalPrinterColumns"]
+    columns = render_crd()["spec"]["versions"][0]["additionalPrinterColumns"]
     shown = ["NAME", *(c["name"].upper() for c in columns if not c.get("priority"))]
     code, out, err = run("get")
     head, *rows = out.splitlines()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edl.install.manifests import crd_yaml
+from edl.api.crd import render_crd
 from tests.e2e.conftest import SharedControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.processes import heed_interrupts
@@ -32,7 +32,7 @@ AGE = re.compile(r" +[0-9]+[smhd0-9]* *$", re.MULTILINE)  # kubectl fills up the
 @pytest.fixture(scope="module")
 def plane(shared_control_plane: SharedControlPlanes) -> ControlPlane:
     plane = shared_control_plane("small")
-    plane.kube.apply(yaml.safe_load(crd_yaml()))
+    plane.kube.apply(render_crd())
     plane.kube.wait_until(lambda: plane.kube.resource("TrainingJob"), SERVED_S, "the API server serves trainingjobs")
     return plane
 

@@ -16,9 +16,8 @@ from typing import IO
 from urllib.parse import urlencode
 
 import msgspec
-import yaml
 
-from edl.install.manifests import crds_yaml
+from edl.api.crd import render_crd, render_queue_crd
 from edl.kube.client.session import ApiSession
 from edl.sandbox.apiserver.faults import Rule
 from edl.sandbox.apiserver.http.request import Request, Target
@@ -125,7 +124,7 @@ async def serve(workdir: Path, settings: Settings) -> None:
     async with server:
         server.write_kubeconfig(workdir / "kubeconfig")
         async with await ApiSession.open(str(workdir / "kubeconfig")) as session:
-            for definition in yaml.safe_load_all(crds_yaml()):
+            for definition in (render_crd(), render_queue_crd()):
                 await session.post(_DEFINITIONS, definition)
             nodes = HollowNodes(session, Pace(settings.pod_delete_s, settings.pod_ready_s, settings.node_grace_s))
             parts = (

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from edl.install.manifests import queue_crd_yaml
+from edl.api.crd import render_queue_crd
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import KubeError
 from tests.e2e.control_plane.nodes import NodeSpec
@@ -145,7 +144,7 @@ def test_a_cluster_without_the_resource_is_decided_about_and_may_get_it_later(he
     with here.controller:
         here.submit(training_job("ours", min_trainers=1, max_trainers=6, queue="blue"))
         wait_running(here, "ours", 6)
-        here.kube.apply(yaml.safe_load(queue_crd_yaml()))
+        here.kube.apply(render_queue_crd())
         here.kube.wait_until(lambda: here.kube.list(DEFINITION) == [], WITHIN_S, "the API server serves queues")
         here.kube.create(queue("blue", "3250m"))
         wait_running(here, "ours", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,19 @@ def install(plane: ControlPlane) -> Path:
     The controller runs as a process with the token of its ServiceAccount, so that what the shipped ClusterRole does
     not allow fails here too.
     """
-    objects = [body for body in yaml.safe_load_all((ROOT / "deploy/edl_controller.yaml").read_text()) if body]
+    objects = _objects()
     account = next(body["metadata"]["name"] for body in objects if body["kind"] == "ServiceAccount")
     for body in objects:
         if body["kind"] not in NEVER_ON_KWOK:
             plane.kube.apply(body)
     plane.kube.wait_until(lambda: _is_served(plane.kube), 20, "the API server serves trainingjobs")
     return plane.kubeconfig_for(account, NAMESPACE)
+
+
+@cache
+def _objects() -> tuple[Object, ...]:
+    """What the shipped file installs; a process that starts many clusters reads it once."""
+    return tuple(body for body in yaml.safe_load_all((ROOT / "deploy/edl_controller.yaml").read_text()) if body)
 
 
 def _is_served(kube: Kube) -> bool:
