@@ -13,7 +13,6 @@ from os import sched_getaffinity
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from scipy.stats import t as student
 
 from edl.sim.scenario import Scenario
 from edl.sim.simulation import Run, simulate
@@ -134,5 +133,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, float("inf"), 1)
+    from scipy.special import stdtrit  # noqa: PLC0415 - slow to load, and most campaigns have one run
+
     error = float(np.std(values, ddof=1)) / count**0.5
-    return Interval(mean, float(student.ppf((1 + CONFIDENCE) / 2, count - 1)) * error, count)
+    return Interval(mean, float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error, count)

@@ -21,6 +21,7 @@ from edl.sim.scenario_checks import Finding, findings
 LONGEST_FILE = 64 * 2**20
 """Bytes of a scenario file."""
 
+_LOADER = yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader
 _LONGEST_QUOTE = 60
 _NUMBER = "give a number"
 _WHOLE = "give a whole number"
@@ -68,7 +69,7 @@ def read_scenario(path: Path) -> Scenario:
                 f"{path} holds no scenario; write a mapping with the keys name, duration_s, nodes, jobs"
             )
         check_shape(str(path), tree)
-        content = yaml.safe_load(text)
+        content = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
@@ -99,7 +100,7 @@ def _bytes(path: Path) -> bytes:
 
 def _compose(path: Path, text: str) -> yaml.Node | None:
     try:
-        return yaml.compose(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
+        return yaml.compose(text, Loader=_LOADER)
     except RecursionError as error:
         raise ConfigError(f"{path}, line {line_that_is_too_deep(text)}: {too_deep()}") from error
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.model.names import JobKey
 from edl.sim.baselines.base import JobFacts
@@ -27,6 +26,8 @@ class Sia:
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
         """See `Sharer.share`."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - slow to load
+
         choices = [(row, job, count) for row, job in enumerate(jobs) for count in _configurations(job)]
         if not choices:
             return {}
