@@ -41,11 +41,11 @@ def created_again_without_an_answer(right: Right) -> Right:
 @bug("a job that had a failed pod gets no more decisions", at=targets.ACT, caught_by=HISTORIES)
 def job_lost_after_a_failure(right: Right) -> Right:
     async def wrong(
-        self: Any, snapshot: ClusterSnapshot, decisions: Mapping[JobKey, ScaleDecision], *rest: Any
+        self: Any, snapshot: ClusterSnapshot, decisions: Mapping[JobKey, ScaleDecision], *rest: Any, **more: Any
     ) -> RoundResult:
         lost = {job.key for job in snapshot.jobs if job.status is not None and job.status.failures}
         kept = {key: decision for key, decision in decisions.items() if key not in lost}
-        result: RoundResult = await right(self, snapshot, kept, *rest)
+        result: RoundResult = await right(self, snapshot, kept, *rest, **more)
         return result
 
     return wrong
