@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from edl.headroom.advisor import COOLDOWN_S
@@ -29,6 +31,12 @@ def waves(headroom: int | str, slo: float = 200.0, *, rises: int = RISES) -> Sce
     )
 
 
+@cache
+def played(headroom: int | str, slo: float = 200.0, rises: int = RISES) -> Run:
+    """A run of `waves`; several tests look at the same one."""
+    return run(waves(headroom, slo, rises=rises))
+
+
 def run(scenario: Scenario) -> Run:
     done = simulate(scenario, "maxmin", 0)
     assert done.problems == ()
@@ -40,40 +48,39 @@ def waiting(done: Run) -> float:
 
 
 def test_learned_room_lets_serving_start_without_waiting_for_trainers() -> None:
-    without, learned, foresight = (run(waves(rule)) for rule in (0, "auto", "foresight"))
+    without, learned, foresight = (played(rule) for rule in (0, "auto", "foresight"))
     assert waiting(learned) < 0.5 * waiting(without)
     assert waiting(foresight) <= waiting(learned)
     assert learned.figures["trainer_hours"] < without.figures["trainer_hours"]
 
 
 def test_the_first_rise_finds_no_room() -> None:
-    cold, without = run(waves("auto", rises=1)), run(waves(0, rises=1))
+    cold, without = played("auto", rises=1), played(0, rises=1)
     assert waiting(cold) == pytest.approx(waiting(without), rel=0.1)
 
 
 def test_a_wait_that_costs_little_buys_no_room() -> None:
-    assert run(waves("auto", slo=1.0)).figures["trainer_hours"] == run(waves(0)).figures["trainer_hours"]
+    assert played("auto", slo=1.0).figures["trainer_hours"] == played(0).figures["trainer_hours"]
 
 
 def test_trainers_that_end_for_room_are_bounded_by_the_cooldown() -> None:
     """Rises of 16 cores take at most 8 trainers each, and room for the next one as many once a cooldown."""
-    scenario = waves("auto")
-    done = run(scenario)
-    cooldowns = int(scenario.duration_s / COOLDOWN_S) + 1
+    done = played("auto")
+    cooldowns = int(waves("auto").duration_s / COOLDOWN_S) + 1
     assert done.figures["trainers_deleted"] <= 8 * (RISES + cooldowns)
-    assert done.figures["trainers_deleted"] <= 1.5 * run(waves(0)).figures["trainers_deleted"] + 16
+    assert done.figures["trainers_deleted"] <= 1.5 * played(0).figures["trainers_deleted"] + 16
 
 
 def test_while_serving_is_steady_no_trainer_ends_for_room() -> None:
     scenario = waves("auto")
     steady = scenario.model_copy(update={"duration_s": scenario.duration_s + 1800})
-    early, late = run(scenario), run(steady)
+    early, late = played("auto"), run(steady)
     assert late.figures["trainers_deleted"] <= early.figures["trainers_deleted"] + 8
 
 
 @pytest.mark.parametrize("rule", ["peak", "conformal"])
 def test_each_baseline_runs(rule: str) -> None:
-    assert waiting(run(waves(rule))) <= 1.05 * waiting(run(waves(0)))
+    assert waiting(played(rule)) <= 1.05 * waiting(played(0))
 
 
 def test_a_number_needs_no_advisor() -> None:

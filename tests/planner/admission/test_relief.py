@@ -150,7 +150,7 @@ def test_decisions_that_break_a_rule_are_refused(fault: str) -> None:
 
 
 @given(running_worlds())
-@examples(150)
+@examples(75)
 def test_no_job_falls_below_its_minimum_and_no_pod_that_a_plan_places_is_left_out(world: ClusterSnapshot) -> None:
     found = relief_in(world)
     assume(found)

@@ -398,6 +398,11 @@ def play(seeds: range, plans: RememberedPlans) -> tuple[dict[int, History], list
         await history.play()
         return history
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        played = [runner.run(one(seed)) for seed in seeds]
+    loop = VirtualLoop()
+    loop.ignore_threads()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            played = [runner.run(one(seed)) for seed in seeds]
+        finally:
+            loop.watch_threads()
     return {seed: history for seed, history in zip(seeds, played, strict=True) if history.broken}, played
