@@ -37,6 +37,7 @@ STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\
 PYTEST := $(BIN)/python -m pytest
 BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
 IN_FOUR := $(BY_FILE) -n 4
@@ -83,10 +84,10 @@ demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: style docs ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
-	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them mypy and the import contracts'
-	@{ $(TYPES); } >$(VENV)/types.log 2>&1 & types=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
-	  wait $$types; types=$$?; [ $$types = 0 ] || cat $(VENV)/types.log >&2; exit $$((tests ? tests : types))
+test: style $(DOCS) ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
+	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them the site, mypy and the import contracts'
+	@{ $(SITE) && $(TYPES); } >$(VENV)/beside.log 2>&1 & beside=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
+	  wait $$beside; beside=$$?; [ $$beside = 0 ] || cat $(VENV)/beside.log >&2; exit $$((tests ? tests : beside))
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
@@ -118,7 +119,7 @@ thorough: $(STAMP) ## the tests that need no cluster, with all their random case
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/loop/test_loop_random_events.py -o timeout=0
 
-histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 2,000)
+histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 1,000)
 	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/loop/test_loop_random_histories.py -o timeout=0
 
 small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
@@ -221,7 +222,7 @@ real-lending: $(STAMP) ## as root: serving that comes and goes beside training o
 
 docs: $(DOCS) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
 	@$(STEP) 'docs: the site'
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@$(SITE)
 
 release: $(STAMP) ## build and check wheel, sdist, SBOM, the chart (if make chart-test has built Helm) and the image (if Docker runs)
 	@$(PIP) 'build>=1.2'
