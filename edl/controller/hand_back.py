@@ -20,6 +20,8 @@ WRITING_PART = 1 / 3
 """So much of the time that rounds think is owed to writing."""
 OWES_S = 0.1
 """A round that has to write for less than this is not interrupted: the next one answers as soon."""
+MOST_OWED = 0.5
+"""A serving pod cuts short a round that owes writing, unless it owes more than this part of an interval."""
 RELIEF_QUIET_S = 0.05
 """From the last change to the reaction, if a serving pod that has no room can get it ahead of the next plan."""
 
@@ -62,9 +64,8 @@ class HandBack:
         self._cluster, self._clock = cluster, clock
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
-        self._may = self._is_hurried = self.is_urgent = False
+        self._may = self.is_urgent = False
         self.known_changes = self._latest_changes = self._known_in_vain = 0
-        self._hurried_s = -float("inf")
         self._noticed_s: float | None = None
         self._latest_s = 0.0
         self._phase, self._phase_s = _Phase.WRITE, clock.monotonic_s()
@@ -75,7 +76,7 @@ class HandBack:
     def begin(self, *, may: bool) -> None:
         """A round begins; `may` is False if it must carry out all its writes."""
         self._change_to(_Phase.THINK)
-        self._may, self._noticed_s, self._is_hurried, self.is_urgent = may, None, False, False
+        self._may, self._noticed_s, self.is_urgent = may, None, False
         self._wake_s = float("inf")
 
     def observe(self) -> None:
@@ -148,10 +149,8 @@ class HandBack:
         return self._owed_now_s(now_s) <= 0.0 or self._hurries(now_s)
 
     def _hurries(self, now_s: float) -> bool:
-        """True if a serving pod waits that only edl can help; once an interval, so that rounds still write."""
-        if not self._is_hurried and self._wants_relief() and now_s - self._hurried_s >= self._interval_s:
-            self._is_hurried, self._hurried_s = True, now_s
-        return self._is_hurried
+        """True if a serving pod waits that only edl can help, unless rounds owe much: they must write at times."""
+        return self._wants_relief() and self._owed_now_s(now_s) <= MOST_OWED * self._interval_s
 
     def _wants_relief(self) -> bool:
         """True if kube-scheduler found no room for a serving pod lately, and the next round makes it room."""

@@ -59,7 +59,7 @@ class WritePool:
             while True:
                 if is_stopped or not queue.left or not pauses.is_due():
                     is_stopped, silent_s = is_stopped or self._send(queue, is_due), self._clock.monotonic_s()
-                elif not self._under_way:
+                elif not self._under_way and not (is_stopped := is_due()):
                     await pauses.answer(silent_s)
                     queue.drop(pauses.left_alone)
                 if self._under_way:

@@ -190,13 +190,12 @@ def due_asked_once(right: Right) -> Right:
     return wrong
 
 
-@bug(
-    "changes while the planner thinks are overlooked", at=targets.BEGIN_TO_WRITE, caught_by=found_in("change-of-mind")
-)
+@bug("changes while the planner thinks are overlooked", at=targets.IS_DUE, caught_by=found_in("change-of-mind"))
 def changes_while_thinking_lost(right: Right) -> Right:
-    def wrong(self: Any) -> None:
-        self.observe()
-        right(self)
+    def wrong(self: Any) -> bool:
+        if self._phase.name == "THINK":
+            self.observe()
+        return bool(right(self))
 
     return wrong
 
