@@ -102,6 +102,13 @@ async def serve(settings: ControllerSettings) -> int:
     metrics = Metrics()
     files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
+    with rare_searches():
+        return await _connect_and_serve(settings, files, metrics, folder)
+
+
+async def _connect_and_serve(
+    settings: ControllerSettings, files: LimitFiles, metrics: Metrics, folder: RecordFolder | None
+) -> int:
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
         async with HttpMasterClient(key) as masters:
@@ -242,7 +249,6 @@ async def _run(settings: ControllerSettings, parts: _Parts) -> int:
         _background(parts.cache.run()) as mirror,
         _background(resources) as inquiry,
         _background(parts.page.live.run()),
-        rare_searches(SystemClock()),
     ):
         main = asyncio.ensure_future(_once(parts, mirror) if settings.once else _loop(parts, stop))
         leading = asyncio.ensure_future(parts.elector.run()) if parts.elector else None

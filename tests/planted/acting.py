@@ -104,18 +104,6 @@ def at_rest_for_ever(_: Right) -> Right:
 
 
 @bug(
-    "cycles of old objects stay in memory for ever",
-    at=targets.RARE_SEARCHES,
-    caught_by="processes/test_garbage.py::test_old_objects_are_searched_at_long_intervals_only",
-)
-def never_searched(_: Right) -> Right:
-    async def wrong(clock: Any) -> None:
-        await clock.sleep(1e9)
-
-    return wrong
-
-
-@bug(
     "writes go on after the lease is lost",
     at=targets.SEND_ACTION,
     caught_by=f"{HAND_BACK}::test_a_lost_lease_stops_everything_that_was_not_sent",

@@ -1,13 +1,11 @@
-"""When all objects are searched for cycles. Virtual time."""
+"""How often Python searches for cycles of unused objects."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 
-from edl.processes.garbage import EVERY_S, NEW_OBJECTS, NEW_SEARCHES, rare_searches
-from edl.sim.virtual_time import LoopClock, run_virtual
+from edl.processes.garbage import RARELY, rare_searches
 
 
 class Cycle:
@@ -17,35 +15,30 @@ class Cycle:
         self.itself = self
 
 
-def old_cycle() -> weakref.ref[Cycle]:
-    """A cycle that outlived two searches and is unused now."""
-    cycle = Cycle()
-    gc.collect(0)
-    gc.collect(1)
-    return weakref.ref(cycle)
+def searches() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
 
 
-def test_old_objects_are_searched_at_long_intervals_only() -> None:
-    async def main() -> None:
-        async with rare_searches(LoopClock()):
-            cycle = old_cycle()
-            for _ in range(3 * NEW_SEARCHES):
-                kept = [[number] for number in range(NEW_OBJECTS + 1)]
-                assert kept
-            await asyncio.sleep(EVERY_S - 1.0)
-            assert cycle() is not None
-            await asyncio.sleep(2.0)
-            assert cycle() is None
-
-    run_virtual(main())
+def test_objects_that_come_and_go_cause_no_search() -> None:
+    with rare_searches():
+        gc.collect()
+        before = searches()
+        for _ in range(100):
+            assert [[number] for number in range(RARELY[0] // 2)]
+        assert searches() == before
 
 
-def test_python_decides_again_afterwards() -> None:
+def test_cycles_do_not_stay_for_ever() -> None:
+    with rare_searches():
+        cycle = Cycle()
+        found = weakref.ref(cycle)
+        del cycle
+        assert [[number] for number in range(2 * RARELY[0])]
+        assert found() is None
+
+
+def test_python_searches_as_before_afterwards() -> None:
     before = gc.get_threshold()
-
-    async def main() -> None:
-        async with rare_searches(LoopClock()):
-            assert gc.get_threshold() != before
-
-    run_virtual(main())
+    with rare_searches():
+        assert gc.get_threshold() == RARELY
     assert gc.get_threshold() == before
