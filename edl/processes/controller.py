@@ -102,13 +102,6 @@ async def serve(settings: ControllerSettings) -> int:
     metrics = Metrics()
     files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
-    with rare_searches():
-        return await _connect_and_serve(settings, files, metrics, folder)
-
-
-async def _connect_and_serve(
-    settings: ControllerSettings, files: LimitFiles, metrics: Metrics, folder: RecordFolder | None
-) -> int:
     async with await ApiSession.open(settings.kubeconfig) as session:
         key = MasterKey(settings.key_file or default_key_file(os.environ), session, settings.namespace)
         async with HttpMasterClient(key) as masters:
@@ -120,7 +113,8 @@ async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> in
     listen = None if settings.once else ":".join(map(str, await parts.server.start()))
     log_event(_log, logging.INFO, "controller started", version=__version__, server=server, listen=listen)
     try:
-        return await _run(settings, parts)
+        with rare_searches():
+            return await _run(settings, parts)
     finally:
         parts.page.close()
         await parts.masters.close()

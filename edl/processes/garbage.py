@@ -2,8 +2,7 @@
 
 By default Python searches after 700 new objects, and all objects after a hundred such searches. With a large cluster
 a search of everything takes some tenths of a second, and it came three times a minute while nothing happened. edl's
-objects hardly ever form cycles. So searches are rarer here: at rest there are none, and while pods are created
-everything is searched every one or two minutes.
+decisions leave no cycles behind. So searches are rarer here, and a cluster at rest causes none.
 """
 
 from __future__ import annotations
