@@ -6,6 +6,7 @@ and keeps everything else: the same pod remains the same Python object.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -31,6 +32,9 @@ PodChange = tuple[PodKey, PodObject | None]
 _Place = tuple[str, str, str]
 
 MAX_SHARED_SHAPES = 100_000
+
+MOST_PLACED_ONE_BY_ONE = 1000
+"""If more pods came and went, all are sorted anew."""
 
 
 class PodBook:
@@ -58,7 +62,9 @@ class PodBook:
         self._requests: dict[PodKey, NodeRequest] = {}
         self._nominated: dict[_Place, None] = {}
         self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
-        self._is_ordered = True
+        self._order: list[_Place] = []  # of the others, as of the last `order`
+        self._moved: dict[_Place, None] = {}  # came or went since then
+        self._others: tuple[Pod, ...] | None = None  # in order, while none has changed
 
     def set_priorities(self, priorities: Mapping[str, int]) -> None:
         """Set the priority of each class by name; if one has changed, every pod is due for translation again."""
@@ -132,20 +138,31 @@ class PodBook:
             nodes: names of all nodes; a nomination for another one is left out. Empty if they are unknown.
         """
         self.order()
+        if self._others is None:
+            self._others = tuple(map(self._foreign.__getitem__, self._order))
         lost = {p for p in self._nominated if nodes and self._foreign[p].nominated not in nodes}
         if not lost:
-            return tuple(self._foreign.values())
-        return tuple(replace(pod, nominated="") if p in lost else pod for p, pod in self._foreign.items())
+            return self._others
+        pods = zip(self._order, self._others, strict=True)
+        return tuple(replace(pod, nominated="") if p in lost else pod for p, pod in pods)
 
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""
         return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))
 
     def order(self) -> None:
-        """Sort the pods of no job by (namespace, name)."""
-        if not self._is_ordered:
-            self._foreign = {place: self._foreign[place] for place in sorted(self._foreign)}
-            self._is_ordered = True
+        """Sort the pods of no job by (namespace, name); a few that came or went find their places."""
+        if len(self._moved) > MOST_PLACED_ONE_BY_ONE:
+            self._order = sorted(self._foreign)
+        else:
+            for place in self._moved:
+                where = bisect_left(self._order, place)
+                is_there = where < len(self._order) and self._order[where] == place
+                if place in self._foreign and not is_there:
+                    self._order.insert(where, place)
+                elif is_there and place not in self._foreign:
+                    del self._order[where]
+        self._moved.clear()
 
     def reached(self) -> set[tuple[DaemonKey, str]]:
         """(DaemonSet, node) of each daemon pod that is bound or nominated."""
@@ -221,7 +238,8 @@ class PodBook:
                 del self._own[job]
         self._requests.pop(key, None)
         place = _place(key, known.foreign)
-        self._foreign.pop(place, None)
+        if self._foreign.pop(place, None) is not None:
+            self._moved[place], self._others = None, None
         self._nominated.pop(place, None)
         self._reached.pop(place, None)
 
@@ -241,7 +259,7 @@ class PodBook:
             return
         place, node = _place(key, pod), pod.node or pod.nominated
         self._foreign[place] = pod
-        self._is_ordered = False
+        self._moved[place], self._others = None, None
         if pod.nominated:
             self._nominated[place] = None
         daemon = daemon_of(pod.namespace, known.owners) if pod.daemon and node else None

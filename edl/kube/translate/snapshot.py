@@ -74,6 +74,7 @@ class Translator:
         self._workloads: dict[JobKey, tuple[object, Job]] = {}
         self._owners: dict[JobKey, ObjectMetadata] = {}  # of the last snapshot: workloads that are no TrainingJobs
         self._nodes: dict[str, tuple[NodeObject, Node]] = {}
+        self._all_nodes: tuple[Node, ...] = ()
         self._left_out: list[Quarantined] = []
 
     def note_pods(self, changes: Iterable[PodChange], priority_classes: Iterable[PriorityClassObject]) -> None:
@@ -153,7 +154,7 @@ class Translator:
         self._pods.sort({**{key: _metadata(job) for key, job in by_key.items()}, **self._owners})
         self._left_out += self._pods.left_out.values()
         daemons = self._daemons.read(daemonsets, self._left_out)
-        read_nodes = reserve(self._read_nodes(nodes), daemons, self._pods.reached())
+        read_nodes = self._as_before(reserve(self._read_nodes(nodes), daemons, self._pods.reached()))
         foreign = self._pods.foreign({node.name for node in read_nodes})
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
@@ -247,6 +248,12 @@ class Translator:
             if pod.namespace in here:
                 here[pod.namespace].append(pod)
         return read_quotas(quotas, here, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
+
+    def _as_before(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The tuple of the last snapshot if it has the same nodes: what depends on nodes alone is computed once."""
+        if nodes != self._all_nodes:  # the same objects are equal at once
+            self._all_nodes = nodes
+        return self._all_nodes
 
     def _read_nodes(self, nodes: Iterable[NodeObject]) -> list[Node]:
         before, self._nodes = self._nodes, {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edl.kube.translate import pod_book
 from edl.kube.translate.objects import JobObject, PodObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
@@ -103,8 +104,10 @@ def cluster_of(seed: int) -> Cluster:
     return Cluster(Random(seed))  # noqa: S311 - the same cluster each time
 
 
+@pytest.mark.parametrize("one_by_one", [0, 2, 1000])
 @pytest.mark.parametrize("seed", range(20))
-def test_changes_add_up_to_the_whole_cluster(seed: int) -> None:
+def test_changes_add_up_to_the_whole_cluster(seed: int, one_by_one: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_book, "MOST_PLACED_ONE_BY_ONE", one_by_one)
     cluster = cluster_of(seed)
     for _ in range(60):
         cluster.change()
@@ -128,6 +131,17 @@ def test_what_has_not_changed_remains_the_same_object() -> None:
     assert after.pods[1] != before.pods[1]
     assert after.jobs[0] is before.jobs[0]
     assert after.jobs[1] != before.jobs[1]
+    assert after.nodes is before.nodes
+
+
+def test_pods_of_no_job_are_the_same_tuple_until_one_changes() -> None:
+    cluster = cluster_of(0)
+    cluster.put(("ads", "web-0"), decoded(pod("web-0")))
+    before = cluster.snapshot()
+    cluster.jobs["ctr"] = decoded(job("ctr"))
+    assert cluster.snapshot().pods is before.pods
+    cluster.put(("ads", "web-1"), decoded(pod("web-1")))
+    assert len(cluster.snapshot().pods) == 2
 
 
 def test_pods_are_translated_a_few_at_a_time() -> None:
