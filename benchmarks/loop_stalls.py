@@ -104,9 +104,9 @@ class Nothing:
         """See `KubernetesCluster.urgent_changes`."""
         return self._cache.urgent_changes
 
-    def tried_in_vain(self) -> int:
-        """See `KubernetesCluster.tried_in_vain`."""
-        return self._cache.tried_in_vain
+    def serving_in_need(self) -> int:
+        """See `KubernetesCluster.serving_in_need`."""
+        return self._cache.serving_in_need
 
     async def apply(self, action: Action) -> Outcome:
         """Take no time, and change nothing."""

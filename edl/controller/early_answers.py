@@ -24,13 +24,15 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 
 BRIEF_S = 0.1
-"""A plan that is made within this time is waited for: it says more."""
+"""A plan that is made within this time is waited for, as it says more; unless the last ones took long."""
 LOOK_EVERY_S = 0.05
 """How often it is asked, while a plan is made, whether something changed that cannot wait."""
 MOST_ANSWERS = 16
 """So many jobs are answered at once at most. If more change together, they wait for the plan."""
 SYNC_EVERY_S, MOST_SYNC_S = 0.02, 0.3
 """How often, and how long at most, a pause asks whether the cluster shows what the round has written."""
+VERDICT_S = 0.7
+"""How long a round waits at most for kube-scheduler to try serving pods for which it knows what trainers must go."""
 PAUSES_APART = 2
 """The next pause comes after so many times the last one at the earliest, so that the round still writes."""
 
@@ -99,6 +101,7 @@ class EarlyAnswers:
         self.answered, self.left_alone = Answered(), frozenset[str]()
         self._lost = frozenset[str]()
         self._known_changes, self._next_s = 0, -float("inf")
+        self._latest: ClusterSnapshot | None = None  # observed since the round began
 
     def begin(self, known_changes: int, lost: frozenset[str]) -> None:
         """A round begins.
@@ -107,7 +110,7 @@ class EarlyAnswers:
             known_changes: how many urgent changes there had been before its snapshot.
             lost: UIDs of pods that no kubelet will end.
         """
-        self.answered, self.left_alone = Answered(), frozenset[str]()
+        self.answered, self.left_alone, self._latest = Answered(), frozenset[str](), None
         self._known_changes, self._lost, self._next_s = known_changes, lost, -float("inf")
 
     async def beside_plan(self, planning: Awaitable[T], snapshot: ClusterSnapshot) -> T:
@@ -126,7 +129,7 @@ class EarlyAnswers:
         changed, answered = self._changed(snapshot), self.answered
         plan = asyncio.ensure_future(planning)
         try:
-            await asyncio.wait((plan,), timeout=BRIEF_S)
+            await asyncio.wait((plan,), timeout=SYNC_EVERY_S if self._relief.is_on() else BRIEF_S)
             if changed and not plan.done():
                 answered.before = {job.uid: job for job in changed}
                 answered.jobs |= await self._writer.answer(changed[:MOST_ANSWERS], snapshot, self._lost)
@@ -148,6 +151,29 @@ class EarlyAnswers:
             return await task
         finally:
             task.cancel()
+
+    async def find_no_room(self, pods: frozenset[str]) -> bool:
+        """Wait a little for kube-scheduler to try serving pods, and answer jobs until then.
+
+        Args:
+            pods: their UIDs.
+
+        Returns:
+            True if all of them still wait, and kube-scheduler found no room for any.
+        """
+        end_s = self._clock.monotonic_s() + VERDICT_S
+        while True:
+            if self._cluster.urgent_changes() != self._known_changes:
+                await self._look_again()
+            if self._latest is not None:
+                waiting = {pod.uid: pod.tried for pod in self._latest.waiting_serving if pod.needs_room}
+                if not pods <= waiting.keys():  # one has room, or is gone
+                    return False
+                if all(waiting[uid] for uid in pods):
+                    return True
+            if self._clock.monotonic_s() >= end_s:
+                return False
+            await self._clock.sleep(LOOK_EVERY_S)
 
     def is_due(self) -> bool:
         """True if something has changed that cannot wait, and the next round does not answer it as soon.
@@ -187,7 +213,7 @@ class EarlyAnswers:
             now = await self._cluster.observe()
         except TemporaryError:
             return False
-        self._known_changes = known_changes
+        self._known_changes, self._latest = known_changes, now
         if not interrupts(now) and (changed := self._changed(now)[:MOST_ANSWERS]):
             written = await self._writer.answer(changed, now, self._lost)
             answered.jobs |= dict.fromkeys(written)

@@ -23,7 +23,7 @@ OWES_S = 0.1
 MOST_OWED = 0.5
 """A serving pod cuts short a round that owes writing, unless it owes more than this part of an interval."""
 RELIEF_QUIET_S = 0.05
-"""From the last change to the reaction, if a serving pod that has no room can get it ahead of the next plan."""
+"""From the last change to the reaction, if a serving pod that only edl may help can get room ahead of the plan."""
 
 
 class _Phase(Enum):
@@ -65,7 +65,7 @@ class HandBack:
         self._debounce_s, self._quiet_s, self._interval_s = debounce_s, quiet_s, interval_s
         self.is_stopping: Callable[[], bool] = lambda: False
         self._may = self.is_urgent = False
-        self.known_changes = self._latest_changes = self._known_in_vain = 0
+        self.known_changes = self._latest_changes = self._known_in_need = 0
         self._noticed_s: float | None = None
         self._latest_s = 0.0
         self._phase, self._phase_s = _Phase.WRITE, clock.monotonic_s()
@@ -83,7 +83,7 @@ class HandBack:
         """The round is about to take the snapshot that its plan is made from."""
         self.is_urgent |= self._cluster.urgent_changes() != self.known_changes
         self.known_changes = self._latest_changes = self._cluster.urgent_changes()
-        self._known_in_vain = self._cluster.tried_in_vain()
+        self._known_in_need = self._cluster.serving_in_need()
 
     def has_news(self) -> bool:
         """True if something has changed since the snapshot that cannot wait."""
@@ -149,12 +149,12 @@ class HandBack:
         return self._owed_now_s(now_s) <= 0.0 or self._hurries(now_s)
 
     def _hurries(self, now_s: float) -> bool:
-        """True if a serving pod waits that only edl can help, unless rounds owe much: they must write at times."""
+        """True if a serving pod may wait for edl alone, unless rounds owe much: they must write at times."""
         return self._wants_relief() and self._owed_now_s(now_s) <= MOST_OWED * self._interval_s
 
     def _wants_relief(self) -> bool:
-        """True if kube-scheduler found no room for a serving pod lately, and the next round makes it room."""
-        return self._cluster.tried_in_vain() != self._known_in_vain and self._relieves()
+        """True if a serving pod came or was tried lately that only edl may help, and the next round makes room."""
+        return self._cluster.serving_in_need() != self._known_in_need and self._relieves()
 
     async def settle(self) -> None:
         """Wait for the changes that follow a change."""

@@ -66,7 +66,7 @@ class Pace:
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
     writes: int = 64
-    settle_s: float = 0.05
+    settle_s: float = 0.02
 
 
 class Controller:
@@ -262,9 +262,10 @@ class Controller:
         self._early.begin(self._hand_back.known_changes, lost)
         try:
             if not self._goes_to_the_end:
-                gifts = await self._early.beside(self._relief.decisions(view, grace_left_s))
-                if gifts:
-                    return await self._relieve(snapshot, view, gifts, lost)
+                gifts = await self._early.beside(self._relief.gifts(view, grace_left_s))
+                if gifts.decisions and (not gifts.awaited or await self._early.find_no_room(gifts.awaited)):
+                    self._relief.accepted(gifts)
+                    return await self._relieve(snapshot, view, gifts.decisions, lost)
             return await self._plan_and_act(snapshot, view, lost)
         except AbandonedError:
             self._cut_pause_s = 0.0  # next to nothing was written
@@ -359,7 +360,7 @@ class Controller:
         except TemporaryError as error:
             self._recorder.postponed(f"deletion of trainers for serving pods: {error}")
             return shrunk
-        waited = {pod.uid for pod in view.pods if pod.needs_room}
+        waited = {pod.uid for pod in view.waiting_serving if pod.needs_room}
         if not waited or waited & {pod.uid for pod in now.waiting_serving}:
             return frozenset()  # without pods that waited, the trainers make room for pods to come
         self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")

@@ -38,8 +38,11 @@ class Cluster(Protocol):
         pod of a job ended by itself.
         """
 
-    def tried_in_vain(self) -> int:
-        """How many of the urgent changes were that kube-scheduler found no room for a serving pod."""
+    def serving_in_need(self) -> int:
+        """How many of the urgent changes were about a serving pod that only edl may be able to help.
+
+        kube-scheduler found no room for one, or one came that must not preempt.
+        """
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if the object is still the one in the snapshot.

@@ -63,7 +63,7 @@ class SimulatedCluster:
         """Return 0: the writes of a simulation are short, so every change waits for the end of a round."""
         return 0
 
-    def tried_in_vain(self) -> int:
+    def serving_in_need(self) -> int:
         """Return 0, as for `urgent_changes`."""
         return 0
 

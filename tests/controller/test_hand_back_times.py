@@ -18,7 +18,7 @@ class Moments:
 
     now_s: float = 100.0
     changes: int = 0
-    in_vain: int = 0
+    in_need: int = 0
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -26,16 +26,16 @@ class Moments:
     def urgent_changes(self) -> int:
         return self.changes
 
-    def tried_in_vain(self) -> int:
-        return self.in_vain
+    def serving_in_need(self) -> int:
+        return self.in_need
 
-    def writing_after_a_change(self, hand_back: HandBack, *, think_s: float, in_vain: bool = False) -> float:
-        """How long a round writes during whose thinking a change came; `in_vain`: a serving pod has no room."""
+    def writing_after_a_change(self, hand_back: HandBack, *, think_s: float, in_need: bool = False) -> float:
+        """How long a round writes during whose thinking a change came; `in_need`: of a serving pod."""
         hand_back.begin(may=True)
         hand_back.observe()
         self.now_s += think_s
         self.changes += 1
-        self.in_vain += in_vain
+        self.in_need += in_need
         hand_back.write()
         began_s = self.now_s
         while not hand_back.is_due():
@@ -93,7 +93,7 @@ def test_a_serving_pod_that_gets_room_ahead_of_the_plan_hardly_waits_unless_roun
     time, hand_back = moments(relieves=True)
     for _ in range(8):
         time.writing_after_a_change(hand_back, think_s=3.0)
-    hurried = [time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) for _ in range(6)]
+    hurried = [time.writing_after_a_change(hand_back, think_s=3.0, in_need=True) for _ in range(6)]
     assert hurried[:2] == pytest.approx([0.05, 0.05], abs=0.02)
     assert hurried[3:] == pytest.approx([1.0, 1.0, 1.0], abs=0.02), "rounds write as much as without these pods"
 
@@ -102,7 +102,7 @@ def test_a_serving_pod_that_waits_for_the_plan_is_a_change_like_others() -> None
     time, hand_back = moments()
     for _ in range(8):
         time.writing_after_a_change(hand_back, think_s=3.0)
-    assert time.writing_after_a_change(hand_back, think_s=3.0, in_vain=True) == pytest.approx(1.0, abs=0.02)
+    assert time.writing_after_a_change(hand_back, think_s=3.0, in_need=True) == pytest.approx(1.0, abs=0.02)
 
 
 def test_what_was_written_long_ago_counts_for_an_interval_of_thinking_at_most() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import pytest
+
+from edl.controller.early_answers import VERDICT_S
 from edl.controller.loop import Controller, Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
@@ -15,7 +18,7 @@ from edl.controller.relief import MOST_PODS, SLOW_S
 from edl.errors import AbandonedError
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import SERVING_GRACE_S, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.planner.guard import check
@@ -86,7 +89,7 @@ class Scene:
                 relieve=self.relieve,
                 abandon=self.abandon,
             ),
-            limits=Limits(),
+            limits=Limits(serving_grace_s=SERVING_GRACE_S),
             pace=Pace(writes=self.writes),
         )
 
@@ -120,7 +123,19 @@ class Scene:
     def serve(self, *pods: Pod) -> None:
         """Serving pods come that kube-scheduler has no room for."""
         self.cluster.serving += tuple(replace(pod, tried=True, created_s=self.now_s) for pod in pods)
-        self.cluster.urge(in_vain=True)
+        self.cluster.urge(in_need=True)
+
+    def come(self, *pods: Pod) -> None:
+        """Serving pods come that kube-scheduler has not tried yet, and that must not preempt."""
+        now_s = asyncio.get_running_loop().time()
+        self.cluster.serving += tuple(replace(pod, created_s=now_s) for pod in pods)
+        self.cluster.urge(in_need=True)
+
+    def say(self, *, no_room: bool = True) -> None:
+        """kube-scheduler has tried all pods: it has no room for any, or room for each."""
+        say = {"tried": True} if no_room else {"nominated": "n000"}
+        self.cluster.serving = tuple(replace(pod, **say) for pod in self.cluster.serving)
+        self.cluster.urge(in_need=no_room)
 
     def deleted(self) -> list[float]:
         return [at for at, action in self.diary if isinstance(action, DeletePod)]
@@ -250,6 +265,85 @@ def test_without_the_lease_nothing_is_deleted() -> None:
 
     play(scene, script)
     assert not scene.deleted()
+
+
+def coming(scene: Scene, *pods: Pod, says_after_s: float, no_room: bool = True) -> Callable[[], Awaitable[None]]:
+    """Pods come, kube-scheduler takes its time, and the script ends ten seconds later."""
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.come(*pods)
+        await asyncio.sleep(says_after_s)
+        scene.say(no_room=no_room)
+        await asyncio.sleep(10.0)
+
+    return script
+
+
+@pytest.mark.parametrize("says_after_s", [0.02, 0.3, 0.6])
+def test_the_trainers_are_found_while_kube_scheduler_tries_the_pod(says_after_s: float) -> None:
+    scene = Scene()
+    play(scene, coming(scene, wide(), says_after_s=says_after_s))
+    assert scene.reliefs[0] < COME_S + 0.2
+    assert len(scene.reliefs) == scene.asked == 1, "what was found is used"
+    assert scene.reliefs[0] + RELIEF_S < scene.deleted()[0]
+    assert COME_S + says_after_s < scene.deleted()[0] < COME_S + max(says_after_s, 0.3) + 0.15
+    assert len(scene.deleted()) == 3
+
+
+@pytest.mark.parametrize("says_after_s", [0.02, 0.3, 0.6, 2.0])
+def test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for(says_after_s: float) -> None:
+    scene = Scene()
+    play(scene, coming(scene, wide(), says_after_s=says_after_s, no_room=False))
+    assert scene.asked == 1
+    assert not scene.deleted()
+
+
+def test_the_plan_does_not_wait_for_kube_scheduler_long() -> None:
+    scene = Scene()
+    play(scene, coming(scene, wide(), says_after_s=VERDICT_S + 0.8))
+    assert COME_S + VERDICT_S + 0.8 < scene.given_up[0] < COME_S + VERDICT_S + 1.0, "it was being made"
+    assert scene.deleted()[0] < scene.given_up[0] + 0.3
+    assert scene.asked == 2, "the trainers are found once more"
+
+
+def test_what_waits_for_one_pod_waits_for_all_that_came_with_it() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.come(wide("s"), wide("t"))
+        await asyncio.sleep(0.4)
+        first, second = scene.cluster.serving
+        scene.cluster.serving = (replace(first, tried=True), second)
+        scene.cluster.urge(in_need=True)
+        await asyncio.sleep(0.2)
+        assert not scene.deleted()
+        scene.say()
+        await asyncio.sleep(10.0)
+
+    play(scene, script)
+    assert COME_S + 0.6 < scene.deleted()[0] < COME_S + 0.8
+    assert len(scene.deleted()) == 6
+
+
+def test_a_job_that_comes_meanwhile_is_answered() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.come(wide())
+        await asyncio.sleep(0.3)
+        scene.world.add(replace(make_job("b"), status=None))
+        scene.cluster.urge()
+        await asyncio.sleep(0.3)
+        scene.say()
+        await asyncio.sleep(10.0)
+
+    play(scene, script)
+    news = [at for at, action in scene.diary if isinstance(action, PatchStatus) and action.job.name == "b"]
+    assert COME_S + 0.3 < news[0] < COME_S + 0.5
+    assert COME_S + 0.6 < scene.deleted()[0] < COME_S + 0.8
 
 
 def test_a_relief_that_the_api_server_refuses_is_tried_after_a_pause() -> None:

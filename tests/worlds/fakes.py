@@ -161,7 +161,7 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        self._urgent = self._in_vain = 0
+        self._urgent = self._in_need = 0
         self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
 
@@ -169,14 +169,14 @@ class FakeCluster:
         """Wake up the controller."""
         self._changed.set()
 
-    def urge(self, *, in_vain: bool = False) -> None:
-        """Something has changed that cannot wait; `in_vain`: kube-scheduler has no room for a serving pod."""
+    def urge(self, *, in_need: bool = False) -> None:
+        """Something has changed that cannot wait; `in_need`: for a serving pod that only edl may help."""
         self._changed.set()
         self._urgent += 1
-        self._in_vain += in_vain
+        self._in_need += in_need
 
-    def tried_in_vain(self) -> int:
-        return self._in_vain
+    def serving_in_need(self) -> int:
+        return self._in_need
 
     def urgent_changes(self) -> int:
         return self._urgent

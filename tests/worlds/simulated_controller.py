@@ -69,7 +69,7 @@ class Access:
     def urgent_changes(self) -> int:
         return self._urged
 
-    def tried_in_vain(self) -> int:
+    def serving_in_need(self) -> int:
         return 0
 
     def urge(self) -> None:

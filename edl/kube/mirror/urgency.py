@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from edl.kube.mirror.store import uid_of
 from edl.kube.translate.intent import intent_of
-from edl.kube.translate.objects import HasMetadata, JobObject, NodeObject, PodObject, text
+from edl.kube.translate.objects import (
+    HasMetadata,
+    JobObject,
+    NodeObject,
+    PodObject,
+    PreemptionPolicy,
+    text,
+)
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -32,9 +39,14 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
     return False
 
 
-def is_in_vain(before: HasMetadata | None, after: HasMetadata | None) -> bool:
-    """Return True if kube-scheduler has just found no room for a serving pod."""
-    return isinstance(after, PodObject) and _waits(after)[1] and _waits(after) != _waits(before)
+def may_need_relief(before: HasMetadata | None, after: HasMetadata | None) -> bool:
+    """Return True if only edl may be able to help a serving pod, and this has just become so.
+
+    kube-scheduler has found no room for it, or it has just come and must not preempt.
+    """
+    if not isinstance(after, PodObject) or (now := _waits(after)) == _waits(before) or not now[0]:
+        return False
+    return now[1] or (after.spec is not None and after.spec.preemption_policy is PreemptionPolicy.NEVER)
 
 
 def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:

@@ -7,6 +7,7 @@ does not interpret: quantities stay text until `shapes` parses them.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
@@ -190,6 +191,18 @@ class AffinityObject(ApiStruct):
     node_affinity: NodeAffinityObject | None = None
 
 
+class PreemptionPolicy(Enum):
+    """Whether kube-scheduler may evict other pods for a pod; an enum, because each value exists once in memory."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "PreemptLowerPriority"
+
+    @classmethod
+    def _missing_(cls, _: object) -> PreemptionPolicy:
+        """Whatever else a later API server says is not Never."""
+        return cls.LOWER_PRIORITY
+
+
 class PodSpec(ApiStruct):
     """The spec of a pod or of a pod template."""
 
@@ -207,6 +220,7 @@ class PodSpec(ApiStruct):
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
     termination_grace_period_seconds: int | None = None
+    preemption_policy: PreemptionPolicy | None = None
 
 
 class ConditionObject(ApiStruct):

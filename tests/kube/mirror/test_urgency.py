@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.mirror.urgency import is_in_vain, is_urgent
+from edl.kube.mirror.urgency import is_urgent, may_need_relief
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, TRAINING_JOBS, Quarantined
 from edl.kube.translate.objects import HasMetadata
 
@@ -18,6 +18,7 @@ SHORTER: dict[str, Any] = {**OURS, **GOING, "deletionGracePeriodSeconds": 29}
 WHOLE = {"nodeName": "n1", "terminationGracePeriodSeconds": 30}
 RUNNING: dict[str, Any] = {"phase": "Running"}
 BOUND = {"nodeName": "n1"}
+NEVER = {"preemptionPolicy": "Never"}
 TRIED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 TRIED_AGAIN = [{**TRIED[0], "message": "0/3 nodes are available"}]
 
@@ -50,6 +51,8 @@ URGENT: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "a node changes": (node(), node(labels={"zone": "b"})),
     "a node is gone": (node(), None),
     "a serving pod waits": (None, pod({}, **PENDING)),
+    "a serving pod comes that must not preempt": (None, pod({}, NEVER, **PENDING)),
+    "a serving pod that must not preempt is bound": (pod({}, NEVER, **PENDING), pod({}, {**NEVER, **BOUND})),
     "a waiting serving pod is bound": (pod({}, **PENDING), pod({}, BOUND, **PENDING)),
     "a waiting serving pod is nominated": (pod({}, **PENDING), pod({}, nominatedNodeName="n1", **PENDING)),
     "kube-scheduler has tried a serving pod": (pod({}, **PENDING), pod({}, **PENDING, conditions=TRIED)),
@@ -100,11 +103,17 @@ def test_a_daemon_set_can_wait() -> None:
 
 
 @pytest.mark.parametrize("case", sorted(URGENT))
-def test_only_a_serving_pod_without_room_was_tried_in_vain(case: str) -> None:
-    assert is_in_vain(*URGENT[case]) is (case == "kube-scheduler has tried a serving pod")
+def test_only_a_serving_pod_without_room_or_preemption_may_need_relief(case: str) -> None:
+    needs = {"kube-scheduler has tried a serving pod", "a serving pod comes that must not preempt"}
+    assert may_need_relief(*URGENT[case]) is (case in needs)
 
 
-def test_a_pod_that_was_tried_in_vain_before_is_not_counted_again() -> None:
-    tried, again = (pod({}, **PENDING, conditions=conditions) for conditions in (TRIED, TRIED_AGAIN))
-    assert is_in_vain(None, tried)
-    assert not is_in_vain(tried, again)
+@pytest.mark.parametrize("spec", [{}, NEVER], ids=["may preempt", "must not preempt"])
+def test_a_pod_that_was_tried_before_is_not_counted_again(spec: dict[str, Any]) -> None:
+    tried, again = (pod({}, spec, **PENDING, conditions=conditions) for conditions in (TRIED, TRIED_AGAIN))
+    assert may_need_relief(None, tried)
+    assert not may_need_relief(tried, again)
+
+
+def test_an_unknown_preemption_policy_is_not_never() -> None:
+    assert not may_need_relief(None, pod({}, {"preemptionPolicy": "PreemptPolitely"}, **PENDING))

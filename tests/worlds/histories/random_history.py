@@ -86,7 +86,7 @@ class Reach:
             self.urges_at, self.urged = None, self.urged + 1
         return self.urged
 
-    def tried_in_vain(self) -> int:
+    def serving_in_need(self) -> int:
         return 0
 
     async def apply(self, action: Action) -> Outcome:

@@ -214,7 +214,7 @@ class Port:
     def urgent_changes(self) -> int:
         return self.urgent
 
-    def tried_in_vain(self) -> int:
+    def serving_in_need(self) -> int:
         return 0
 
     async def apply(self, action: Action) -> Outcome:
