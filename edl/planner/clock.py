@@ -112,16 +112,30 @@ class Clock:
         Raises:
             AbandonedError: nobody waits for the decision any more.
         """
-        if stage and self._is_abandoned():
-            raise AbandonedError(f"the plan was given up before the stage {stage!r}")
+        if stage:
+            self.heed()
         now_s = self.spent_s
         if self._stage:
             self.stages[self._stage] = self.stages.get(self._stage, 0.0) + now_s - self._stage_since_s
         self._stage, self._stage_since_s = stage, now_s
 
+    def heed(self) -> None:
+        """Stop if nobody waits for the decision any more.
+
+        Raises:
+            AbandonedError: nobody does.
+        """
+        if self._is_abandoned():
+            raise AbandonedError("the plan was given up while it was being made")
+
     @contextmanager
     def charge(self, jobs: Sequence[int]) -> Iterator[None]:
-        """Charge the CPU time of a `with` block to some jobs in equal parts; the deadline does not ask for it."""
+        """Charge the CPU time of a `with` block to some jobs in equal parts; the deadline does not ask for it.
+
+        Raises:
+            AbandonedError: nobody waits for the decision any more.
+        """
+        self.heed()
         since_s = time.thread_time()
         yield
         spent_s = time.thread_time() - since_s
@@ -163,7 +177,9 @@ class Clock:
 
         Raises:
             OutOfTimeError: the time that is allowed has passed; the message names what was being done.
+            AbandonedError: nobody waits for the decision any more.
         """
+        self.heed()
         if self.is_over:
             raise OutOfTimeError(
                 f"no plan within {self.deadline_s:g} s (too late after {doing}); the last plan stays in force",

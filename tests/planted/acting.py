@@ -181,12 +181,24 @@ def plans_never_made(right: Right) -> Right:
 
 @bug(
     "a serving pod makes room ahead of the plan in every round",
-    at=targets.RELIEF_DECISIONS,
+    at=targets.RELIEF_GIFTS,
     caught_by=f"{RELIEF}::test_a_pod_that_nobody_can_help_is_looked_at_once",
 )
 def relief_again_and_again(right: Right) -> Right:
     async def wrong(self: Any, view: object, grace_left_s: object) -> object:
         self._known = frozenset()
         return await right(self, view, grace_left_s)
+
+    return wrong
+
+
+@bug(
+    "trainers go for a serving pod that kube-scheduler has not tried",
+    at=targets.FIND_NO_ROOM,
+    caught_by=f"{RELIEF}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
+)
+def relief_before_the_verdict(_: Right) -> Right:
+    async def wrong(_self: object, _pods: object) -> bool:
+        return True
 
     return wrong
