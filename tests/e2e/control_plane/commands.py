@@ -54,6 +54,9 @@ class Settings:
         feature_gates: for the API server, the controller manager and the scheduler.
         percent_of_nodes_scored: among so many of the nodes with room kube-scheduler looks for the best; 0 is its own
             rule, which looks at 100 nodes or more.
+        api_heap_percent: the API server collects garbage once its heap has grown by so much (Go's `GOGC`); 0 is
+            Go's own rule, 100. On two cores a collection of a large heap takes a second, in which requests hardly
+            move.
         is_bare: only etcd, kube-apiserver and kube-scheduler run. Nodes and pods change only by what tests write.
     """
 
@@ -65,6 +68,7 @@ class Settings:
     audit_user: str = ""
     feature_gates: str = ""
     percent_of_nodes_scored: int = 0
+    api_heap_percent: int = 0
     is_bare: bool = False
 
 
@@ -142,11 +146,16 @@ def commands(layout: Layout, settings: Settings, binaries: Binaries) -> tuple[Co
         Command("etcd", (str(binaries.etcd), *etcd_flags(layout))),
         Command(
             "kube-apiserver",
-            (str(binaries.kube_apiserver), *apiserver_flags(layout, settings)),
+            _apiserver(layout, settings, str(binaries.kube_apiserver)),
             f"http://127.0.0.1:{layout.etcd_port}/health",
         ),
         *(make(layout, settings, binaries, ready) for make in managers),
     )
+
+
+def _apiserver(layout: Layout, settings: Settings, binary: str) -> tuple[str, ...]:
+    percent = settings.api_heap_percent
+    return (*(("env", f"GOGC={percent}") if percent else ()), binary, *apiserver_flags(layout, settings))
 
 
 def etcd_flags(layout: Layout) -> list[str]:

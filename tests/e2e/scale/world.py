@@ -19,7 +19,7 @@ from tests.e2e.worlds.controller_process import ControllerProcess
 from tests.e2e.worlds.harness import install
 from tests.worlds.waiting import wait_until
 
-BARE = Settings(audit_level="Metadata", audit_user=ACCOUNT, is_bare=True)
+BARE = Settings(audit_level="Metadata", audit_user=ACCOUNT, is_bare=True, api_heap_percent=400)
 QUIET_S = 7.0
 """Longer than a round at rest."""
 BAD = 400
