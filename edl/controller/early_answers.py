@@ -22,6 +22,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
+from edl.planner.waits import refused
 
 BRIEF_S = 0.1
 """A plan that is made within this time is waited for, as it says more; unless the last ones took long."""
@@ -166,10 +167,9 @@ class EarlyAnswers:
             if self._cluster.urgent_changes() != self._known_changes:
                 await self._look_again()
             if self._latest is not None:
-                waiting = {pod.uid: pod.tried for pod in self._latest.waiting_serving if pod.needs_room}
-                if not pods <= waiting.keys():  # one has room, or is gone
+                if not pods <= {pod.uid for pod in self._latest.waiting_serving}:  # one has room, or is gone
                     return False
-                if all(waiting[uid] for uid in pods):
+                if pods <= refused(self._latest):
                     return True
             if self._clock.monotonic_s() >= end_s:
                 return False

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from edl.controller.plan_maker import PlanMaker
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import ScaleDecision
+from edl.planner.waits import refused
 
 SLOW_S = 0.25
 """A plan that takes no longer than this is waited for: it chooses among all trainers."""
@@ -86,8 +87,8 @@ class Relief:
         Args:
             now: the cluster while the plan is being made.
         """
-        new = sum(pod.tried and pod.needs_room and pod.uid not in self._known for pod in now.waiting_serving)
-        if self._has_abandoned or not self._is_worthwhile(new):
+        new = refused(now) - self._known
+        if self._has_abandoned or not self._is_worthwhile(len(new)):
             return False
         self._has_abandoned = True
         self._plans.abandon()

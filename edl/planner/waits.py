@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from math import inf
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -55,7 +56,8 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
 
     kube-scheduler takes pods one after the other, by priority and then by age. The grace time of a pod begins when it
     is created, and again each time that kube-scheduler has finished with a pod before it, however long the queue is.
-    Only pods that kube-scheduler has not tried yet have one.
+    Only pods that kube-scheduler has not tried yet have one. A pod has none either if an equal one waits for which
+    kube-scheduler found no room: it will say the same of this one, after hundreds of others in a rollout.
 
     Returns:
         By (namespace, name); pods whose grace time is over are left out.
@@ -63,6 +65,7 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     if all(pod.tried for pod in snapshot.waiting_serving):
         return {}
     left: dict[tuple[str, str], float] = {}
+    has_no_room = refused(snapshot)
     answered_s = 0.0
     over_s = snapshot.observed_at_s - limits.serving_grace_s
     # Of tens of thousands of pods few count: those that may have a grace time, and answers that may begin one.
@@ -78,9 +81,22 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
         for pod in equals:
             since_s = max(pod.created_s, answered_s)
             still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
-            if pod.is_waiting_serving and not pod.tried and still_s > 0:
+            if pod.is_waiting_serving and not pod.tried and still_s > 0 and pod.uid not in has_no_room:
                 left[pod.namespace, pod.name] = still_s
     return left
+
+
+def refused(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """UIDs of the serving pods for which kube-scheduler found no room: it has tried them, or an equal one.
+
+    Equal pods have the same shape and scheduler, and no higher priority than the one that was tried.
+    """
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    tried = sorted((pod for pod in waiting if pod.tried), key=lambda pod: pod.priority)
+    highest = {(pod.shape, pod.scheduler): pod.priority for pod in tried}
+    return frozenset(
+        pod.uid for pod in waiting if pod.tried or pod.priority <= highest.get((pod.shape, pod.scheduler), -inf)
+    )
 
 
 def _queue_order(pod: Pod) -> tuple[int, float]:

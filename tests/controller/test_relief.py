@@ -307,24 +307,25 @@ def test_the_plan_does_not_wait_for_kube_scheduler_long() -> None:
     assert scene.asked == 2, "the trainers are found once more"
 
 
-def test_what_waits_for_one_pod_waits_for_all_that_came_with_it() -> None:
+@pytest.mark.parametrize("cpu", [3, 2], ids=["an equal pod", "another pod"])
+def test_kube_scheduler_must_have_no_room_for_each_of_the_pods_or_for_an_equal_one(cpu: float) -> None:
     scene = Scene()
 
     async def script() -> None:
         await asyncio.sleep(COME_S)
-        scene.come(wide("s"), wide("t"))
+        scene.come(wide("s"), wide("t", cpu=cpu))
         await asyncio.sleep(0.4)
         first, second = scene.cluster.serving
         scene.cluster.serving = (replace(first, tried=True), second)
         scene.cluster.urge(in_need=True)
         await asyncio.sleep(0.2)
-        assert not scene.deleted()
+        assert bool(scene.deleted()) is (cpu == 3)
         scene.say()
         await asyncio.sleep(10.0)
 
     play(scene, script)
-    assert COME_S + 0.6 < scene.deleted()[0] < COME_S + 0.8
-    assert len(scene.deleted()) == 6
+    assert COME_S + 0.4 < scene.deleted()[0] < COME_S + 0.8
+    assert len(scene.deleted()) == 3 + cpu
 
 
 def test_a_job_that_comes_meanwhile_is_answered() -> None:
