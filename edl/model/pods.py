@@ -60,6 +60,7 @@ class Pod:
             is no annotation.
         limits: the most that its containers may use; a resource that is not listed has no limit.
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
+        may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
     """
 
     namespace: str
@@ -96,6 +97,7 @@ class Pod:
     running_request: RunningRequest | None = None
     limits: Resources = Resources()
     grace_s: int = 0
+    may_preempt: bool = True
 
     @property
     def requested(self) -> Resources:

@@ -57,7 +57,8 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     kube-scheduler takes pods one after the other, by priority and then by age. The grace time of a pod begins when it
     is created, and again each time that kube-scheduler has finished with a pod before it, however long the queue is.
     Only pods that kube-scheduler has not tried yet have one. A pod has none either if an equal one waits for which
-    kube-scheduler found no room: it will say the same of this one, after hundreds of others in a rollout.
+    kube-scheduler found no room, and they must not preempt: it will say the same of this one, though in a rollout
+    after hundreds of others.
 
     Returns:
         By (namespace, name); pods whose grace time is over are left out.
@@ -89,13 +90,16 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
 def refused(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the serving pods for which kube-scheduler found no room: it has tried them, or an equal one.
 
-    Equal pods have the same shape and scheduler, and no higher priority than the one that was tried.
+    Equal pods have the same shape and scheduler, and no higher priority than the one that was tried. They must not
+    preempt: for others kube-scheduler may find room by evicting pods.
     """
     waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
-    tried = sorted((pod for pod in waiting if pod.tried), key=lambda pod: pod.priority)
+    tried = sorted((pod for pod in waiting if pod.tried and not pod.may_preempt), key=lambda pod: pod.priority)
     highest = {(pod.shape, pod.scheduler): pod.priority for pod in tried}
     return frozenset(
-        pod.uid for pod in waiting if pod.tried or pod.priority <= highest.get((pod.shape, pod.scheduler), -inf)
+        pod.uid
+        for pod in waiting
+        if pod.tried or (not pod.may_preempt and pod.priority <= highest.get((pod.shape, pod.scheduler), -inf))
     )
 
 

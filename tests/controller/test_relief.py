@@ -128,7 +128,7 @@ class Scene:
     def come(self, *pods: Pod) -> None:
         """Serving pods come that kube-scheduler has not tried yet, and that must not preempt."""
         now_s = asyncio.get_running_loop().time()
-        self.cluster.serving += tuple(replace(pod, created_s=now_s) for pod in pods)
+        self.cluster.serving += tuple(replace(pod, created_s=now_s, may_preempt=False) for pod in pods)
         self.cluster.urge(in_need=True)
 
     def say(self, *, no_room: bool = True) -> None:

@@ -35,6 +35,8 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "status", "qos"),
     ("snapshot", "pods", "limits"),
     ("snapshot", "jobs", "pods", "grace_s"),
+    ("snapshot", "jobs", "pods", "may_preempt"),
+    ("snapshot", "pods", "may_preempt"),
     ("snapshot", "pods", "grace_s"),
     ("limits", "drain_idle_s"),
     ("limits", "expected_nodes"),

@@ -44,8 +44,8 @@ def test_a_time_that_has_yet_to_begin_keeps_no_job_from_sharing(
 
 
 def waiting(name: str, **changes: Any) -> Pod:
-    """A serving pod that came a tenth of a second ago."""
-    return replace(make_serving(name), created_s=999.9, **changes)
+    """A serving pod that came a tenth of a second ago, and must not preempt."""
+    return replace(make_serving(name), created_s=999.9, may_preempt=False, **changes)
 
 
 REFUSED = waiting("first", tried=True, answered_s=999.95)
@@ -53,7 +53,8 @@ EQUAL: dict[str, tuple[Pod, bool]] = {
     "an equal pod": (waiting("s"), True),
     "of a higher priority": (waiting("s", priority=5), False),
     "of another scheduler": (waiting("s", scheduler="other"), False),
-    "of another shape": (replace(make_serving("s", cpu=2), created_s=999.9), False),
+    "of another shape": (replace(make_serving("s", cpu=2), created_s=999.9, may_preempt=False), False),
+    "that may preempt": (replace(make_serving("s"), created_s=999.9), False),
 }
 
 
@@ -64,6 +65,12 @@ def test_a_pod_is_refused_with_an_equal_one(case: str) -> None:
     left = serving_grace_left_s(snapshot, Limits(serving_grace_s=2.0))
     assert (("serving", "s") not in left) is is_refused
     assert (pod.uid in refused(snapshot)) is is_refused
+
+
+def test_a_pod_that_may_preempt_refuses_only_itself() -> None:
+    snapshot = make_snapshot(make_nodes(1), pods=(replace(REFUSED, may_preempt=True), waiting("s")))
+    assert ("serving", "s") in serving_grace_left_s(snapshot, Limits(serving_grace_s=2.0))
+    assert refused(snapshot) == {REFUSED.uid}
 
 
 def test_an_equal_pod_that_ignores_free_capacity_refuses_nobody() -> None:

@@ -24,6 +24,7 @@ from edl.kube.translate.objects import (
     PodObject,
     PodSpec,
     PodStatus,
+    PreemptionPolicy,
     TerminatedState,
     WaitingState,
     text,
@@ -177,6 +178,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         scheduler=_scheduler(spec),
         limits=limits,
         grace_s=spec.termination_grace_period_seconds or 0,
+        may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
     )
     return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
 

@@ -117,6 +117,11 @@ def test_finished_pods_of_a_job_stay_with_it() -> None:
 SAFE_TO_EVICT = {None: None, "true": True, "True": True, "false": False, "False": False, "no": False, 0: False}
 
 
+@pytest.mark.parametrize(("policy", "may"), [("Never", False), ("PreemptLowerPriority", True), ("Later", True)])
+def test_the_preemption_policy_is_read(policy: str, may: bool) -> None:
+    assert the_pod(pod("web", spec={"preemptionPolicy": policy})).may_preempt is may
+
+
 @pytest.mark.parametrize(("annotation", "safe"), SAFE_TO_EVICT.items())
 def test_the_annotation_safe_to_evict_is_read(annotation: str | int | None, safe: bool | None) -> None:
     annotations = {} if annotation is None else {"cluster-autoscaler.kubernetes.io/safe-to-evict": annotation}
