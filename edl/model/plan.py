@@ -64,8 +64,8 @@ class Limits:
             core-seconds; 0 learns none.
         serving_grace_s: how long a plan waits for kube-scheduler's own preemption, in seconds. A waiting pod that
             kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
-            old and no pod before it in the queue was tried since. Otherwise trainers would be deleted twice for one
-            pod. 0 counts every waiting pod at once.
+            old and no pod before it in the queue was tried since, or an equal pod was refused (`waits.refused`).
+            Otherwise trainers would be deleted twice for one pod. 0 counts every waiting pod at once.
         untried_s: a waiting pod that no scheduler has tried for so long counts for nothing until one does: its
             scheduler may not exist. The time begins again whenever that scheduler finishes with a pod before it in
             the queue. 0 counts every waiting pod.
