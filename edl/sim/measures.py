@@ -69,7 +69,7 @@ def measure(
     }
     if meter.prices:
         figures["lending_price"] = float(np.mean(list(meter.prices.values())))
-    if decisions.seconds:
+    if decisions.gaps:
         gaps = [gap for _, gap in decisions.gaps]
         figures |= {
             "gap_mean": float(np.mean(gaps)),

@@ -52,11 +52,10 @@ class Decisions:
     """A `Recorder` that keeps what the figures need.
 
     Attributes:
-        gaps: of each plan; seconds: of each decision; problems: what went wrong, which should be nothing.
+        gaps: of each plan; problems: what went wrong, which should be nothing.
     """
 
     gaps: list[tuple[float, float]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     cut: int = 0
 
@@ -70,7 +69,6 @@ class Decisions:
     def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:
         """A plan was made."""
         self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
-        self.seconds.append(plan.seconds)
         self.cut += bool(plan.cut)
 
     def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:

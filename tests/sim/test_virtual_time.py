@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from edl.model.plan import Certificate, ScalePlan
 from edl.sim.virtual_time import START_S, InlineRunner, LoopClock, VirtualLoop, run_virtual
 
 
@@ -39,3 +40,14 @@ def test_a_simulation_that_waits_for_nothing_fails_instead_of_hanging() -> None:
 
 def test_a_function_of_the_planner_runs_in_place() -> None:
     assert run_virtual(InlineRunner().run(lambda: 7, 0.0)) == 7
+
+
+def test_a_plan_takes_the_virtual_time_and_not_that_of_this_machine() -> None:
+    slow = ScalePlan((), Certificate("fulfilment", 1.0, 1.0), seconds=7.5)
+
+    async def plan(took_s: float) -> tuple[float, float]:
+        made = await InlineRunner(lambda: took_s).run(lambda: slow, 0.0)
+        return made.seconds, LoopClock().now_s() - START_S
+
+    assert run_virtual(plan(0.0)) == (0.0, 0.0)
+    assert run_virtual(plan(2.0)) == (2.0, 2.0)
