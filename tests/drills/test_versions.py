@@ -26,6 +26,7 @@ def test_two_versions_take_turns_and_cost_no_pod_and_no_record(
         drill = Drill(control_plane(mix="small"), tmp_path, stack, ("--interval-s", "1"))
         older = drill.world.controller
         older.environment = {"PYTHONPATH": str(package_of(tmp_path / "older"))}
+        older.is_preloaded = False
         stack.callback(older.kill)
         older.start()
         drill.with_job()

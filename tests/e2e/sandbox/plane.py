@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,8 +18,8 @@ from tests.e2e.control_plane.kube import Kube
 from tests.e2e.control_plane.nodes import NodeSpec, load_mix
 from tests.e2e.control_plane.report import tail_logs
 from tests.e2e.control_plane.versions import ControlPlaneError
+from tests.e2e.worlds.forked import Forked
 
-_ROOT = Path(__file__).resolve().parents[3]
 _STOP_S = 60.0
 
 
@@ -29,16 +28,17 @@ class _Process:
 
     def __init__(self, workdir: Path, settings: Settings) -> None:
         self._workdir, self._lock = workdir, threading.Lock()
+        (their_input, ours), (our_input, theirs) = os.pipe(), os.pipe()
+        self._commands, self._answers = os.fdopen(ours, "w"), os.fdopen(our_input)
         with (workdir / "logs" / "sandbox.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.sandbox", str(workdir), json.dumps(asdict(settings))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            self._process = Forked(
+                "sandbox",
+                *(str(workdir), json.dumps(asdict(settings))),
+                environment=os.environ,
+                files=(their_input, theirs, log.fileno()),
             )
+        os.close(their_input)
+        os.close(theirs)
 
     def answer(self) -> dict[str, Any]:
         """The next answer.
@@ -46,8 +46,7 @@ class _Process:
         Raises:
             ControlPlaneError: it has ended; the message holds its log.
         """
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         if not line:
             raise ControlPlaneError(f"the sandbox has ended:\n{tail_logs(self._workdir)}")
         reply: dict[str, Any] = json.loads(line)
@@ -55,23 +54,20 @@ class _Process:
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Give a command; returns once it is done."""
-        assert self._process.stdin is not None
         with self._lock:
-            self._process.stdin.write(json.dumps(words) + "\n")
-            self._process.stdin.flush()
+            self._commands.write(json.dumps(words) + "\n")
+            self._commands.flush()
             return self.answer()
 
     def end(self) -> None:
         """End it."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        self._commands.close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._answers.close()
 
 
 @dataclass

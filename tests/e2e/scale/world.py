@@ -177,6 +177,7 @@ def started(
         is_bare: no kubelets run, so nodes and running pods are written here.
     """
     controller = ControllerProcess(account or install(plane), plane.workdir, *flags)
+    controller.is_preloaded = False  # what it needs of memory is measured
     audit = AuditLog(Path(plane.workdir) / "logs" / "audit.log")
     world = ScaleWorld(plane, size, audit, Filler(plane.kubeconfig), controller)
     world.fill(is_bare=is_bare)

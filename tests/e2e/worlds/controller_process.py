@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.e2e.control_plane.processes import die_with_parent
+from tests.e2e.worlds.forked import Forked
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -45,6 +46,8 @@ class ControllerProcess:
 
     Attributes:
         environment: variables besides those of this process, from the next start on.
+        is_preloaded: a fork server starts it, whose modules are loaded; otherwise it is a program of its own, whose
+            memory is all its own and whose code may be that of another version.
     """
 
     def __init__(self, kubeconfig: Path, workdir: Path, *flags: str) -> None:
@@ -52,29 +55,17 @@ class ControllerProcess:
         self.workdir = workdir
         self.flags = flags
         self.environment: dict[str, str] = {}
+        self.is_preloaded = True
         self.port = 0
         self.log = workdir / "controller.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def start(self, *, until: str = "/readyz") -> ControllerProcess:
         """Start it and wait until it responds: /readyz once its caches are filled, /healthz once it runs."""
         self.port = free_port()
         self.log = self.workdir / f"controller-{len(list(self.workdir.glob('controller-*.log')))}.log"
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(str(Path(sys.executable).with_name("edl")), "controller"),
-                    *("--kubeconfig", str(self.kubeconfig)),
-                    *("--listen", f"127.0.0.1:{self.port}", "--log-level", "debug"),
-                    *("--key-file", str(self.workdir / "key")),
-                    *self.flags,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment},
-                preexec_fn=die_with_parent,
-            )
+            self._process = self._launched(log.fileno())
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.answers(until):
             if self._process.poll() is not None:
@@ -83,6 +74,27 @@ class ControllerProcess:
                 raise ControllerError(f"not ready after {START_TIMEOUT_S:g} s\n{self.tail()}")
             time.sleep(0.05)
         return self
+
+    def _launched(self, log: int) -> subprocess.Popen[bytes] | Forked:
+        command = (
+            "controller",
+            *("--kubeconfig", str(self.kubeconfig)),
+            *("--listen", f"127.0.0.1:{self.port}", "--log-level", "debug"),
+            *("--key-file", str(self.workdir / "key")),
+            *self.flags,
+        )
+        environment = {**os.environ, **self.environment}
+        with Path(os.devnull).open("rb") as nothing:
+            if self.is_preloaded:
+                return Forked("edl", *command, environment=environment, files=(nothing.fileno(), log, log))
+            return subprocess.Popen(
+                [str(Path(sys.executable).with_name("edl")), *command],
+                stdin=nothing,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                preexec_fn=die_with_parent,
+            )
 
     def answers(self, path: str) -> bool:
         """True if the path responds with 200."""

@@ -157,5 +157,6 @@ def _answer(reply: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the sandbox of a folder with the settings that the arguments name."""
     asyncio.run(serve(Path(sys.argv[1]), Settings(**json.loads(sys.argv[2]))))
