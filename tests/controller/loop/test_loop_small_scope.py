@@ -16,6 +16,7 @@ from tests.worlds.small_scope.scenes import SCENES, SMALL
 from tests.worlds.small_scope.search import Search, Space, replay
 
 MOST = 100_000
+PART = 5_000
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,14 @@ def test_every_history_of_a_scene_keeps_the_rules_and_comes_to_rest(name: str, p
     assert (figures.broken, figures.trace) == ((), ())
     assert figures.is_whole
     assert figures.at_rest
+
+
+@pytest.mark.parametrize("name", sorted(SCENES.keys() - {scene.name for scene in SMALL}))
+def test_the_first_states_of_a_large_scene_keep_the_rules(name: str, plans: RememberedPlans) -> None:
+    with closing(Space(SCENES[name], plans)) as space:
+        figures = Search(space, PART).run()
+    assert (figures.broken, figures.trace) == ((), ())
+    assert figures.states >= PART
 
 
 def test_a_trace_replays_to_the_broken_rule(plans: RememberedPlans) -> None:

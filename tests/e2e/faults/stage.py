@@ -140,6 +140,7 @@ def staged(plane: ControlPlane) -> Iterator[Stage]:
     account = here.controller.kubeconfig
     with FaultProxy(account) as proxy, PodLog(here.kube) as log:
         here.controller = ControllerProcess(proxy.kubeconfig, plane.workdir, "--no-leader-election")
+        here.controller.is_preloaded = False  # what it needs of memory is measured
         with here.controller:
             stage = Stage(here, account, proxy, log)
             stage.submit(STEADY)

@@ -16,19 +16,35 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 
 from tests.e2e.control_plane.processes import die_with_parent
 
 REQUEST_BYTES = 1 << 17
 FILES = 4
-
-
 PROGRAMS = {"edl": "edl.cli.main", "sandbox": "tests.e2e.sandbox.process"}
 """The module of each program; its function `main` runs it."""
 LOADED = ("edl.cli.app", "edl.cli.options", "edl.cli.controller", "edl.cli.master", *PROGRAMS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to run.
+
+    Attributes:
+        program: one of `PROGRAMS`.
+        arguments: of the program.
+        environment: all of its variables.
+        folder: its working directory.
+    """
+
+    program: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: str
 
 
 class ForkServer:
@@ -53,17 +69,17 @@ class ForkServer:
                 request, files, _, _ = socket.recv_fds(self._requests, REQUEST_BYTES, FILES)
                 if not request:
                     return None
-                if program := self._start(json.loads(request), files):
+                if program := self._start(Order(**json.loads(request)), files):
                     return program
 
-    def _start(self, request: dict[str, object], files: list[int]) -> Callable[[], None] | None:
+    def _start(self, order: Order, files: list[int]) -> Callable[[], None] | None:
         """Start a program; returns it in the fork, and None here."""
         owner = os.getpid()
         pid = os.fork()
         if not pid:
             die_with_parent(owner)
-            self._become(request, files)
-            program: Callable[[], None] = import_module(PROGRAMS[str(request["program"])]).main
+            self._become(order, files)
+            program: Callable[[], None] = import_module(PROGRAMS[order.program]).main
             return program
         report = socket.socket(fileno=files[0])
         for file in files[1:]:
@@ -85,8 +101,8 @@ class ForkServer:
             except BrokenPipeError:
                 return  # nobody waits for it any more
 
-    def _become(self, request: dict[str, object], files: list[int]) -> None:
-        """Give up what belongs to the server, and take over what the request says."""
+    def _become(self, order: Order, files: list[int]) -> None:
+        """Give up what belongs to the server, and take over what the order says."""
         with ExitStack() as stack:
             for handle, (_, report) in self._reports.items():
                 stack.callback(os.close, handle)
@@ -99,9 +115,9 @@ class ForkServer:
             os.close(file)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
-        os.environ.update(dict(request["environment"]))  # type: ignore[call-overload]
-        os.chdir(str(request["folder"]))
-        sys.argv = [str(request["program"]), *map(str, request["arguments"])]  # type: ignore[call-overload]
+        os.environ.update(order.environment)
+        os.chdir(order.folder)
+        sys.argv = [order.program, *order.arguments]
 
 
 def main() -> None:

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from tests.e2e.worlds.fork_server import REQUEST_BYTES
+from tests.e2e.worlds.fork_server import REQUEST_BYTES, Order
 
 _ROOT = Path(__file__).resolve().parents[3]
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a process with threads must not fork
@@ -45,14 +46,9 @@ class Forked:
         folder: Path | None = None,
     ) -> None:
         self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {
-            "program": program,
-            "arguments": arguments,
-            "environment": dict(environment),
-            "folder": str(folder or Path.cwd()),
-        }
+        order = Order(program, arguments, dict(environment), str(folder or Path.cwd()))
         with theirs:
-            _server().send(json.dumps(request).encode(), theirs, files)
+            _server().send(json.dumps(asdict(order)).encode(), theirs, files)
         self.pid = int(json.loads(self._report.recv(100)))
         self.returncode: int | None = None
 

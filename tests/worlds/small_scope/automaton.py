@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from enum import Enum
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ from edl.controller.plan_maker import Planner
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.planner import guard, packing
-from edl.sim.virtual_time import VirtualLoop
+from edl.sim.virtual_time import START_S, VirtualLoop
 from tests.worlds.fakes import FakeRecorder
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans
 from tests.worlds.small_scope.memories import Memories, uids_in
@@ -190,7 +191,7 @@ class Port:
     def __init__(self) -> None:
         self.pending: list[Request] = []
         self.snapshots: list[ClusterSnapshot] = []
-        self.time_s = 0.0
+        self.time_s = START_S
         self.urgent = 0
         self.held = True
         self.has_thought = False
@@ -198,7 +199,7 @@ class Port:
 
     def begin(self, snapshots: list[ClusterSnapshot], rules: RoundRules) -> None:
         """A round begins."""
-        self.pending, self.snapshots, self.rules = [], snapshots, rules
+        self.pending, self.snapshots, self.rules, self.time_s = [], snapshots, rules, START_S
         self.urgent, self.held, self.has_thought = 0, True, False
 
     async def observe(self) -> ClusterSnapshot:
@@ -316,8 +317,7 @@ class Desk:
 
     def memory(self) -> bytes:
         """What the controller remembers now."""
-        for holder, name, value in self._unchanged:
-            setattr(holder, name, copy(value))
+        self._forget()
         turns = self._controller._executor._pool.turns
         turns._served = {uid: n + 1 for n, uid in enumerate(sorted(turns._served, key=turns._served.__getitem__))}
         turns.taken = FIRST_TURN
@@ -325,6 +325,7 @@ class Desk:
 
     def begin(self, memory: bytes, snapshots: list[ClusterSnapshot]) -> Run:
         """Begin a round of a controller with that memory."""
+        self._forget()  # the last round may have been left in the middle
         values = self._memories.read(memory)
         for (_, holder, name), value in zip(self._attributes, values, strict=True):
             setattr(holder, name, value)
@@ -337,6 +338,11 @@ class Desk:
         self._port.begin(snapshots, rules)
         random.seed(0)
         return Run(self._loop, self._controller, self._port, self._recorder)
+
+    def _forget(self) -> None:
+        """Set back what makes no difference; see `FORGOTTEN`."""
+        for holder, name, value in self._unchanged:
+            setattr(holder, name, copy(value))
 
     def end(self) -> None:
         """End the round wherever it is."""
@@ -379,7 +385,7 @@ def run_until_idle(loop: VirtualLoop) -> None:
 def _attributes(holder: Any, path: str) -> Iterator[tuple[str, Any, str]]:
     """(path, object, name) of everything that the controller's parts remember: values, and no other parts."""
     for name, value in vars(holder).items():
-        if isinstance(value, int | float | str | dict | set | frozenset | list | tuple | NoneType):
+        if isinstance(value, int | float | str | dict | set | frozenset | list | tuple | Enum | NoneType):
             yield f"{path}{name}", holder, name
         elif type(value).__module__.startswith("edl.controller.") and hasattr(value, "__dict__"):
             yield from _attributes(value, f"{path}{name}.")
