@@ -10,13 +10,13 @@ from contextlib import closing
 import pytest
 
 from tests.planted.install import swapped
-from tests.planted.small_scope import growth_beside_deletions
+from tests.planted.small_scope import growth_beside_deletions, refused_for_ever
 from tests.worlds.histories.remembered_plans import RememberedPlans
 from tests.worlds.small_scope.scenes import SCENES, SMALL
 from tests.worlds.small_scope.search import Search, Space, replay
 
 MOST = 100_000
-PART = 5_000
+PART = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,12 @@ def test_a_trace_replays_to_the_broken_rule(plans: RememberedPlans) -> None:
     assert figures.broken
     assert [name for name, _ in again] == list(figures.trace)
     assert again[-1] == (figures.trace[-1], figures.broken)
+
+
+def test_what_the_controller_remembers_of_a_refusal_is_part_of_a_state(plans: RememberedPlans) -> None:
+    bug = refused_for_ever
+    with swapped(bug.target, bug.plant), closing(Space(SCENES["growth-refused"], plans)) as space:
+        assert Search(space, MOST).run().broken == ("at rest, default/a has no status of its spec",)
 
 
 def test_a_step_that_is_not_possible_is_named(plans: RememberedPlans) -> None:

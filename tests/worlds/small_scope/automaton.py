@@ -303,7 +303,7 @@ class Desk:
             limits=UNHURRIED,
             pace=Pace(unreachable_s=0.0, debounce_s=0.0, writes=WRITES),
         )
-        self._attributes = tuple(_attributes(self._controller, ""))
+        self._attributes = tuple(_attributes(self._controller, "", set()))
         self._unchanged = [
             (holder, name, copy(vars(holder)[name]))
             for path, holder, name in self._attributes
@@ -382,10 +382,21 @@ def run_until_idle(loop: VirtualLoop) -> None:
         loop.run_forever()
 
 
-def _attributes(holder: Any, path: str) -> Iterator[tuple[str, Any, str]]:
-    """(path, object, name) of everything that the controller's parts remember: values, and no other parts."""
+def _attributes(holder: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any, str]]:
+    """(path, object, name) of everything that the controller's parts remember: values, and no other parts.
+
+    A part that several others hold has the path of the first one.
+
+    Args:
+        holder: a part.
+        path: its own path, with a dot.
+        seen: the ids of the parts that were visited; this one and those in it are added.
+    """
+    if id(holder) in seen:
+        return
+    seen.add(id(holder))
     for name, value in vars(holder).items():
         if isinstance(value, int | float | str | dict | set | frozenset | list | tuple | Enum | NoneType):
             yield f"{path}{name}", holder, name
         elif type(value).__module__.startswith("edl.controller.") and hasattr(value, "__dict__"):
-            yield from _attributes(value, f"{path}{name}.")
+            yield from _attributes(value, f"{path}{name}.", seen)
