@@ -103,7 +103,8 @@ def test_a_request_is_withdrawn_when_room_is_found_elsewhere(plane: ControlPlane
         wait(world, lambda: world.running("old") == 3, "the cluster is full")
         world.submit(training_job("new", min_trainers=3, max_trainers=3, **ASKS))
         wait(world, lambda: cloud.asked == {"new-node-0"}, "the autoscaler sees the request pod")
-        assert "asks for 1 node of group spot" in explanation(world, "new")
+        # Request pods and statuses are written side by side.
+        wait(world, lambda: "asks for 1 node of group spot" in explanation(world, "new"), "the status says so")
         world.withdraw("old")
         wait(world, lambda: world.running("new") == 3, "the job runs where the other ran")
         wait(world, lambda: not requests(world), "the request is withdrawn")
