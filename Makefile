@@ -33,14 +33,12 @@ export EDL_STARTED := $(shell date +%s)
 unexport PYTHONDONTWRITEBYTECODE
 STEP := step() { now=$$(( $$(date +%s) - $(EDL_STARTED) )); printf '%d:%02d  %s\n' $$((now / 60)) $$((now % 60)) "$$1"; }; step
 # Each process takes a whole file at a time, the longest files first (tests/distribution.py). Many tests wait, so two
-# cores are busy with four processes, or with three that each have a real control plane.
+# cores are busy with five processes, or with three that each have a real control plane.
 PYTEST := $(BIN)/python -m pytest
 BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
-TYPES := $(BIN)/mypy && $(BIN)/lint-imports
-SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
-IN_FOUR := $(BY_FILE) -n 4
+IN_FIVE := $(BY_FILE) -n 5
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
 # simulator, and most random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
@@ -51,7 +49,7 @@ IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubel
 QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
-.PHONY: style $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
+.PHONY: $(shell awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,10 +82,9 @@ demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: style $(DOCS) ## linters, types, import contracts; unit tests, and end-to-end tests in the sandbox
-	@$(STEP) 'unit tests, and end-to-end tests in the sandbox; beside them the site, mypy and the import contracts'
-	@{ $(SITE) && $(TYPES); } >$(VENV)/beside.log 2>&1 & beside=$$!; $(PYTEST) $(IN_FOUR); tests=$$?; \
-	  wait $$beside; beside=$$?; [ $$beside = 0 ] || cat $(VENV)/beside.log >&2; exit $$((tests ? tests : beside))
+test: $(STAMP) ## unit and property tests, and end-to-end tests in the sandbox
+	@$(STEP) 'unit and property tests, and end-to-end tests in the sandbox'
+	@$(PYTEST) $(IN_FIVE)
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
 	@$(STEP) 'build the programs of the control plane, if they are missing'
@@ -95,31 +92,29 @@ test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sand
 	@$(STEP) 'contract tests, then end-to-end tests on the real control plane'
 	@$(PYTEST) $(IN_THREE) --on cluster tests/contract tests/e2e
 
-check: test ## the same as test
-
-lint: style ## ruff, mypy --strict and the import contracts
-	@$(STEP) 'lint: mypy and the import contracts'
-	@$(TYPES)
-
-style: $(STAMP)
-	@$(STEP) 'lint: ruff'
+lint: $(STAMP) ## ruff, the import contracts and mypy --strict
+	@$(STEP) 'lint: ruff, the import contracts, mypy'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/mypy
+
+check: lint docs test ## all that a change passes before a merge
 
 format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 unit: $(STAMP) ## the tests of single parts, with a few of their random cases (below 4 minutes)
-	@EDL_HISTORIES=200 $(PYTEST) $(IN_FOUR) $(NO_CLUSTER) $(QUICK)
+	@EDL_HISTORIES=200 $(PYTEST) $(IN_FIVE) $(NO_CLUSTER) $(QUICK)
 
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
-	@$(PYTEST) $(IN_FOUR) --hypothesis-profile=thorough $(NO_CLUSTER)
+	@$(PYTEST) $(IN_FIVE) --hypothesis-profile=thorough $(NO_CLUSTER)
 
 campaign: $(STAMP) ## new random events for jobs, far more than in make test
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/loop/test_loop_random_events.py -o timeout=0
 
-histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 1,000)
+histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 400)
 	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/loop/test_loop_random_histories.py -o timeout=0
 
 small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
@@ -135,7 +130,7 @@ contract: $(STAMP) ## the tests that the embedded API server and a real one must
 	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
 
 e2e: $(STAMP) ## the end-to-end tests in the sandbox, and the tests of whole sandboxes
-	@$(PYTEST) $(IN_FOUR) tests/e2e $(WHOLE_SANDBOXES)
+	@$(PYTEST) $(IN_FIVE) tests/e2e $(WHOLE_SANDBOXES)
 
 scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 65 minutes)
 	@$(PYTEST) -s --on cluster --campaign full $(patsubst %,tests/e2e/scenarios/test_%.py,serving_wave scale lending_at_scale oscillation)
@@ -222,7 +217,7 @@ real-lending: $(STAMP) ## as root: serving that comes and goes beside training o
 
 docs: $(DOCS) ## build the site of the documents into site/; fails on a dead link, an orphan page, a foreign script
 	@$(STEP) 'docs: the site'
-	@$(SITE)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 release: $(STAMP) ## build and check wheel, sdist, SBOM, the chart (if make chart-test has built Helm) and the image (if Docker runs)
 	@$(PIP) 'build>=1.2'

@@ -1,7 +1,7 @@
 """What all tests share: hypothesis profiles, options, the order of the files, and tests that run alone.
 
 Hypothesis tries the same examples in each run, so that a failure comes from a change of the code.
-`pytest --hypothesis-profile=thorough` tries two and a half times as many of them, `quick` a quarter; see
+`pytest --hypothesis-profile=thorough` tries five times as many of them, `quick` half of them; see
 `tests.worlds.effort`.
 `pytest --hypothesis-profile=explore` (or HYPOTHESIS_PROFILE=explore) tries new ones, and more of them.
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
@@ -27,7 +27,7 @@ from tests.progress import Progress
 from tests.side_by_side import turn
 
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10, print_blob=True)
-settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, print_blob=True)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=20, print_blob=True)
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -1,8 +1,9 @@
 """Shares out the files of tests among the processes of `pytest -n N`, so that no core is idle.
 
 Some tests wait most of the time, for processes and for clusters; others compute. Every second process prefers the
-files that wait and the rest prefer those that compute, so with two processes per core each core always has
-something to compute. A process whose kind is used up takes files of the other kind. The longest files come first.
+files that wait and the rest prefer those that compute, so with two or three processes per core each core
+always has something to compute. A process whose kind is used up takes files of the other kind. The longest files come
+first.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from edl.headroom.growth import TICK_S
 from edl.headroom.histogram import MOST_VALUES
 from edl.headroom.learner import COLD_WINDOWS, DAY_S, HOUR_S, Answer, Learner
 from edl.headroom.moments import MOST_PARTS
+from tests.worlds.effort import examples
 
 WINDOW, CORES = 4, 3.0
 
@@ -139,7 +140,7 @@ def test_a_higher_cost_of_waiting_never_keeps_less_in_any_account(
     assert all(few <= many for few, many in zip(low.guesses(), high.guesses(), strict=True))
 
 
-@settings(max_examples=20)
+@examples(50)
 @given(st.lists(st.integers(0, 10**6), min_size=50, max_size=400))
 def test_memory_is_bounded(counts: list[int]) -> None:
     learner = taught(counts, 50.0, 600.0)

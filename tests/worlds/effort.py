@@ -1,6 +1,6 @@
 """How much the tests with many cases try.
 
-By default a part of the cases runs, chosen the same way in each run. `make unit` (the profile `quick`) runs a quarter
+By default a part of the cases runs, chosen the same way in each run. `make unit` (the profile `quick`) runs half
 of that part, `make thorough` (the profile `thorough`) all cases, `make campaign` (the profile `explore`) new ones.
 """
 
@@ -28,6 +28,6 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=scaled, suppress_health_check=slow, **more)
 
 
-def some(cases: Sequence[T], *, one_in: int = 3) -> Sequence[T]:
+def some(cases: Sequence[T], *, one_in: int = 5) -> Sequence[T]:
     """Every `one_in`-th case, beginning with the first; all cases in the profile `thorough` and above."""
     return cases if settings().max_examples >= ALL else cases[::one_in]

@@ -1,7 +1,7 @@
 """Random mixes of TrainingJobs, `batch/v1` Jobs and Volcano Jobs under waves of serving, in virtual time.
 
-`make test` plays ten seeds; `EDL_MIXES` sets another number, and `make mixes` plays 300. `make volcano-mixes` plays
-the same ten beside the real Volcano.
+`make test` plays five seeds; `EDL_MIXES` sets another number, and `make mixes` plays 300. `make volcano-mixes` plays
+ten of them beside the real Volcano.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.worlds.mixes.in_virtual_time import OWNER_S, play
 from tests.worlds.mixes.random_mix import CORES, KINDS, Member, mix_of
 from tests.worlds.mixes.rules import Bounds, unfair
 
-MIXES = int(os.environ.get("EDL_MIXES", "10"))
+MIXES = int(os.environ.get("EDL_MIXES", "5"))
 ONE = Member("one", WorkloadKind.BATCH_JOB, low=2, high=12, pservers=0, wave=0)
 
 

@@ -1,6 +1,6 @@
 """Random histories of jobs, serving, nodes and API faults: each comes to rest and keeps every rule.
 
-`make test` plays 1,000 seeds; `EDL_HISTORIES` sets another number, and `make histories` plays 20,000.
+`make test` plays 400 seeds; `EDL_HISTORIES` sets another number, and `make histories` plays 20,000.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.histories.random_history import FAULTS, HAPPENINGS, play
 from tests.worlds.histories.remembered_plans import RememberedPlans
 
-HISTORIES = int(os.environ.get("EDL_HISTORIES", "1000"))
+HISTORIES = int(os.environ.get("EDL_HISTORIES", "400"))
 BATCH = 100
 CHECK_EVERY = 200
 

@@ -22,7 +22,7 @@ from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from tests.worlds.admissible import can_run
 
-COUNT, FIRST = int(os.environ.get("EDL_WORLDS", "14")), int(os.environ.get("EDL_FIRST_WORLD", "0"))
+COUNT, FIRST = int(os.environ.get("EDL_WORLDS", "7")), int(os.environ.get("EDL_FIRST_WORLD", "0"))
 DEADLINE_S = 10.0
 SOON_S = 1.1 * DEADLINE_S
 NO_ROOM = {Reason.MIN_UNSATISFIED, Reason.SERVING_NEEDS_ROOM}
