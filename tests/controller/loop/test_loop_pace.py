@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from edl.controller.loop import Controller, Pace
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, Outcome, PatchStatus, Result
@@ -108,7 +110,19 @@ def test_failing_rounds_become_rarer_and_never_stop() -> None:
     assert stage.count(A) == 6
 
 
-def test_a_skipped_round_after_a_failure_does_not_shorten_the_pause() -> None:
+def results_of(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> list[RoundResult]:
+    """The results of the rounds that follow, as they end."""
+    results, plays = list[RoundResult](), controller.round
+
+    async def listed() -> RoundResult:
+        results.append(await plays())
+        return results[-1]
+
+    monkeypatch.setattr(controller, "round", listed)
+    return results
+
+
+def test_a_skipped_round_after_a_failure_does_not_shorten_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = with_jobs(a=6)
 
     async def script(controller: Controller) -> None:
@@ -118,13 +132,15 @@ def test_a_skipped_round_after_a_failure_does_not_shorten_the_pause() -> None:
         def lag() -> None:
             nonlocal looks
             looks += 1
-            stage.cluster.problem = "the cache does not show yet" if looks % 13 else ""  # longer than a round waits
+            stage.cluster.problem = "the cache does not show yet" if looks % 40 else ""  # longer than a round waits
 
         stage.cluster.on_observe = lag
+        results = results_of(controller, monkeypatch)
         async with at_work(controller):
             for _ in range(300):
                 await asyncio.sleep(1)
                 stage.cluster.touch()
+        assert results.count(RoundResult.SKIPPED) >= results.count(RoundResult.FAILED) > 10
         assert stage.cluster.observed <= 30
 
     play(stage, script)
