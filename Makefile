@@ -123,7 +123,7 @@ small-scope: $(STAMP) ## every history of very small clusters under the controll
 api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
 
-planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about ten minutes)
+planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about twenty minutes)
 	@$(BIN)/python -m tests.planted
 
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass

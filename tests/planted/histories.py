@@ -27,7 +27,11 @@ def serving_waits_for_ever(_: Right) -> Right:
     return wrong
 
 
-@bug("a pod whose creation was not answered is created again at once", at=targets.CARRY_OUT, caught_by=HISTORIES)
+@bug(
+    "a pod whose creation was not answered is created again at once",
+    at=targets.CARRY_OUT,
+    caught_by="controller/loop/test_loop_quiet.py::test_a_pod_whose_creation_was_not_answered_is_created_once",
+)
 def created_again_without_an_answer(right: Right) -> Right:
     async def wrong(self: Any, write: Write) -> list[Outcome]:
         outcomes: list[Outcome] = await right(self, write)

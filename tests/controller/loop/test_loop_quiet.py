@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from edl.model.actions import Outcome, Result
+from edl.model.actions import Action, CreatePod, Outcome, Result
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.status import JobPhase
@@ -148,6 +148,24 @@ def test_a_quiet_cluster_stays_quiet_after_every_response_was_lost(living: Livin
     living.run(run_for(living, 120))
     assert living.access.effects == []
     assert len(living.world.job(JobKey("default", "elastic")).live_trainers) == 3
+
+
+def test_a_pod_whose_creation_was_not_answered_is_created_once(living: Living) -> None:
+    def lost(action: Action) -> tuple[bool, Outcome] | None:
+        is_creation = isinstance(action, CreatePod)
+        return (True, Outcome(action, Result.FAILED, "Timeout", "no answer")) if is_creation else None
+
+    living.world.fault = lost
+    living.do(methodcaller("add", job("new")))
+    for _ in range(3):
+        living.step()
+    created = [write for write in living.world.writes if isinstance(write, CreatePod) and write.job.name == "new"]
+    assert sorted((write.role, write.index) for write in created) == [
+        (Role.MASTER, 0),
+        (Role.PSERVER, 0),
+        (Role.PSERVER, 1),
+        *((Role.TRAINER, index) for index in range(4)),
+    ]
 
 
 async def run_for(living: Living, duration_s: float) -> None:
