@@ -182,7 +182,7 @@ volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real
 volcano-sessions: $(STAMP) ## record docs/volcano-sessions.md on a real control plane with Volcano
 	@$(BIN)/python -m tests.volcano.record_sessions
 
-mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays ten): make mixes [MIXES=1000]
+mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays five): make mixes [MIXES=1000]
 	@EDL_MIXES=$(MIXES) $(PYTEST) -q tests/controller/loop/test_loop_mixes.py -o timeout=0
 
 prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60

@@ -66,8 +66,14 @@ def decide(snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
 
 
 def startable(_: ClusterSnapshot, plan: ScalePlan) -> list[_Start]:
-    """Every pod of the plan."""
-    return [_Start(d.job, node) for d in plan.decisions for node, count in d.nodes for _ in range(count)]
+    """Every pod of the plan, those of minimums first, as the real planner has them."""
+    pods = [
+        (number >= d.min_trainers, number, d.job, node)
+        for d in plan.decisions
+        for node, count in d.nodes
+        for number in range(d.target - count, d.target)
+    ]
+    return [_Start(job, node) for _, _, job, node in sorted(pods)]
 
 
 def measure(pods: int, latency_s: float, plan_s: float) -> str:

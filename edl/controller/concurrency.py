@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, log
 
+from edl.controller.patience import Patience
 from edl.model.actions import Action, Outcome
 
 FIRST = 16
@@ -67,11 +68,17 @@ class Concurrency:
         self._usual: dict[type[Action], _Usual] = {}
         self._recent = 0.0
         """The mean logarithm of recent times as multiples of the usual ones, while every place was in use."""
+        self._patience = Patience(ceiling)
 
     @property
     def allowed(self) -> int:
         """The number without those places that rest, 1 to the ceiling."""
         return int(self._allowed)
+
+    @property
+    def patient(self) -> int:
+        """How many writes that nobody waits for may be under way; see `patience`."""
+        return self._patience.allowed
 
     def places(self, now_s: float) -> int:
         """How many requests may be under way now; 0 while all places rest."""
@@ -82,14 +89,17 @@ class Concurrency:
         """Seconds until the first place has rested; 0 if none rests."""
         return max(0.0, min(self._rests, default=now_s) - now_s)
 
-    def record(self, outcome: Outcome, *, now_s: float, was_full: bool) -> None:
+    def record(self, outcome: Outcome, *, now_s: float, was_full: bool, was_held: bool = False) -> None:
         """Learn from a request that has just ended.
 
         Args:
             outcome: of it, with the seconds that it took.
             now_s: the monotonic time.
             was_full: every place was in use, so the number mattered.
+            was_held: as many as `patient` were under way, and only writes that nobody waits for were left.
         """
+        if was_held and outcome.is_ok:
+            self._patience.record(outcome, now_s)
         sent_s = now_s - outcome.seconds
         if outcome.retry_after_s is not None:
             self._rests.append(now_s + min(max(outcome.retry_after_s, 0.0), LONGEST_REST_S))
@@ -106,6 +116,7 @@ class Concurrency:
         """Lower the number, once for all requests that were sent before the last time it was lowered."""
         if sent_s >= self._lowered_s:
             self._allowed, self._lowered_s, self._recent = max(1.0, allowed), now_s, 0.0
+            self._patience.fall_back(now_s)
 
     def _is_slow(self, outcome: Outcome, *, was_full: bool) -> bool:
         """True if recent requests take long; those that were sent with places to spare only show what is usual."""

@@ -20,9 +20,6 @@ from edl.model.actions import Action, EmitEvent, Outcome, Result
 LOOK_EVERY_S = 0.1
 """The pool asks at least this often whether a newer plan is due, however slow the writes are."""
 
-PATIENT_AT_ONCE = 16
-"""So many writes of surplus growth and of words are under way at most: what cannot wait comes after them."""
-
 
 class WritePool:
     """Carries out lanes of writes.
@@ -36,7 +33,7 @@ class WritePool:
     def __init__(self, apply: Callable[[Action], Awaitable[Outcome]], clock: Clock, concurrency: Concurrency) -> None:
         self._apply, self._clock, self._concurrency = apply, clock, concurrency
         self._under_way: dict[asyncio.Task[list[Outcome]], Taken] = {}
-        self._is_full = False
+        self._is_full = self._is_held = False
         self.turns = Turns()
 
     async def run(
@@ -76,11 +73,11 @@ class WritePool:
     def _send(self, queue: WriteQueue, is_due: Callable[[], bool]) -> bool:
         """Send as much as there are places for; True if a newer plan is due."""
         places = self._concurrency.places(self._clock.monotonic_s())
-        self._is_full = False
+        self._is_full = self._is_held = False
         while not (is_due_now := is_due()) and queue.left:
             self._is_full = len(self._under_way) >= places
-            may = not self._is_full and (len(self._under_way) < PATIENT_AT_ONCE or not queue.is_patient)
-            taken = queue.take() if may else None
+            self._is_held = len(self._under_way) >= self._concurrency.patient and queue.is_patient
+            taken = None if self._is_full or self._is_held else queue.take()
             if taken is None:
                 break
             self._under_way[asyncio.ensure_future(self._carry_out(taken.write))] = taken
@@ -104,7 +101,8 @@ class WritePool:
         for action in write.actions:
             outcome = await self._apply(action)
             outcomes.append(outcome)
-            self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=self._is_full)
+            now_s = self._clock.monotonic_s()
+            self._concurrency.record(outcome, now_s=now_s, was_full=self._is_full, was_held=self._is_held)
             if not outcome.is_ok and not isinstance(outcome.action, EmitEvent):
                 break
         return outcomes

@@ -62,6 +62,15 @@ _VOLUME = f"""{_IF_FILES}      - name: files
 {{{{- end }}}}
 """
 _POD_SPEC = f"    spec:\n      serviceAccountName: {objects.CONTROLLER}\n"
+_RESOURCES = "        resources:\n" + "".join(
+    f"          {kind}:\n" + "".join(f"            {name}: {amount}\n" for name, amount in amounts.items())
+    for kind, amounts in objects.RESOURCES.items()
+)
+_MERGED_RESOURCES = (
+    f"        resources: {{{{ mergeOverwrite (fromJson `{json.dumps(objects.RESOURCES)}`)"
+    " (.Values.resources | default dict) | toJson }}\n"
+)
+"""An upgrade with --reuse-values from a chart without this value has none."""
 _LAST_MOUNT = "        - name: tmp\n          mountPath: /tmp\n"
 _LAST_VOLUME = "      - name: tmp\n        emptyDir:\n          sizeLimit: 64Mi\n"
 VALUES: Object = {
@@ -69,8 +78,10 @@ VALUES: Object = {
     "replicas": _REPLICAS,
     "logLevel": _LOG_LEVEL,
     "flags": [],
+    "resources": objects.RESOURCES,
     **dict.fromkeys(_FLAG_OF_TEXT, ""),
 }
+_AMOUNTS: Object = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 _SCHEMA: Object = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "type": "object",
@@ -92,6 +103,12 @@ _SCHEMA: Object = {
             "type": "array",
             "items": {"type": "string", "pattern": "^--[a-z][a-z-]*(=.*)?$"},
             "description": "More flags of `edl controller`, such as --serving-headroom=2.",
+        },
+        "resources": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"requests": _AMOUNTS, "limits": _AMOUNTS},
+            "description": "Requests and limits of a controller; docs/operations.md says how much it needs.",
         },
         **{
             value: {
@@ -148,6 +165,7 @@ def _with_values(text: str) -> str:
         (f"image: {objects.IMAGE}\n", "image: {{ .Values.image | quote }}\n"),
         (f"value: {objects.IMAGE}\n", "value: {{ .Values.image | quote }}\n"),
         (f"        - --log-level={_LOG_LEVEL}\n", _MORE_FLAGS),
+        (_RESOURCES, _MERGED_RESOURCES),
         (_POD_SPEC, _CHECKSUM + _POD_SPEC),
         (_LAST_MOUNT, _LAST_MOUNT + _MOUNT),
         (_LAST_VOLUME, _LAST_VOLUME + _VOLUME),

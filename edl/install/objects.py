@@ -19,6 +19,8 @@ NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
 LEASE = "edl-controller"
 IMAGE = f"edl/edl-controller:{__version__}"
+RESOURCES = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+"""Of a controller on a thousand nodes."""
 
 COMPONENT_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/component": "controller"}
 _USER = 65532
@@ -272,7 +274,7 @@ def _container() -> Object:
         "ports": [{"name": "http", "containerPort": _PORT}],
         "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "failureThreshold": 6},
         "readinessProbe": _probe("/readyz"),
-        "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        "resources": RESOURCES,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -11,6 +11,7 @@ import yaml
 
 from edl.install.chart import FOLDER
 from edl.install.manifests import CRD_FILE, QUEUE_CRD_FILE, controller_manifests
+from edl.install.objects import RESOURCES
 from tests.e2e.control_plane.build import ensure_helm
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,18 @@ def test_values_reach_the_deployment(program: Path) -> None:
     assert not [kind for kind, _ in found if kind == "PodDisruptionBudget"]
 
 
+def test_one_amount_of_the_resources_can_be_set_alone(program: Path) -> None:
+    found = rendered(program, "--set", "resources.requests.memory=640Mi")
+    (container,) = found["Deployment", "training-job-controller"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "200m", "memory": "640Mi"}, "limits": {"memory": "2Gi"}}
+
+
+def test_an_upgrade_that_reuses_the_values_of_an_older_chart_keeps_the_resources(program: Path) -> None:
+    found = rendered(program, "--set", "resources=null")
+    (container,) = found["Deployment", "training-job-controller"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == RESOURCES
+
+
 def test_the_files_that_values_have_as_texts_are_mounted_and_read(program: Path, tmp_path: Path) -> None:
     flags = {"tenants": "tenants", "queues": "queues", "expectedNodes": "expect-nodes"}
     texts = {
@@ -90,6 +103,7 @@ def test_the_files_that_values_have_as_texts_are_mounted_and_read(program: Path,
         ("logLevel=loud", "logLevel"),
         ("flags={headroom}", "flags"),
         ("queues.blue=1", "queues"),
+        ("resources.request.memory=1Gi", "resources"),
         ("imag=x", "imag"),
     ],
 )

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from edl.controller.loop import Controller, Pace
+from edl.controller.patience import LEAST, STEP
 from edl.controller.ports import RoundResult
-from edl.controller.write_pool import PATIENT_AT_ONCE
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from tests.controller.loop_stage import A, B, Stage, at_work, play
@@ -383,13 +383,32 @@ def test_the_minimum_of_each_job_comes_before_the_surplus_of_any(writes: int) ->
     assert {(action.job, action.index) for action in created[:6]} == {(key, n) for key in (A, B) for n in range(3)}
 
 
-@pytest.mark.parametrize(("least", "at_once"), [(1, PATIENT_AT_ONCE), (400, Pace().writes)])
-def test_surplus_growth_leaves_places_for_what_cannot_wait(least: int, at_once: int) -> None:
+@pytest.mark.parametrize(("least", "at_once"), [(1, (LEAST, LEAST * STEP)), (400, (2 * LEAST * STEP, Pace().writes))])
+def test_surplus_growth_leaves_places_on_a_busy_server(least: int, at_once: tuple[float, float]) -> None:
+    """It tries one step, and takes it back."""
     stage = Stage(targets={"a": 400})
     stage.world.add(make_job("a", min_trainers=least, max_trainers=400))
 
     async def script(_: Diary) -> None:
+        stage.cluster.in_turn, stage.cluster.delay_s = asyncio.Lock(), 0.01
         await asyncio.sleep(8)
 
     run(stage, script)
-    assert stage.cluster.most_under_way == at_once
+    assert at_once[0] < stage.cluster.most_under_way <= at_once[1]
+
+
+def test_surplus_growth_takes_all_places_of_a_server_that_is_slow_without_being_busy() -> None:
+    stage = Stage(targets={"a": 1200})
+    stage.world.add(make_job("a", min_trainers=1, max_trainers=1200))
+    began_s: list[float] = []
+
+    async def script(_: Diary) -> None:
+        stage.cluster.delay_s = 0.3
+        began_s.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(12)
+
+    diary = run(stage, script)
+    assert stage.cluster.most_under_way == Pace().writes
+    created = [at_s for at_s, action in diary.begun if isinstance(action, CreatePod)]
+    assert len(created) == 1200
+    assert created[-1] - began_s[0] < 12, "16 at once would take 22 s"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -164,6 +165,8 @@ class FakeCluster:
         self._urgent = self._in_need = 0
         self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
+        self.in_turn: asyncio.Lock | None = None
+        """If set, `delay_s` passes for one request after the other: the server has as much to do as it can."""
 
     def touch(self) -> None:
         """Wake up the controller."""
@@ -201,7 +204,8 @@ class FakeCluster:
     async def apply(self, action: Action) -> Outcome:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(self.delay_s)
+        async with self.in_turn or nullcontext():
+            await asyncio.sleep(self.delay_s)
         self.under_way -= 1
         return self.policies(action) or self.world.apply(action)
 

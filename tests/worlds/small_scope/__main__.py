@@ -16,7 +16,7 @@ from tests.worlds.histories.remembered_plans import RememberedPlans
 from tests.worlds.small_scope.scenes import SCENES
 from tests.worlds.small_scope.search import Figures, Search, Space, replay
 
-MOST = int(os.environ.get("EDL_STATES", "5000000"))
+MOST = int(os.environ.get("EDL_STATES", "2000000"))
 HEADS = ("scene", "states", "steps", "depth", "at rest", "rounds", "plans", "CPU s", "")
 
 

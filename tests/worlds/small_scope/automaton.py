@@ -51,7 +51,9 @@ FORGOTTEN = (
     "_executor.made_progress",
     "_executor._pool._concurrency._usual",
     "_executor._pool._concurrency._recent",
+    "_executor._pool._concurrency._patience.",
     "_executor._pool._is_full",
+    "_executor._pool._is_held",
 )
 """What makes no difference here: a round sets it anew, it is about pauses, or about requests that take time."""
 
