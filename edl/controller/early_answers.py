@@ -21,7 +21,8 @@ from edl.errors import TemporaryError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.model.plan import ScaleDecision
+from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
+from edl.model.status import Reason
 from edl.planner.waits import refused
 
 BRIEF_S = 0.1
@@ -36,6 +37,9 @@ VERDICT_S = 0.7
 """How long a round waits at most for kube-scheduler to try serving pods for which it knows what trainers must go."""
 PAUSES_APART = 2
 """The next pause comes after so many times the last one at the earliest, so that the round still writes."""
+
+FOR_JOBS = VOLUNTARY_SHRINKS | {Reason.ADMITTED}
+"""Why trainers end so that other jobs get their room."""
 
 T = TypeVar("T")
 
@@ -55,22 +59,37 @@ class Answered:
         jobs: by UID, jobs of the plan's snapshot as they are stored now; None if the next round has to look at them.
         before: by UID, the same jobs as they were.
         is_outdated: the cluster was observed again meanwhile, so the next round must not wait for a change.
+        latest: the cluster as it was observed last.
     """
 
     jobs: dict[str, Job | None] = field(default_factory=dict)
     before: dict[str, Job] = field(default_factory=dict)
     is_outdated: bool = False
+    latest: ClusterSnapshot | None = None
 
     def applied_to(
         self, snapshot: ClusterSnapshot, decisions: dict[JobKey, ScaleDecision]
     ) -> tuple[ClusterSnapshot, dict[JobKey, ScaleDecision], frozenset[str]]:
         """The snapshot as it is stored now, the decisions that still hold, and the UIDs of jobs to leave alone."""
-        if not self.jobs:
+        changed = self._changed_since(snapshot)
+        if not self.jobs and not changed:
             return snapshot, decisions, frozenset()
         jobs = tuple(self._as_stored(job) or job for job in snapshot.jobs)
-        left = {job.uid: job.key for job in snapshot.jobs if self._as_stored(job) is None}
-        kept = {key: decision for key, decision in decisions.items() if key not in left.values()}
+        left = {job.uid: job.key for job in snapshot.jobs if self._as_stored(job) is None or job.uid in changed}
+        is_in_vain = any(key in changed.values() and d.target > d.current for key, d in decisions.items())
+        kept = {
+            key: decision
+            for key, decision in decisions.items()
+            if key not in left.values() and not (is_in_vain and _gives_to_jobs(decision))
+        }
         return replace(snapshot, jobs=jobs), kept, frozenset(left)
+
+    def _changed_since(self, snapshot: ClusterSnapshot) -> dict[str, JobKey]:
+        """By UID, the jobs whose spec is another one by now, or that are gone: the next round decides about them."""
+        if self.latest is None or self.latest is snapshot:
+            return {}
+        now = {job.uid: job for job in self.latest.jobs}
+        return {job.uid: job.key for job in snapshot.jobs if not _is_same_spec(job, now.get(job.uid))}
 
     def _as_stored(self, job: Job) -> Job | None:
         """The job with the status that is stored now; None if the snapshot shows it from another moment."""
@@ -213,7 +232,7 @@ class EarlyAnswers:
             now = await self._cluster.observe()
         except TemporaryError:
             return False
-        self._known_changes, self._latest = known_changes, now
+        self._known_changes, self._latest, answered.latest = known_changes, now, now
         if not interrupts(now) and (changed := self._changed(now)[:MOST_ANSWERS]):
             written = await self._writer.answer(changed, now, self._lost)
             answered.jobs |= dict.fromkeys(written)
@@ -224,6 +243,17 @@ class EarlyAnswers:
         """The jobs that came, ended or lost pods since the last call."""
         before, self._seen = self._seen, {job.uid: job for job in snapshot.jobs}
         return [job for job in snapshot.jobs if _wants_answer(before.get(job.uid), job)]
+
+
+def _is_same_spec(before: Job, now: Job | None) -> bool:
+    if now is None:
+        return False
+    return now is before or (now.generation, now.deleting) == (before.generation, before.deleting)
+
+
+def _gives_to_jobs(decision: ScaleDecision) -> bool:
+    """True if trainers end so that other jobs get their room."""
+    return bool(decision.victims) and decision.admitted and decision.shrink_reason in FOR_JOBS
 
 
 def _wants_answer(before: Job | None, now: Job) -> bool:

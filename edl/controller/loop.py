@@ -117,7 +117,7 @@ class Controller:
         self._plans = PlanMaker(planner, limits, recorder)
         self._advisor = advisor
         self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits, advisor=advisor)
-        self._relief = Relief(self._plans)
+        self._relief = Relief(self._plans, clock)
         self._hand_back = HandBack(
             cluster,
             clock,
@@ -283,7 +283,16 @@ class Controller:
         """
         planning = self._plan_what_is_allowed(snapshot, view)
         snapshot, view, plan = await self._early.beside_plan(planning, snapshot)
+        result = await self._carry_out(snapshot, view, plan, lost)
         self._relief.planned()
+        if plan is not None:
+            await self._report(view, plan)
+        return result
+
+    async def _carry_out(
+        self, snapshot: ClusterSnapshot, view: ClusterSnapshot, plan: ScalePlan | None, lost: frozenset[str]
+    ) -> RoundResult:
+        """Bring every job closer to its decision, but for jobs that have changed since the snapshot."""
         answered = self._early.answered
         if plan is None:
             return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
@@ -291,9 +300,7 @@ class Controller:
         decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
         starts = partial(self._plans.startable, view, plan)
         current = answered.applied_to(snapshot, decisions)
-        result = await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end, pauses=self._early)
-        await self._report(view, plan)
-        return result
+        return await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end, pauses=self._early)
 
     async def _nothing(self) -> tuple[()]:
         """What may start without a plan."""

@@ -3,7 +3,8 @@
 On a large cluster a plan takes a second, and a serving pod that waits for it waits longer than it must. Which surplus
 trainers make room for it is found in a fraction of that. So a round whose snapshot shows new serving pods without
 room deletes these trainers and ends; the plan is left to the next round. A plan that is being made when such a pod
-comes is given up for it, but never two in a row.
+comes is given up for it, but never two in a row. Pods that keep coming put a plan off for some seconds; the next one
+is made to its end and carried out, because other jobs wait for it.
 
 kube-scheduler takes a few tenths of a second to say that it has no room, and finding the trainers takes as long. Both
 go on together: for pods that have just come the trainers are found at once, and deleted when kube-scheduler has said
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from edl.clock import Clock
 from edl.controller.plan_maker import PlanMaker
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import ScaleDecision
@@ -24,6 +26,8 @@ SLOW_S = 0.25
 """A plan that takes no longer than this is waited for: it chooses among all trainers."""
 MOST_PODS = 16
 """So many new serving pods get room ahead of a plan at most; for more of them, the plan finds fewer deletions."""
+PUT_OFF_S = 3.0
+"""For so long at most, room is made without a plan in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +51,19 @@ class Relief:
 
     Args:
         plans: makes plans and reliefs.
+        clock: for the time without a plan.
     """
 
-    def __init__(self, plans: PlanMaker) -> None:
-        self._plans = plans
+    def __init__(self, plans: PlanMaker, clock: Clock) -> None:
+        self._plans, self._clock = plans, clock
+        self._put_off_s: float | None = None  # when a plan was put off first
         self._known: frozenset[str] = frozenset()
         self._untried: frozenset[str] = frozenset()
         self._has_abandoned = False
 
     def is_on(self) -> bool:
-        """True if plans take so long that serving pods get room ahead of them."""
-        return self._plans.took_s > SLOW_S
+        """True if plans take so long that serving pods get room ahead of them, and none is overdue."""
+        return self._plans.took_s > SLOW_S and not self._is_plan_overdue()
 
     async def gifts(self, view: ClusterSnapshot, grace_left_s: Mapping[tuple[str, str], float]) -> Gifts:
         """What jobs give now, or once kube-scheduler has found no room for pods that have just come.
@@ -80,6 +86,7 @@ class Relief:
     def accepted(self, gifts: Gifts) -> None:
         """What jobs give is about to go."""
         self._known |= gifts.awaited
+        self._put_off()
 
     def interrupts(self, now: ClusterSnapshot) -> bool:
         """Give up the plan that is being made if new serving pods need room; True if it was given up.
@@ -91,12 +98,21 @@ class Relief:
         if self._has_abandoned or not self._is_worthwhile(len(new)):
             return False
         self._has_abandoned = True
+        self._put_off()
         self._plans.abandon()
         return True
 
     def planned(self) -> None:
-        """A plan was made to its end, so the next one may be given up."""
-        self._has_abandoned = False
+        """A plan was made to its end and carried out, so the next one may be given up."""
+        self._has_abandoned, self._put_off_s = False, None
+
+    def _put_off(self) -> None:
+        if self._put_off_s is None:
+            self._put_off_s = self._clock.monotonic_s()
+
+    def _is_plan_overdue(self) -> bool:
+        """True if plans were put off for so long that the next one is made and carried out, whatever comes."""
+        return self._put_off_s is not None and self._clock.monotonic_s() >= self._put_off_s + PUT_OFF_S
 
     def _is_worthwhile(self, new_pods: int) -> bool:
         return 0 < new_pods <= MOST_PODS and self.is_on()

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import pytest
+
 from edl.controller.early_answers import MOST_ANSWERS, Answered
 from edl.controller.loop import Controller
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
-from edl.model.status import JobPhase, JobStatus
-from tests.controller.loop_stage import NODE, A, Stage, at_work, play
+from edl.model.status import JobPhase, JobStatus, Reason
+from tests.controller.loop_stage import NODE, A, Stage, at_work, plan_of, play
 from tests.worlds.builders import make_job, make_serving, make_snapshot
 
 PLAN_S = 2.0
@@ -119,6 +121,62 @@ def test_what_happens_while_a_plan_is_made_is_told_before_it_is_made() -> None:
     assert told[0][1].trainer.ready == 3
     assert created[0] > 22.0, "a new trainer needs a plan"
     assert stage.count(A) == 4
+
+
+def test_a_job_that_is_edited_while_its_plan_is_made_gets_nothing_of_that_plan() -> None:
+    stage = at_rest()
+
+    def edit(trainers: int) -> None:
+        job = stage.world.jobs[A]
+        stage.world.jobs[A] = replace(job, max_trainers=trainers, generation=job.generation + 1)
+        stage.cluster.urge()
+
+    async def script() -> None:
+        stage.targets["a"] = 5  # the API server accepts its pods, so nobody asks again
+        edit(5)
+        await asyncio.sleep(23.0)
+        stage.targets["a"] = 8
+        edit(8)
+        await asyncio.sleep(0.8)
+        edit(5)
+        await asyncio.sleep(PLAN_S)
+        stage.targets["a"] = 5
+        await asyncio.sleep(10.0)
+
+    diary = run(stage, script)
+    assert [action.index for _, action in diary if isinstance(action, CreatePod)] == [4]
+    assert statuses(diary)[-1][1].observed_generation == stage.world.jobs[A].generation
+
+
+@pytest.mark.parametrize(
+    ("change", "stay"),
+    [
+        (lambda _: None, True),
+        (lambda job: replace(job, deleting=True), True),
+        (lambda job: replace(job, generation=job.generation + 1), True),
+        (lambda job: replace(job, status=JobStatus(explanation="told")), False),
+    ],
+    ids=["gone", "being deleted", "edited", "as it was"],
+)
+def test_no_trainer_ends_for_a_job_that_has_changed_since(change: Callable[[Job], Job | None], stay: bool) -> None:
+    giving = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,))
+    new = make_job("b", min_trainers=2, max_trainers=2)
+    snapshot = make_snapshot((NODE,), (giving, new))
+    plan = plan_of(snapshot, {"a": 2, "b": 2}, Reason.ADMITTED)
+    now = change(new)
+    answered = Answered(latest=replace(snapshot, jobs=(giving, now) if now is not None else (giving,)))
+    _, kept, left = answered.applied_to(snapshot, {decision.job: decision for decision in plan.decisions})
+    assert set(kept) == (set() if stay else {giving.key, new.key})
+    assert left == ({new.uid} if stay else frozenset())
+
+
+def test_trainers_end_for_serving_although_another_job_has_changed_since() -> None:
+    giving, other = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,)), make_job("b", max_trainers=2)
+    snapshot = make_snapshot((NODE,), (giving, other))
+    plan = plan_of(snapshot, {"a": 2, "b": 2}, Reason.SERVING_NEEDS_ROOM)
+    answered = Answered(latest=replace(snapshot, jobs=(giving,)))
+    _, kept, _ = answered.applied_to(snapshot, {decision.job: decision for decision in plan.decisions})
+    assert kept.keys() == {giving.key}
 
 
 def test_a_plan_that_is_made_at_once_is_waited_for() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -43,6 +44,7 @@ class Scene:
     plan_s: float = PLAN_S
     trainers: int = 16
     max_trainers: int = 16
+    cpu: float = 1
     delay_s: float = 0.01
     writes: int = 64
     world: PodWorld = field(default_factory=PodWorld)
@@ -54,7 +56,7 @@ class Scene:
     reliefs: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        job = make_job("a", trainers=self.trainers, max_trainers=self.max_trainers, on=("n000", "n001"))
+        job = make_job("a", trainers=self.trainers, max_trainers=self.max_trainers, on=("n000", "n001"), cpu=self.cpu)
         self.world.add(job)
         self.planner = PolicyPlanner(policy_named("maxmin"))
         self.cluster = FakeCluster(self.world, make_nodes(2))
@@ -209,6 +211,24 @@ def test_two_plans_in_a_row_are_never_given_up() -> None:
     for first, second in zip(scene.given_up, scene.given_up[1:], strict=False):
         assert any(first < at < second for at in scene.planned)
     assert len(scene.deleted()) == 12
+
+
+def test_pods_that_keep_coming_put_a_plan_off_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod comes when the one before it has been tried, so each round has one that needs room."""
+    monkeypatch.setattr("edl.controller.relief.PUT_OFF_S", 1.0)
+    scene = Scene(plan_s=0.5, trainers=64, max_trainers=64, cpu=0.25)
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        for number in range(60):
+            scene.say()
+            scene.come(wide(f"s{number}", cpu=0.25))
+            await asyncio.sleep(0.1)
+
+    play(scene, script)
+    planned = [COME_S, *(at for at in scene.planned if at > COME_S)]
+    assert len(scene.reliefs) > 5
+    assert max(after - before for before, after in pairwise(planned)) <= 1.0 + scene.plan_s + 0.5
 
 
 def test_a_pod_gets_one_relief() -> None:

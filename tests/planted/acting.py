@@ -20,6 +20,37 @@ RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/admission/test_relief
 
 
 @bug(
+    "serving pods that keep coming put every plan off",
+    at=targets.RELIEF_OVERDUE,
+    caught_by=f"{RELIEF}::test_pods_that_keep_coming_put_a_plan_off_for_a_bounded_time",
+)
+def no_plan_beside_reliefs(_: Right) -> Right:
+    return lambda _self: False
+
+
+@bug(
+    "a plan is carried out for jobs that have changed since",
+    at=targets.CHANGED_SINCE,
+    caught_by="controller/test_early_answers.py",
+)
+def changed_jobs_by_the_old_plan(_: Right) -> Right:
+    return lambda _self, _snapshot: {}
+
+
+@bug(
+    "surplus growth takes more places for good on a busy server",
+    at=targets.PATIENCE_JUDGE,
+    caught_by="controller/test_patience.py",
+)
+def steps_are_never_taken_back(right: Right) -> Right:
+    def wrong(self: Any, now_s: float) -> None:
+        self._before = None
+        right(self, now_s)
+
+    return wrong
+
+
+@bug(
     "a deletion is sent although a newer plan is due",
     at=targets.IS_DUE,
     caught_by=f"{HAND_BACK}::test_a_deletion_that_the_newer_plan_does_not_want_is_never_sent",
