@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, log
 
-from edl.controller.patience import Patience
+from edl.controller.patience import SHORTEST_S, Patience
 from edl.model.actions import Action, Outcome
 
 FIRST = 16
@@ -34,7 +34,6 @@ KEPT = 0.75
 """The part of the places that slow requests leave."""
 RECENT, USUAL = 32, 200
 """Over how many requests the recent mean and the usual one go."""
-SHORTEST_S = 1e-4
 
 
 @dataclass(slots=True)

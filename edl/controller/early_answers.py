@@ -9,7 +9,7 @@ and while it writes what it owes (`hand_back`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -59,7 +59,7 @@ class Answered:
         jobs: by UID, jobs of the plan's snapshot as they are stored now; None if the next round has to look at them.
         before: by UID, the same jobs as they were.
         is_outdated: the cluster was observed again meanwhile, so the next round must not wait for a change.
-        latest: the cluster as it was observed last.
+        latest: the cluster as it was observed last since the round began; None if it was not.
     """
 
     jobs: dict[str, Job | None] = field(default_factory=dict)
@@ -76,13 +76,15 @@ class Answered:
             return snapshot, decisions, frozenset()
         jobs = tuple(self._as_stored(job) or job for job in snapshot.jobs)
         left = {job.uid: job.key for job in snapshot.jobs if self._as_stored(job) is None or job.uid in changed}
-        is_in_vain = any(key in changed.values() and d.target > d.current for key, d in decisions.items())
-        kept = {
-            key: decision
-            for key, decision in decisions.items()
-            if key not in left.values() and not (is_in_vain and _gives_to_jobs(decision))
-        }
+        kept = {key: decision for key, decision in decisions.items() if key not in left.values()}
         return replace(snapshot, jobs=jobs), kept, frozenset(left)
+
+    def spared(self, snapshot: ClusterSnapshot, decisions: Collection[ScaleDecision]) -> frozenset[JobKey]:
+        """The jobs that would give trainers to other jobs in vain, as one that gets more has changed since."""
+        changed = frozenset(self._changed_since(snapshot).values())
+        if not any(decision.job in changed and decision.target > decision.current for decision in decisions):
+            return frozenset()
+        return frozenset(decision.job for decision in decisions if _gives_to_jobs(decision))
 
     def _changed_since(self, snapshot: ClusterSnapshot) -> dict[str, JobKey]:
         """By UID, the jobs whose spec is another one by now, or that are gone: the next round decides about them."""
@@ -121,7 +123,6 @@ class EarlyAnswers:
         self.answered, self.left_alone = Answered(), frozenset[str]()
         self._lost = frozenset[str]()
         self._known_changes, self._next_s = 0, -float("inf")
-        self._latest: ClusterSnapshot | None = None  # observed since the round began
 
     def begin(self, known_changes: int, lost: frozenset[str]) -> None:
         """A round begins.
@@ -130,7 +131,7 @@ class EarlyAnswers:
             known_changes: how many urgent changes there had been before its snapshot.
             lost: UIDs of pods that no kubelet will end.
         """
-        self.answered, self.left_alone, self._latest = Answered(), frozenset[str](), None
+        self.answered, self.left_alone = Answered(), frozenset[str]()
         self._known_changes, self._lost, self._next_s = known_changes, lost, -float("inf")
 
     async def beside_plan(self, planning: Awaitable[T], snapshot: ClusterSnapshot) -> T:
@@ -185,10 +186,10 @@ class EarlyAnswers:
         while True:
             if self._cluster.urgent_changes() != self._known_changes:
                 await self._look_again()
-            if self._latest is not None:
-                if not pods <= {pod.uid for pod in self._latest.waiting_serving}:  # one has room, or is gone
+            if (latest := self.answered.latest) is not None:
+                if not pods <= {pod.uid for pod in latest.waiting_serving}:  # one has room, or is gone
                     return False
-                if pods <= refused(self._latest):
+                if pods <= refused(latest):
                     return True
             if self._clock.monotonic_s() >= end_s:
                 return False
@@ -232,7 +233,7 @@ class EarlyAnswers:
             now = await self._cluster.observe()
         except TemporaryError:
             return False
-        self._known_changes, self._latest, answered.latest = known_changes, now, now
+        self._known_changes, answered.latest = known_changes, now
         if not interrupts(now) and (changed := self._changed(now)[:MOST_ANSWERS]):
             written = await self._writer.answer(changed, now, self._lost)
             answered.jobs |= dict.fromkeys(written)
@@ -246,9 +247,7 @@ class EarlyAnswers:
 
 
 def _is_same_spec(before: Job, now: Job | None) -> bool:
-    if now is None:
-        return False
-    return now is before or (now.generation, now.deleting) == (before.generation, before.deleting)
+    return now is not None and (now.generation, now.deleting) == (before.generation, before.deleting)
 
 
 def _gives_to_jobs(decision: ScaleDecision) -> bool:

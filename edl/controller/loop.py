@@ -144,6 +144,7 @@ class Controller:
         self._wake_in_s: float | None = None
         self._is_outdated = self._goes_to_the_end = False
         self._cut_pause_s: float | None = None
+        self._spared = frozenset[JobKey]()
         self.last_round_s = clock.monotonic_s()
 
     @property
@@ -297,7 +298,9 @@ class Controller:
         if plan is None:
             return await self._executor.act(*answered.applied_to(snapshot, {}), self._nothing, lost)
         postponed = await self._postponed(view, plan.decisions)
-        decisions = {d.job: d for d in plan.decisions if d.job not in postponed}
+        # Never in two rounds in a row: changes without end must not keep trainers from the jobs that wait for them.
+        self._spared = frozenset() if self._spared else answered.spared(snapshot, plan.decisions)
+        decisions = {d.job: d for d in plan.decisions if d.job not in postponed | self._spared}
         starts = partial(self._plans.startable, view, plan)
         current = answered.applied_to(snapshot, decisions)
         return await self._executor.act(*current, starts, lost, whole=self._goes_to_the_end, pauses=self._early)
@@ -325,7 +328,7 @@ class Controller:
         if plan is not None and plan.fallback is None and await self._executor.probe(view, plan):
             self._is_outdated = await self._cluster.wait_for_change(0.0)
             self._hand_back.observe()
-            snapshot = await self._cluster.observe()
+            snapshot = self._early.answered.latest = await self._cluster.observe()
             view = await self._observer.planner_view(snapshot, self._is_finishing)
             allowed = self._executor.allowed(view)
             plan = await self._plans.plan(allowed)

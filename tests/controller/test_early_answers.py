@@ -10,7 +10,7 @@ import pytest
 
 from edl.controller.early_answers import MOST_ANSWERS, Answered
 from edl.controller.loop import Controller
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, ProbePod, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
@@ -154,7 +154,7 @@ def test_a_job_that_is_edited_while_its_plan_is_made_gets_nothing_of_that_plan()
         (lambda _: None, True),
         (lambda job: replace(job, deleting=True), True),
         (lambda job: replace(job, generation=job.generation + 1), True),
-        (lambda job: replace(job, status=JobStatus(explanation="told")), False),
+        (lambda job: replace(job, status=JobStatus(explanation="as planned")), False),
     ],
     ids=["gone", "being deleted", "edited", "as it was"],
 )
@@ -166,17 +166,53 @@ def test_no_trainer_ends_for_a_job_that_has_changed_since(change: Callable[[Job]
     now = change(new)
     answered = Answered(latest=replace(snapshot, jobs=(giving, now) if now is not None else (giving,)))
     _, kept, left = answered.applied_to(snapshot, {decision.job: decision for decision in plan.decisions})
-    assert set(kept) == (set() if stay else {giving.key, new.key})
     assert left == ({new.uid} if stay else frozenset())
+    assert set(kept) == ({giving.key} if stay else {giving.key, new.key})
+    assert answered.spared(snapshot, plan.decisions) == ({giving.key} if stay else frozenset())
 
 
 def test_trainers_end_for_serving_although_another_job_has_changed_since() -> None:
     giving, other = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,)), make_job("b", max_trainers=2)
     snapshot = make_snapshot((NODE,), (giving, other))
     plan = plan_of(snapshot, {"a": 2, "b": 2}, Reason.SERVING_NEEDS_ROOM)
-    answered = Answered(latest=replace(snapshot, jobs=(giving,)))
-    _, kept, _ = answered.applied_to(snapshot, {decision.job: decision for decision in plan.decisions})
-    assert kept.keys() == {giving.key}
+    assert not Answered(latest=replace(snapshot, jobs=(giving,))).spared(snapshot, plan.decisions)
+
+
+def test_jobs_that_keep_changing_spare_nobody_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answered, "spared", lambda *_: frozenset({A}))
+    stage = at_rest(plan_s=0.0)
+    stage.targets["a"], stage.reason = 2, Reason.ADMITTED
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+
+    deleted = [at for at, action in run(stage, script) if isinstance(action, DeletePod)]
+    assert len(deleted) == 2
+    assert deleted[0] > 4.0, "the second round"
+
+
+def test_what_was_observed_after_a_probe_was_refused_is_not_taken_for_a_change() -> None:
+    stage, key = at_rest(), JobKey("default", "new")
+
+    async def script() -> None:
+        note = stage.cluster.policies
+
+        def refuse(action: Action) -> Outcome | None:
+            is_refused = isinstance(action, ProbePod) and action.job.name == "refused"
+            return Outcome(action, Result.REFUSED, "Forbidden", "no") if is_refused else note(action)
+
+        stage.cluster.policies = refuse
+        await asyncio.sleep(23.0)  # between two rounds
+        come(stage)
+        come(stage, "refused")
+        await asyncio.sleep(0.5)
+        lose_trainer(stage)  # the controller looks again
+        await asyncio.sleep(1.5)
+        stage.world.jobs[key] = replace(stage.world.jobs[key], generation=2)  # it sees that after the probe
+        await asyncio.sleep(10.0)
+
+    created = [at for at, action in run(stage, script) if isinstance(action, CreatePod) and action.job == key]
+    assert created[0] < 25.5 + 2 * PLAN_S, "the plan after the probe, and what may start"
 
 
 def test_a_plan_that_is_made_at_once_is_waited_for() -> None:
