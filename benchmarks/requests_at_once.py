@@ -18,7 +18,7 @@ from statistics import median
 
 from edl.clock import Clock
 from edl.controller.concurrency import Concurrency
-from edl.controller.loop import Pace
+from edl.controller.pace import Pace
 from edl.controller.write_pool import WritePool
 from edl.controller.write_queue import Lane, deletion_lane
 from edl.model.actions import Action, DeletePod, MarkPod, Outcome, Result

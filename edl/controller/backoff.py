@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
 
@@ -106,9 +107,18 @@ class Backoff:
         elif outcome.is_ok and (refused := self._of_job.get(uid, {}).get(kind)) is not None:
             self._accept(refused, kind, outcome, now_s)
 
-    def forget(self, job_uid: str, kind: type[Action]) -> None:
+    def drop(self, job_uid: str, kind: type[Action]) -> None:
         """Drop the refusal, because the job needs no such action any more."""
         self._drop(job_uid, _group(kind))
+
+    def forget(self, job_uid: str) -> None:
+        """Drop every refusal of a job that no longer exists."""
+        self._of_job.pop(job_uid, None)
+
+    def next_try_s(self, job_uid: str, now_s: float) -> float:
+        """When the first pause of a job ends, in monotonic seconds; infinity if none does."""
+        ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
+        return min((end_s for end_s in ends_s if end_s > now_s), default=inf)
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.
@@ -121,10 +131,6 @@ class Backoff:
             is_over = kind not in {EmitEvent, RequestNode} or now_s >= refused.until_s
             if kind not in kinds and kind is not CreatePod and is_over:
                 self._drop(job_uid, kind)
-
-    def keep_only(self, job_uids: set[str]) -> None:
-        """Drop the refusals of all other jobs."""
-        self._of_job = {uid: refused for uid, refused in self._of_job.items() if uid in job_uids}
 
     def _drop(self, job_uid: str, kind: type[Action]) -> None:
         refused = self._of_job.get(job_uid, {})

@@ -1,7 +1,7 @@
-"""What a round sees: the snapshot, the pods that no kubelet answers for, and the view that the planner gets.
+"""What the planner sees of a cluster, and the pods that no kubelet answers for.
 
-Between rounds it remembers how long a pod has been unreachable and how long a serving pod has ignored capacity that
-fits it. Losing this memory costs time and never correctness.
+It remembers how long a pod has been unreachable and how long a serving pod has ignored capacity that fits it. Losing
+this memory costs time and never correctness.
 """
 
 from __future__ import annotations
@@ -9,30 +9,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from operator import is_
+from math import inf
 
 from edl.clock import Clock
 from edl.controller.node_memory import NodeMemory
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder
+from edl.lifecycle.allowance import as_unasked
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
+from edl.lifecycle.node_watch import NodeWatch
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
-from edl.lifecycle.unreachable_pods import unreachable_pods
+from edl.lifecycle.unreachable_pods import UnreachablePods
 from edl.model.cluster import ClusterSnapshot
+from edl.model.headroom import Headroom
 from edl.model.jobs import Job
 from edl.model.plan import Limits
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
 
 
 class Observer:
-    """Derives from each snapshot what the round needs.
+    """Derives from snapshots what plans are made from.
 
     Args:
         clock: for how long something has lasted.
         recorder: gets a line for each serving pod that cannot be placed.
         plans: computes the wait records in the planner thread.
-        unreachable_s: how long a pod must have been unreachable before the round treats it as lost.
+        unreachable_s: how long a pod must have been unreachable before it counts as lost.
         limits: what the operator allows.
         advisor: says what room the plans are to keep; None asks for none.
     """
@@ -50,9 +53,10 @@ class Observer:
         self._clock, self._recorder, self._plans, self._unreachable_s = clock, recorder, plans, unreachable_s
         self._limits, self._nodes, self._advisor = limits, NodeMemory(limits), advisor
         self._unreachable_since_s: dict[str, float] = {}
-        self._seen: tuple[object, ...] = (None, None, None)
+        self._unreachable = UnreachablePods()
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
+        self._headroom: tuple[Headroom, ...] = ()
         self._viewed: dict[str, tuple[Job, bool, Job]] = {}
         self._queues: frozenset[str] = frozenset()
         self._unknown: frozenset[str] = frozenset()
@@ -65,38 +69,43 @@ class Observer:
         self._nodes.use(limits)
 
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """UIDs of the pods that have been unreachable for `unreachable_s`; call it once a round."""
+        """UIDs of the pods that have been unreachable for `unreachable_s`; call it for each snapshot."""
         now_s, before = self._clock.monotonic_s(), self._unreachable_since_s
-        seen = (snapshot.nodes, snapshot.unread_nodes, snapshot.jobs)
-        if not all(map(is_, seen, self._seen)):  # at rest it is the same again
-            self._seen = seen
-            self._unreachable_since_s = {uid: before.get(uid, now_s) for uid in unreachable_pods(snapshot)}
-        return frozenset(
-            uid for uid, since_s in self._unreachable_since_s.items() if now_s - since_s >= self._unreachable_s
-        )
+        found = self._unreachable.of(snapshot)
+        if found or before:
+            self._unreachable_since_s = before = {uid: before.get(uid, now_s) for uid in found}
+        return frozenset(uid for uid, since_s in before.items() if now_s - since_s >= self._unreachable_s)
+
+    def next_lost_s(self) -> float:
+        """The monotonic time at which the next pod counts as lost; infinity if none is unreachable."""
+        now_s = self._clock.monotonic_s()
+        ends_s = (since_s + self._unreachable_s for since_s in self._unreachable_since_s.values())
+        return min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+
+    def watch(self, snapshot: ClusterSnapshot) -> NodeWatch:
+        """What is known now about nodes on which trainers failed or hung."""
+        return watch_nodes(snapshot, self._limits)
 
     async def planner_view(
-        self, snapshot: ClusterSnapshot, is_finishing: Callable[[Job], bool], *, is_urgent: bool = False
+        self,
+        snapshot: ClusterSnapshot,
+        watch: NodeWatch,
+        is_finishing: Callable[[Job], bool],
+        *,
+        unprobed: frozenset[str] = frozenset(),
+        is_urgent: bool = False,
     ) -> ClusterSnapshot:
-        """The snapshot as the planner gets it: jobs with effective bounds, unplaceable serving pods marked.
+        """The snapshot as a plan gets it: jobs with effective bounds, unplaceable serving pods marked.
 
         Args:
             snapshot: the cluster as observed.
+            watch: what is known about nodes on which trainers failed or hung.
             is_finishing: True if the master of a job says that all data is consumed.
-            is_urgent: the round answers something that cannot wait.
+            unprobed: UIDs of the jobs whose pods the API server was not asked about: they get no more than they have.
+            is_urgent: the plan answers something that cannot wait.
         """
-        queues = frozenset(queue.name for queue in snapshot.queues)
-        unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
-        avoided = watch_nodes(snapshot, self._limits).avoided
-        allowing = best_effort_queues(snapshot.queues, self._limits.quotas)
-        if (queues, unknown, allowing) != (self._queues, self._unknown, self._allowing):
-            self._queues, self._unknown, self._allowing, self._viewed = queues, unknown, allowing, {}
-        jobs = tuple(self._viewed_job(job, is_finishing=is_finishing(job)) for job in snapshot.jobs)
-        self._viewed = {job.uid: self._viewed[job.uid] for job in snapshot.jobs}
+        view = self._with_bounds(snapshot, watch, is_finishing, unprobed)
         await asyncio.sleep(0)
-        if avoided:
-            jobs = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
-        view = mark_untried(replace(snapshot, jobs=jobs, avoided=avoided), self._limits)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s, is_urgent=is_urgent)
         marked = mark(view, records, now_s)
@@ -109,7 +118,40 @@ class Observer:
                     f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
                 )
         seen = self._nodes.update(marked)
-        return seen if self._advisor is None else replace(seen, headroom=self._advisor.advise(seen))
+        if self._advisor is None:
+            return seen
+        self._headroom = self._advisor.advise(seen)
+        return replace(seen, headroom=self._headroom)
+
+    def view_between_plans(
+        self, snapshot: ClusterSnapshot, watch: NodeWatch, is_finishing: Callable[[Job], bool]
+    ) -> ClusterSnapshot:
+        """The same at once, for evictions ahead of a plan: with what the last plan knew about waiting pods."""
+        view = self._with_bounds(snapshot, watch, is_finishing, frozenset())
+        return replace(mark(view, self._wait_records, self._clock.monotonic_s()), headroom=self._headroom)
+
+    def _with_bounds(
+        self,
+        snapshot: ClusterSnapshot,
+        watch: NodeWatch,
+        is_finishing: Callable[[Job], bool],
+        unprobed: frozenset[str],
+    ) -> ClusterSnapshot:
+        """The snapshot with the effective bounds of its jobs, and without new jobs of which nothing is known yet."""
+        queues = frozenset(queue.name for queue in snapshot.queues)
+        unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
+        allowing = best_effort_queues(snapshot.queues, self._limits.quotas)
+        if (queues, unknown, allowing) != (self._queues, self._unknown, self._allowing):
+            self._queues, self._unknown, self._allowing, self._viewed = queues, unknown, allowing, {}
+        planned = [job for job in snapshot.jobs if job.pods or job.uid not in unprobed]
+        jobs = [self._viewed_job(job, is_finishing=is_finishing(job)) for job in planned]
+        if len(self._viewed) > 2 * len(jobs):
+            self._viewed = {job.uid: self._viewed[job.uid] for job in planned}
+        if watch.avoided:
+            jobs = [as_avoiding(job, watch.avoided, snapshot.nodes) for job in jobs]
+        if unprobed:
+            jobs = [as_unasked(job) if job.uid in unprobed else job for job in jobs]
+        return mark_untried(replace(snapshot, jobs=tuple(jobs), avoided=watch.avoided), self._limits)
 
     def _viewed_job(self, job: Job, *, is_finishing: bool) -> Job:
         """The job with its effective bounds; the same object again while nothing has changed."""

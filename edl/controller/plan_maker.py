@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from edl.controller.kept_plan import KeptPlan
 from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
-from edl.errors import AbandonedError, PlanError, PlanFailure
+from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScaleDecision, ScalePlan
@@ -66,8 +66,8 @@ class Planner:
         check: names each broken rule of a plan; used for fallback plans, which `decide` did not make.
         startable: the pods of a plan that fit on their nodes now.
         new_thread: makes the threads that these functions run in.
-        relieve: makes room for waiting serving pods ahead of a plan, by decisions for the jobs that give trainers.
-        abandon: gives up the decision that `decide` is making; `decide` then raises AbandonedError soon.
+        relieve: makes room for waiting serving pods ahead of a plan, by decisions for the jobs that lose trainers; it
+            may be called while `decide` runs.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
@@ -75,7 +75,6 @@ class Planner:
     startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[StartablePod]]
     new_thread: Callable[[], FunctionRunner] = PlannerThread
     relieve: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
-    abandon: Callable[[], None] = lambda: None
 
 
 class PlanMaker:
@@ -88,6 +87,7 @@ class PlanMaker:
     def __init__(self, planner: Planner, limits: Limits, recorder: Recorder) -> None:
         self._planner, self._limits, self._recorder = planner, limits, recorder
         self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
+        self._relief_thread = planner.new_thread()
         self._last: ScalePlan | None = None
         self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
@@ -104,17 +104,12 @@ class PlanMaker:
 
         Args:
             view: the snapshot as the planner sees it: jobs with their effective bounds, unplaceable pods marked.
-
-        Raises:
-            AbandonedError: `abandon` was called meanwhile.
         """
         if (kept := self._kept.plan_for(view)) is not None:
             return kept
         self._kept.forget()
         try:
             plan = await self._compute(self._thread, lambda: self._planner.decide(view, self._limits))
-        except AbandonedError:
-            raise
         except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
             self._recorder.not_planned(view, error)
             return await self._fall_back(view, failure_of(error))
@@ -124,10 +119,6 @@ class PlanMaker:
         self._recorder.planned(view, self._limits, plan)
         return plan
 
-    def abandon(self) -> None:
-        """Give up the plan that is being made."""
-        self._planner.abandon()
-
     async def relieve(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
         """Decisions that make room for waiting serving pods ahead of a plan; none if that cannot be computed in time.
 
@@ -135,7 +126,7 @@ class PlanMaker:
             view: the snapshot as the planner sees it.
         """
         try:
-            return await self._compute(self._thread, lambda: self._planner.relieve(view, self._limits))
+            return await self._compute(self._relief_thread, lambda: self._planner.relieve(view, self._limits))
         except PlanError as error:
             self._recorder.postponed(f"room for serving pods ahead of the plan: {error}")
             return ()

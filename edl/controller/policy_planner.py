@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from edl.errors import PlanError
@@ -10,7 +9,6 @@ from edl.explain.decision import explained_study
 from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
-from edl.planner.clock import Clock
 from edl.planner.guard import check_relief
 from edl.planner.packing import Start, startable
 from edl.planner.policies.base import Policy
@@ -31,7 +29,6 @@ class PolicyPlanner:
         self._policy = policy
         self._columns = NO_COLUMNS
         self._read: Problem | None = None
-        self._is_abandoned = threading.Event()
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """Make a plan that has passed its checks; see `explain.decision.decide`.
@@ -39,18 +36,11 @@ class PolicyPlanner:
         Raises:
             PlanError: no plan was made in time.
             RefusedPlanError: the plan broke a rule.
-            AbandonedError: `abandon` was called meanwhile.
         """
         self._read = None
-        self._is_abandoned.clear()
-        clock = Clock(limits.deadline_s, is_abandoned=self._is_abandoned.is_set)
-        made = explained_study(snapshot, self._policy, limits, self._columns, clock)
+        made = explained_study(snapshot, self._policy, limits, self._columns)
         self._columns, self._read = made.plan.columns, made.context.problem
         return made.plan
-
-    def abandon(self) -> None:
-        """Give up the decision that is being made; it ends with its stage. Any thread may call this."""
-        self._is_abandoned.set()
 
     def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
         """Make room for serving pods ahead of a plan; see `planner.admission.relief`.

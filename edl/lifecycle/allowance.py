@@ -11,6 +11,7 @@ from dataclasses import replace
 from edl.model.jobs import Job, Refusal
 from edl.model.names import Role
 from edl.model.pods import PodPhase
+from edl.model.status import Reason
 
 
 def wants_pods(job: Job) -> bool:
@@ -63,6 +64,18 @@ def as_allowed(job: Job, refusal: Refusal | None) -> Job:
         fixed=tuple(replace(f, count=min(f.count, _count(job, f.role))) for f in job.fixed),
         refusal=replace(refusal, allowed=live),
     )
+
+
+def as_unasked(job: Job) -> Job:
+    """The job for the planner while the API server was not asked about the pods of its spec: it keeps what it has.
+
+    Args:
+        job: with pods; one without any is left out of the plan.
+    """
+    live = len(job.live_trainers)
+    message = "edl asks the API server whether it accepts pods of the changed spec"
+    refusal = Refusal(live, is_tried=False, reason=Reason.PODS_REFUSED, message=message, details="")
+    return job if not job.is_schedulable or job.refusal is not None else as_allowed(job, refusal)
 
 
 def _has_fixed(job: Job) -> bool:

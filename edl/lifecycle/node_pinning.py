@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from edl.model.actions import Action, CreatePod
-from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.pods import Pod
 
@@ -37,22 +36,21 @@ def is_refused(pod: Pod, now_s: float) -> bool:
     return is_waiting and pod.answered_s is not None and now_s - pod.answered_s >= REFUSED_AFTER_S
 
 
-def update_unpinned(unpinned: UnpinnedPods, snapshot: ClusterSnapshot, now_s: float) -> dict[tuple[str, str], float]:
-    """The pods that may run on any node after a snapshot.
+def note_unpinned(unpinned: UnpinnedPods, job: Job, time_s: float, now_s: float) -> dict[tuple[str, str], float]:
+    """The pods that may run on any node, with those of a job that kube-scheduler does not bind to their node.
 
-    If a controller loses this memory, each refused pod costs one more attempt and nothing else.
+    If a controller loses this memory, each such pod costs one more attempt and nothing else.
 
     Args:
-        unpinned: the result for the snapshot before; empty at first.
-        snapshot: the cluster.
+        unpinned: the result for the job before; empty at first.
+        job: with its pods.
+        time_s: seconds since the epoch.
         now_s: monotonic seconds.
     """
-    kept = {key: until_s for key, until_s in unpinned.items() if until_s > now_s}
-    for job in snapshot.jobs:
-        for pod in job.pods:
-            if pod.pinned and not pod.node and is_refused(pod, snapshot.observed_at_s):
-                kept[job.uid, pod.name] = now_s + UNPINNED_S
-    return kept
+    found = {(job.uid, pod.name): now_s + UNPINNED_S for pod in job.pods if is_refused(pod, time_s)}
+    if not found and not any(until_s <= now_s for until_s in unpinned.values()):
+        return dict(unpinned)
+    return {key: until_s for key, until_s in unpinned.items() if until_s > now_s} | found
 
 
 def pin(actions: Iterable[Action], nodes: int, unpinned: UnpinnedPods) -> tuple[Action, ...]:

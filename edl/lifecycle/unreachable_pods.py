@@ -8,6 +8,8 @@ unreachable and decides when to force the deletion; this module only finds the p
 from __future__ import annotations
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.pods import Pod
 
 
 def unreachable_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
@@ -17,14 +19,38 @@ def unreachable_pods(snapshot: ClusterSnapshot) -> frozenset[str]:
     two runs of a gang would corrupt its model. A fault-tolerant job is safe, because its master has fenced the leases
     of the pod. A node that exists but could not be parsed counts as ready.
     """
-    ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)
-    return frozenset(
-        pod.uid
-        for job in snapshot.jobs
-        for pod in job.pods
-        if pod.node
-        and (
-            (pod.node not in ready and not pod.is_finished)
-            or (pod.terminating and (pod.node not in ready or (job.fault_tolerant and not ready[pod.node])))
-        )
-    )
+    return UnreachablePods().of(snapshot)
+
+
+class UnreachablePods:
+    """Finds these pods in one snapshot after the other; only jobs that have changed are read again."""
+
+    def __init__(self) -> None:
+        self._nodes: tuple[object, object] = (None, None)
+        self._ready: dict[str, bool] = {}
+        self._known: dict[str, tuple[Job, frozenset[str]]] = {}
+
+    def of(self, snapshot: ClusterSnapshot) -> frozenset[str]:
+        """As `unreachable_pods`."""
+        if self._nodes[0] is not snapshot.nodes or self._nodes[1] is not snapshot.unread_nodes:
+            self._nodes = (snapshot.nodes, snapshot.unread_nodes)
+            ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)
+            if ready != self._ready:
+                self._ready, self._known = ready, {}
+        before, self._known = self._known, {}
+        found: set[str] = set()
+        for job in snapshot.jobs:
+            known = before.get(job.uid)
+            if known is None or known[0] is not job:
+                known = (job, frozenset(pod.uid for pod in job.pods if self._is_unreachable(job, pod)))
+            self._known[job.uid] = known
+            found |= known[1]
+        return frozenset(found)
+
+    def _is_unreachable(self, job: Job, pod: Pod) -> bool:
+        if not pod.node:
+            return False
+        is_ready = self._ready.get(pod.node)
+        if is_ready is None:
+            return pod.terminating or not pod.is_finished
+        return pod.terminating and job.fault_tolerant and not is_ready

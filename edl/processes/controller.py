@@ -19,8 +19,9 @@ from typing import Any
 
 from edl import __version__
 from edl.clock import AdjustedClock, Clock, SystemClock
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
 from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import RoundResult
@@ -153,13 +154,7 @@ def _build(
         return check(snapshot, plan, files.limits.quotas)
 
     deciding = PolicyPlanner(policy)
-    planner = Planner(
-        deciding.decide,
-        broken_rules,
-        deciding.startable,
-        relieve=deciding.relieve,
-        abandon=deciding.abandon,
-    )
+    planner = Planner(deciding.decide, broken_rules, deciding.startable, relieve=deciding.relieve)
     controller = Controller(
         cluster=KubernetesCluster(cache, writer, clock, resizing),
         clock=clock,

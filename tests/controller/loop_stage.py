@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.planner_thread import PlannerThread
 from edl.model.cluster import ClusterSnapshot

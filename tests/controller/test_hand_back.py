@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.patience import LEAST, STEP
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result

@@ -11,7 +11,8 @@ from typing import TypeVar
 import pytest
 
 from edl.controller.early_answers import VERDICT_S
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import RoundResult

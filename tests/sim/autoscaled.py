@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.lifecycle.status import is_over

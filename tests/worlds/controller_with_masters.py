@@ -16,7 +16,8 @@ from typing import Any
 from kubernetes.aio.client import Configuration
 
 from edl.clock import SystemClock
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide

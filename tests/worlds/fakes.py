@@ -155,7 +155,7 @@ class FakeCluster:
     """
 
     def __init__(self, world: PodWorld, nodes: tuple[Node, ...] = (), serving: tuple[Pod, ...] = ()) -> None:
-        self.world, self.nodes, self.serving = world, nodes, serving
+        self.world, self.nodes, self._serving = world, nodes, serving
         self.problem = ""
         self.policies: Callable[[Action], Outcome | None] = lambda _: None
         self.on_observe: Callable[[], None] = lambda: None
@@ -167,6 +167,16 @@ class FakeCluster:
         self.most_under_way = 0
         self.in_turn: asyncio.Lock | None = None
         """If set, `delay_s` passes for one request after the other: the server has as much to do as it can."""
+
+    @property
+    def serving(self) -> tuple[Pod, ...]:
+        """The serving pods; whoever sets them wakes up the controller."""
+        return self._serving
+
+    @serving.setter
+    def serving(self, pods: tuple[Pod, ...]) -> None:
+        self._serving = pods
+        self.touch()
 
     def touch(self) -> None:
         """Wake up the controller."""
@@ -193,7 +203,7 @@ class FakeCluster:
         return ClusterSnapshot(
             observed_at_s=asyncio.get_running_loop().time(),
             nodes=self.nodes,
-            pods=self.serving,
+            pods=self._serving,
             jobs=tuple(self.world.jobs[key] for key in sorted(self.world.jobs)),
             missing_priority_classes=self.missing_priority_classes,
         )

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import QueueReporter

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from edl.controller.loop import Pace
+from edl.controller.pace import Pace
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, ProbePod
 
 DEBOUNCE_S = Pace().debounce_s

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result

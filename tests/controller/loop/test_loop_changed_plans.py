@@ -16,7 +16,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from edl.controller.loop import Pace
+from edl.controller.pace import Pace
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 from edl.model.names import JobKey, Role
 from tests.controller.loop import test_loop_random_events as random_events

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
 from edl.model.actions import Action, Outcome, PatchStatus, Result
 from tests.controller.loop_stage import A, Stage, at_work, play, with_jobs

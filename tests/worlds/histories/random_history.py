@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.lifecycle.status import is_over
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result

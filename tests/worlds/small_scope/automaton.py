@@ -17,7 +17,8 @@ from enum import Enum
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar
 
-from edl.controller.loop import Controller, Pace
+from edl.controller.loop import Controller
+from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot

@@ -1,0 +1,157 @@
+"""What the last plan grants one job, and for how long it counts.
+
+An allotment is bound to the UID and the generation of its job and to the UIDs of the pods that it ends. So a job that
+was suspended, edited or created anew gets nothing of an old plan, and no pod ends because a former one had its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from edl.model.actions import CreatePod, ResizePod
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
+from edl.model.resources import Resources
+from edl.model.status import Reason
+
+Slot = tuple[Role, str]
+"""Free capacity for one pod: its role, and the name of the node."""
+
+FOR_OTHER_JOBS = VOLUNTARY_SHRINKS | {Reason.ADMITTED}
+"""The reasons of deletions whose capacity goes to another job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a plan, or an eviction ahead of it, grants one job.
+
+    Attributes:
+        decision: as the plan made it.
+        uid: of the job.
+        pods: name -> UID of the pods that end, as the plan saw them.
+        slots: what may be created now; a slot that is used is counted elsewhere (`core.State.used`).
+        awaited: UIDs of the serving pods that the victims end for; empty if they end for something else.
+        requests: the changed CPU requests of running trainers.
+    """
+
+    decision: ScaleDecision
+    uid: str
+    pods: Mapping[str, str]
+    slots: tuple[Slot, ...] = ()
+    awaited: frozenset[str] = frozenset()
+    requests: tuple[ResizePod, ...] = ()
+
+    def is_for(self, job: Job) -> bool:
+        """True if the job is still the one that the plan saw: the same object with the same spec."""
+        return (self.uid, self.decision.generation) == (job.uid, job.generation)
+
+    def decision_for(self, job: Job) -> ScaleDecision | None:
+        """The decision, with only those victims and moves that are still the same pods; None for another job."""
+        if not self.is_for(job):
+            return None
+        if not self.pods:
+            return self.decision
+        here = {pod.name: pod.uid for pod in job.pods}
+        victims, moves = (
+            tuple(name for name in names if name in here and here[name] == self.pods.get(name))
+            for names in (self.decision.victims, self.decision.moves)
+        )
+        if (victims, moves) == (self.decision.victims, self.decision.moves):
+            return self.decision
+        return replace(self.decision, victims=victims, moves=moves)
+
+    @property
+    def ends_for_other_jobs(self) -> bool:
+        """True if trainers of an admitted job end so that other jobs get their capacity."""
+        d = self.decision
+        return bool(d.victims) and d.admitted and d.shrink_reason in FOR_OTHER_JOBS
+
+    @property
+    def ends_for_serving(self) -> bool:
+        """True if trainers end so that serving pods fit."""
+        return bool(self.decision.victims) and self.decision.shrink_reason == Reason.SERVING_NEEDS_ROOM
+
+    @property
+    def grows(self) -> bool:
+        """True if the job gets more trainers than the plan saw."""
+        return self.decision.target > self.decision.current
+
+
+class Start(NamedTuple):
+    """A pod of a plan whose node has free capacity for it.
+
+    Attributes:
+        job: of the pod.
+        role: of the pod.
+        node: the name of the node.
+    """
+
+    job: JobKey
+    role: Role
+    node: str
+
+
+def serving_without_node(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """UIDs of the serving pods that wait for capacity."""
+    return frozenset(pod.uid for pod in snapshot.waiting_serving if pod.needs_room)
+
+
+def allotment_of(
+    decision: ScaleDecision,
+    job: Job,
+    awaited: frozenset[str],
+    slots: Iterable[Slot] = (),
+    requests: Iterable[ResizePod] = (),
+) -> Allotment:
+    """Bind a decision to the job that it was made for.
+
+    Args:
+        decision: for the job.
+        job: as the plan saw it.
+        awaited: UIDs of the serving pods that waited then.
+        slots: what may be created now.
+        requests: the changed CPU requests of its trainers.
+    """
+    ends = {*decision.victims, *decision.moves}
+    pods = {pod.name: pod.uid for pod in job.pods if pod.name in ends} if ends else {}
+    found = Allotment(decision, job.uid, pods, tuple(slots), frozenset(), tuple(requests))
+    return replace(found, awaited=awaited) if found.ends_for_serving else found
+
+
+def without_taken(
+    starts: Sequence[Start], sent: Iterable[CreatePod], jobs: Mapping[JobKey, Job]
+) -> tuple[Start, ...]:
+    """The starts that still have their capacity, although pods were created since the plan's snapshot.
+
+    A pod that the plan would create on the same node for the same job uses that start. Any other pod uses capacity
+    that the plan may have granted to somebody else on its node: as many starts there are dropped, the last ones
+    first, as request what the pod requests.
+
+    Args:
+        starts: of the new plan.
+        sent: the pods that were created after the snapshot of the plan.
+        jobs: as the plan saw them.
+    """
+    left = list(starts)
+    for pod in sent:
+        same = Start(pod.job, pod.role, pod.node or "")
+        if same in left:
+            left.remove(same)
+            continue
+        job, missing = jobs.get(pod.job), Resources()
+        if job is not None:
+            missing = _request(job, pod.role)
+        for start in [start for start in reversed(left) if start.node == pod.node]:
+            if not any(amount > 0 for _, amount in missing.amounts):
+                break
+            left.remove(start)
+            missing = missing - _request(jobs[start.job], start.role)
+    return tuple(left)
+
+
+def _request(job: Job, role: Role) -> Resources:
+    return next((fixed.shape for fixed in job.fixed if fixed.role is role), job.trainer).request

@@ -1,0 +1,135 @@
+"""Evictions ahead of the plan: trainers make way for a serving pod although no plan has seen it yet.
+
+On a large cluster a plan takes a second, and most of it says who grows where. Which surplus trainers must end so that
+a serving pod fits is found in a fraction of that. It is found while kube-scheduler tries the pod, and the trainers
+are evicted once kube-scheduler has found no capacity. A plan that is being made goes on, and is merged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from edl.clock import Clock
+from edl.controller.allotment import serving_without_node
+from edl.controller.core import Core
+from edl.controller.plan_maker import PlanMaker
+from edl.controller.ports import Recorder
+from edl.model.cluster import ClusterSnapshot
+from edl.model.plan import Limits, ScaleDecision
+from edl.planner.waits import refused, serving_grace_left_s
+
+SLOW_S = 0.25
+"""A plan that takes no longer than this is waited for: it chooses among all trainers."""
+MOST_PODS = 16
+"""Trainers are evicted ahead of the plan for so many new serving pods at most; for more, the plan evicts fewer."""
+VERDICT_S = 0.7
+"""How long it is waited for kube-scheduler to try the pods."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """Trainers that are being found, or were found, for some serving pods.
+
+    Attributes:
+        awaited: UIDs of the serving pods.
+        view: what they are found in.
+        until_s: the monotonic time until which kube-scheduler's answer is waited for.
+        decisions: for the jobs that lose trainers; None while they are being found.
+    """
+
+    awaited: frozenset[str]
+    view: ClusterSnapshot
+    until_s: float
+    decisions: Sequence[ScaleDecision] | None = None
+
+
+class EarlyEvictions:
+    """Finds trainers for serving pods that come while plans take long. For each pod that is done once.
+
+    Args:
+        core: is told which trainers end.
+        clock: for the time of kube-scheduler's answer.
+        plans: finds the trainers.
+        recorder: is told what is evicted.
+        view: the planner's view of a cluster.
+        wake: called once trainers were found.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        clock: Clock,
+        plans: PlanMaker,
+        recorder: Recorder,
+        *,
+        view: Callable[[ClusterSnapshot], ClusterSnapshot],
+        wake: Callable[[], None],
+    ) -> None:
+        self._core, self._clock, self._plans, self._recorder = core, clock, plans, recorder
+        self._view, self._wake = view, wake
+        self._known: frozenset[str] = frozenset()
+        self._search: _Search | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, limits: Limits) -> None:
+        """Take what the cache shows: begin to find trainers, or evict those that were found."""
+        self._judge()
+        waiting = self._core.snapshot.waiting_serving
+        if not waiting:
+            self._known = frozenset()
+        elif self._search is None and self._plans.took_s > SLOW_S:
+            self._begin(limits)
+
+    def next_look_s(self) -> float:
+        """The monotonic time at which kube-scheduler's answer is waited for no longer; infinity if none is."""
+        return self._search.until_s if self._search is not None and self._search.decisions is not None else inf
+
+    def close(self) -> None:
+        """End the search under way."""
+        if self._task is not None:
+            self._task.cancel()
+        self._search = None
+
+    def _begin(self, limits: Limits) -> None:
+        """Begin to find trainers for the serving pods that have come."""
+        snapshot = self._core.snapshot
+        waiting = serving_without_node(snapshot)
+        self._known &= waiting
+        new = waiting - self._known
+        if not new:
+            return
+        self._known |= new
+        if len(new) > MOST_PODS:
+            return
+        view = self._view(self._core.assumed())
+        new &= serving_without_node(view)
+        if not new:
+            return
+        untried = serving_grace_left_s(snapshot, limits)
+        tried = tuple(
+            replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in untried else pod
+            for pod in view.pods
+        )
+        self._search = search = _Search(new, replace(view, pods=tried), self._clock.monotonic_s() + VERDICT_S)
+        self._task = asyncio.ensure_future(self._find(search))
+
+    async def _find(self, search: _Search) -> None:
+        search.decisions = await self._plans.relieve(search.view)
+        self._wake()
+
+    def _judge(self) -> None:
+        """Evict the trainers that were found if kube-scheduler has no capacity for any of the pods."""
+        search, snapshot = self._search, self._core.snapshot
+        if search is None or search.decisions is None:
+            return
+        is_over = self._clock.monotonic_s() >= search.until_s
+        if search.decisions and search.awaited <= serving_without_node(snapshot):
+            if search.awaited <= refused(snapshot):
+                self._recorder.relieved(search.view, search.decisions)
+                self._core.amended(search.decisions, search.view, search.awaited)
+            elif not is_over:
+                return
+        self._search = None

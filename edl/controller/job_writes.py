@@ -1,0 +1,350 @@
+"""The writes that one job needs now, computed anew each time from the job, its allotment and the facts around it.
+
+The life cycle says which actions a job needs. Here they become writes: what must come first is sent alone, and the
+rest is computed again once that has ended. So no order has to be remembered.
+
+- While a mark, a status or anything else but pods is under way for a job, nothing is computed for it.
+- What pods need exists before the pods, masters and pservers before trainers.
+- A job that ends pods creates none until the deletions are sent: one of them may fail.
+- A status waits for the marks that it counts. It says what the cache shows, not what is under way.
+- An event is sent with the write that it explains, and only if that succeeded: it is never repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from edl.clock import Clock
+from edl.controller.allotment import Slot
+from edl.controller.assumed import UID_OF_ASSUMED
+from edl.controller.backoff import Backoff
+from edl.controller.job_timers import spread
+from edl.controller.pending_writes import Lane, Write
+from edl.controller.ports import Recorder
+from edl.lifecycle.action_order import degraded_update, status_updates
+from edl.lifecycle.broken_nodes import keep_away
+from edl.lifecycle.data_progress import MasterView
+from edl.lifecycle.desired_state import JobContext, desired_state
+from edl.lifecycle.domains import require_domains
+from edl.lifecycle.lending import lend, nodes_without_lending
+from edl.lifecycle.node_pinning import note_unpinned, pin
+from edl.lifecycle.node_requests import allow_eviction, node_request_actions
+from edl.lifecycle.node_watch import UNWATCHED, NodeWatch
+from edl.lifecycle.pod_actions import needs
+from edl.lifecycle.resized_workload import workload_actions
+from edl.lifecycle.tenancy import limited_priority
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    Intent,
+    MarkPod,
+    Need,
+    PatchStatus,
+    ResizePod,
+    ResizeWorkload,
+)
+from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
+from edl.model.jobs import Job
+from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, JobKey, Role, WorkloadKind
+from edl.model.plan import Limits, ScaleDecision
+from edl.model.status import Reason
+
+REPAIR_S = 1800.0
+"""How often edl makes sure that what a running job needs still exists."""
+ENSURED_FOR_S = 60.0
+"""For so long edl takes for granted that what it has made for the pods of a job exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the needs of every job depend on, besides the job itself.
+
+    Attributes:
+        nodes: of the cluster.
+        unreachable: UIDs of pods whose end no kubelet will confirm.
+        watch: what is known about nodes on which trainers failed or hung.
+        missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
+        node_requests: of each job, its request pods that exist.
+        serving_waits: a serving pod waits for capacity.
+    """
+
+    nodes: Sequence[Node] = ()
+    unreachable: frozenset[str] = frozenset()
+    watch: NodeWatch = UNWATCHED
+    missing_priority_classes: tuple[str, ...] = ()
+    node_requests: Mapping[JobKey, Sequence[NodeRequest]] = field(default_factory=dict)
+    serving_waits: bool = False
+
+
+def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeRequest]]:
+    """The request pods of each job that has any."""
+    found: dict[JobKey, list[NodeRequest]] = {}
+    for request in snapshot.node_requests:
+        found.setdefault(request.job, []).append(request)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a job may do now.
+
+    Attributes:
+        decision: what its allotment says; None if it has none that counts.
+        slots: the free capacity that it may use.
+        requests: the changed CPU requests of its trainers.
+        may_ask: node requests may be made and withdrawn as the decision says.
+    """
+
+    decision: ScaleDecision | None = None
+    slots: Sequence[Slot] = ()
+    requests: Sequence[ResizePod] = ()
+    may_ask: bool = False
+
+
+class JobWrites:
+    """Computes the writes of jobs.
+
+    What it remembers from one call to the next costs time if it is lost, and never correctness.
+
+    Args:
+        clock: for ages and pauses.
+        recorder: is told of jobs that break this code.
+        backoff: which actions must wait after the API server rejected them.
+        limits: what the operator allows.
+        master_view: what is known about the master of a job.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        recorder: Recorder,
+        backoff: Backoff,
+        limits: Limits,
+        master_view: Callable[[Job], MasterView | None],
+    ) -> None:
+        self._clock, self._recorder, self._backoff = clock, recorder, backoff
+        self._limits, self._master_view = limits, master_view
+        self._closed: tuple[Sequence[Node], frozenset[str]] = ((), frozenset())
+        self._unpinned: dict[tuple[str, str], float] = {}
+        self._ensured: dict[str, tuple[int, float]] = {}  # by UID: (generation, until when it is taken for granted)
+        self._repaired: dict[str, tuple[int, float]] = {}  # by UID: (generation, when the next repair is due)
+        self._noticed: dict[str, str] = {}  # by UID: the last event of a workload that is no TrainingJob
+
+    def use(self, limits: Limits) -> None:
+        """Use these limits from now on."""
+        self._limits = limits
+
+    def forget(self, job_uid: str) -> None:
+        """Forget a job that no longer exists."""
+        for known in (self._ensured, self._repaired, self._noticed):
+            known.pop(job_uid, None)
+
+    def sent(self, action: Action, *, generation: int) -> None:
+        """Note an action that succeeded.
+
+        Args:
+            action: it.
+            generation: of its job.
+        """
+        if isinstance(action, EmitEvent) and action.job.kind is not WorkloadKind.TRAINING_JOB:
+            self._noticed[action.job_uid] = action.message
+        elif isinstance(action, Need):
+            self._ensured[action.job_uid] = (generation, self._clock.monotonic_s() + ENSURED_FOR_S)
+
+    def of(
+        self, shown: Job, assumed: Job, granted: Granted, facts: Facts, under_way: Collection[CreatePod | DeletePod]
+    ) -> list[Write]:
+        """The writes of a job, in any order: their lanes say what comes first.
+
+        Args:
+            shown: the job as the cache shows it.
+            assumed: the job as it will be once the writes under way have succeeded.
+            granted: what it may do.
+            facts: what it depends on.
+            under_way: its creations and deletions that have not ended.
+        """
+        try:
+            if shown.owner_count is not None:
+                return self._of_workload(shown, granted)
+            return list(self._of_job(shown, assumed, granted, facts, under_way))
+        except Exception as error:  # a job that breaks this code must not stop the other jobs
+            self._recorder.failed(f"job {shown.key}", error)
+            return []
+
+    def _of_job(
+        self, shown: Job, assumed: Job, granted: Granted, facts: Facts, under_way: Collection[CreatePod | DeletePod]
+    ) -> Iterator[Write]:
+        now_s, time_s = self._clock.monotonic_s(), self._clock.now_s()
+        self._unpinned = note_unpinned(self._unpinned, shown, time_s, now_s)
+        context = JobContext(facts.unreachable, self._trouble(facts, shown), self._master_view(shown), facts.watch)
+        actions = self._actions(assumed, granted, granted.slots, context, time_s)
+        going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
+        marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]
+        ends = [a for a in actions if isinstance(a, DeletePod) and _is_real(a.pod_uid) and a.pod_uid not in going]
+        moved = [a for a in actions if isinstance(a, EmitEvent) and a.reason == Intent.MOVED]
+        may_mark = self._backoff.allows(shown.uid, MarkPod, now_s)
+        yield from _end_writes(marks if may_mark else (), ends, moved)
+        if not (ends or going or marks):  # one of them may fail
+            yield from self._creations(assumed, actions, facts, under_way)
+        yield from (Write((a,), Lane.SURPLUS) for a in self._resizes(shown, granted, facts))
+        if node_actions := self._node_requests(shown, granted, facts, time_s):
+            yield Write(node_actions, Lane.SURPLUS)
+        yield from self._repairs(shown, now_s)
+        if under_way:  # a status says what is, not what is under way
+            actions = self._actions(shown, granted, (), context, time_s)
+        updates = self._status(shown, actions, has_marks=bool(marks))
+        if updates:
+            yield Write(updates, Lane.REPORT if _is_report(shown, updates) else Lane.STATUS)
+
+    def _actions(
+        self, job: Job, granted: Granted, slots: Sequence[Slot], context: JobContext, time_s: float
+    ) -> tuple[Action, ...]:
+        """What the life cycle asks for, without what the API server rejects for now."""
+        _, actions = desired_state(job, granted.decision, slots, time_s, context)
+        now_s, uid, allows = self._clock.monotonic_s(), job.uid, self._backoff.allows
+        self._backoff.forget_unwanted(uid, (*actions, *granted.requests), now_s)
+        if not allows(uid, DeletePod, now_s):  # nobody is moved
+            actions = tuple(a for a in actions if not (isinstance(a, EmitEvent) and a.reason == Intent.MOVED))
+        return tuple(a for a in actions if isinstance(a, MarkPod) or allows(uid, type(a), now_s))
+
+    def _status(self, job: Job, actions: Iterable[Action], *, has_marks: bool) -> tuple[Action, ...]:
+        """The status with its events; nothing without a status, as an event alone would be sent again and again.
+
+        Failures are stored after their pods are marked. If the API server rejects marks, only that is stored.
+        """
+        kept = [a for a in actions if not (isinstance(a, EmitEvent) and a.reason == Intent.MOVED)]
+        if has_marks:
+            return degraded_update(job, kept) if self._backoff.knows(job.uid) else ()
+        updates = status_updates(kept)
+        return () if all(isinstance(a, EmitEvent) for a in updates) else updates
+
+    def _creations(
+        self, job: Job, actions: Sequence[Action], facts: Facts, under_way: Collection[CreatePod | DeletePod]
+    ) -> Iterator[Write]:
+        """What pods need, then masters and pservers, then trainers; each once the one before exists."""
+        if not any(isinstance(a, CreatePod) for a in actions):
+            return
+        generation, until_s = self._ensured.get(job.uid, (-1, 0.0))
+        if generation != job.generation or self._clock.monotonic_s() >= until_s:
+            yield Write(tuple(a for a in actions if isinstance(a, Need)), Lane.BASE)
+            return
+        pods = [a for a in self._placed(job, actions, facts) if isinstance(a, CreatePod)]
+        base = [pod for pod in pods if pod.role is not Role.TRAINER]
+        yield from (Write((pod,), Lane.BASE) for pod in base)
+        if base or any(isinstance(a, CreatePod) and a.role is not Role.TRAINER for a in under_way):
+            return
+        lacking = job.min_trainers - len(job.live_trainers)
+        for number, pod in enumerate(pods):
+            yield Write((pod,), Lane.MINIMUM if number < lacking else Lane.SURPLUS)
+
+    def _placed(self, job: Job, actions: Iterable[Action], facts: Facts) -> tuple[Action, ...]:
+        """The creations, with what binds the pods to the nodes of the plan or keeps them away from others."""
+        if self._closed[0] is not facts.nodes:
+            self._closed = (facts.nodes, nodes_without_lending(facts.nodes))
+        placed = require_domains(actions, job, facts.nodes)
+        placed = keep_away(placed, job, facts.watch.avoided, facts.nodes)
+        placed = pin(placed, len(facts.nodes), self._unpinned)
+        placed = lend(placed, job, self._limits, self._unpinned, self._closed[1])
+        return allow_eviction(placed, job, self._limits)
+
+    def _resizes(self, job: Job, granted: Granted, facts: Facts) -> Iterator[ResizePod]:
+        """The CPU requests that still differ; none is raised while serving waits."""
+        if not granted.requests or not self._backoff.allows(job.uid, ResizePod, self._clock.monotonic_s()):
+            return
+        running = {pod.uid: pod.running_request for pod in job.live_trainers}
+        for change in granted.requests:
+            request = running.get(change.pod_uid)
+            if request is None or request.requested_milli == change.cpu_milli:
+                continue
+            if change.cpu_milli <= request.charged_milli or not facts.serving_waits:
+                yield change
+
+    def _node_requests(self, job: Job, granted: Granted, facts: Facts, time_s: float) -> tuple[Action, ...]:
+        """The request pods of a job that come and go, each followed by its event."""
+        if not granted.may_ask and job.is_schedulable:
+            return ()
+        requests, now_s = facts.node_requests.get(job.key, ()), self._clock.monotonic_s()
+        found = node_request_actions(job, requests, granted.decision, self._limits.expected_nodes, time_s)
+        allowed: list[Action] = []
+        for action in found:
+            if self._backoff.allows(job.uid, type(action), now_s):
+                allowed += [action] if action.event is None else [action, action.event]
+        return tuple(allowed)
+
+    def _repairs(self, job: Job, now_s: float) -> Iterator[Write]:
+        """Make again what a job with pods needs, in case that somebody deleted it; each job at its own moment."""
+        if not (job.is_schedulable and job.live_trainers):
+            return
+        generation, due_s = self._repaired.get(job.uid, (-1, 0.0))
+        if generation != job.generation:
+            self._repaired[job.uid] = (job.generation, now_s + REPAIR_S * (0.5 + 0.5 * spread(job.uid)))
+        elif now_s >= due_s:
+            self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
+            yield Write(needs(job), Lane.BASE)
+
+    def _of_workload(self, job: Job, granted: Granted) -> list[Write]:
+        """The resize of a workload with its event, or the event that says why edl does not resize it."""
+        free = sum(role is Role.TRAINER for role, _ in granted.slots)
+        actions = workload_actions(job, granted.decision, free, self._clock.now_s())
+        if not job.problem:
+            self._noticed.pop(job.uid, None)
+        now_s = self._clock.monotonic_s()
+        self._backoff.forget_unwanted(job.uid, actions, now_s)
+        if not all(self._backoff.allows(job.uid, type(action), now_s) for action in actions):
+            return []
+        news = tuple(a for a in actions if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
+        return [Write(news, _lane_of_resize(job, news))] if news else []
+
+    def _trouble(self, facts: Facts, job: Job) -> tuple[str, str] | None:
+        """(reason, message) for the condition Degraded; None if there is nothing to report."""
+        refused = self._backoff.refusal(job.uid, self._clock.monotonic_s())
+        if refused is not None:
+            return refused
+        if limited := limited_priority(job, self._limits):
+            return limited
+        optional = () if job.is_best_effort else (PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS)
+        if missing := [name for name in facts.missing_priority_classes if name not in optional]:
+            return (
+                "PriorityClassMissing",
+                f"the cluster has no PriorityClass {', '.join(missing)}; pods start without it until you run"
+                " kubectl apply -f deploy/base/priorityclasses.yaml",
+            )
+        return None
+
+
+def is_exclusive(write: Write) -> bool:
+    """True if nothing is computed for a job while this write is under way: what follows depends on how it ends."""
+    return not isinstance(write.actions[0], CreatePod | DeletePod)
+
+
+def _is_real(pod_uid: str) -> bool:
+    return not pod_uid.startswith(UID_OF_ASSUMED)
+
+
+def _end_writes(marks: Iterable[MarkPod], ends: Iterable[DeletePod], moved: Iterable[EmitEvent]) -> Iterator[Write]:
+    """The marks and deletions, which do not wait for each other; the first deletion tells that pods are moved."""
+    yield from (Write((mark,), Lane.END) for mark in marks)
+    events = tuple(moved)
+    for end in ends:
+        yield Write((end, *events), Lane.EVICT if end.intent == Reason.SERVING_NEEDS_ROOM else Lane.END)
+        events = ()
+
+
+def _is_report(job: Job, updates: Iterable[Action]) -> bool:
+    """True for the first status of a job and for its last one."""
+    patch = next((a for a in updates if isinstance(a, PatchStatus)), None)
+    if patch is None:
+        return False
+    return job.status is None or (patch.status.phase.is_final and not job.status.phase.is_final)
+
+
+def _lane_of_resize(job: Job, actions: Iterable[Action]) -> Lane:
+    resize = next((a for a in actions if isinstance(a, ResizeWorkload)), None)
+    if resize is None:
+        return Lane.STATUS
+    if resize.count < resize.before:
+        return Lane.EVICT if resize.resize.reason == Reason.SERVING_NEEDS_ROOM else Lane.END
+    return Lane.MINIMUM if resize.before < job.min_trainers else Lane.SURPLUS

@@ -1,0 +1,199 @@
+"""One plan after the other, made beside the writes, and what each is made from.
+
+`pace` says when a plan is due. Until the API server was asked about the pods of a new job, a plan leaves the job out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
+
+from edl.clock import Clock
+from edl.controller.allotment import Start
+from edl.controller.backoff import Backoff
+from edl.controller.core import Core
+from edl.controller.kept_plan import next_timer_s
+from edl.controller.observer import Observer
+from edl.controller.pace import Pace, PlanTimer
+from edl.controller.plan_maker import PlanMaker
+from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
+from edl.errors import PlanError
+from edl.explain.refusals import who_refuses
+from edl.lifecycle.allowance import as_allowed, wants_pods
+from edl.lifecycle.broken_nodes import one_probe
+from edl.lifecycle.lent_cpu.guard import judge_requests
+from edl.lifecycle.running_requests import changed_requests, keep_refusals
+from edl.model.actions import CreatePod, ResizePod
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job, Refusal
+from edl.model.names import JobKey
+from edl.model.plan import Limits, ScalePlan
+
+PROBE_S = 1.0
+"""How long a plan waits for the answers of the API server about the pods of new jobs."""
+
+
+class PlanCycle:
+    """Makes plans and publishes them.
+
+    Args:
+        core: gets each plan.
+        clock: for the times.
+        plans: makes them.
+        observer: makes the planner's view.
+        backoff: which pods the API server rejects.
+        recorder: is told how each plan ended.
+        pace: how often.
+        limits: what the operator allows.
+        is_finishing: True if the master of a job says that all data is consumed.
+        advisor: says what capacity to keep for serving; None keeps only what the limits say.
+        wake: called once a plan is published.
+
+    Attributes:
+        timer: when the next plan is due.
+        limits: what the operator allows.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        clock: Clock,
+        plans: PlanMaker,
+        observer: Observer,
+        *,
+        backoff: Backoff,
+        recorder: Recorder,
+        pace: Pace,
+        limits: Limits,
+        is_finishing: Callable[[Job], bool],
+        advisor: HeadroomAdvisor | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._core, self._clock, self._plans, self._observer = core, clock, plans, observer
+        self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
+        self._is_finishing, self._wake = is_finishing, wake
+        self.limits, self.timer = limits, PlanTimer(pace)
+        self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
+        self._held_requests: dict[str, float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def next_due_s(self) -> float:
+        """When the next plan is due, in monotonic seconds; infinity while one is being made."""
+        return inf if self._task is not None else self.timer.due_s(is_growing=self._core.is_growing)
+
+    def begin_if_due(self) -> None:
+        """Begin a plan if one is due and none is being made; it waits a little for what the API server was asked."""
+        now_s, due_s = self._clock.monotonic_s(), self.next_due_s()
+        if due_s <= now_s and not (self._core.is_probing and now_s < due_s + PROBE_S):
+            self._task = asyncio.ensure_future(self._make())
+
+    async def _make(self) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            result = await self.make()
+        except Exception as error:  # a bug must not stop the next plans
+            self._recorder.failed("plan", error)
+            self._core.published(None)
+            result = RoundResult.FAILED
+        self._task = None
+        self._recorder.ended(result, self._clock.monotonic_s() - began_s)
+        self._wake()
+
+    async def close(self) -> None:
+        """Give up the plan under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def make(self) -> RoundResult:
+        """Make one plan of what the cache shows now and of what is under way, and publish it."""
+        began_s = self._clock.monotonic_s()
+        is_urgent = self.timer.began(began_s)
+        unprobed = self._core.unprobed()
+        snapshot = self._core.plan_begins()
+        watch = self._observer.watch(snapshot)
+        view = await self._observer.planner_view(
+            snapshot, watch, self._is_finishing, unprobed=unprobed, is_urgent=is_urgent
+        )
+        await asyncio.sleep(0)
+        self._core.watch(watch)
+        allowed = self._allowed(view)
+        wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
+        self.timer.wake(began_s + wake_in_s)
+        plan = await self._plans.plan(allowed)
+        if plan is None:
+            self._core.published(None)
+            return RoundResult.FAILED
+        starts = one_probe(await self._starts(allowed, plan), watch.avoided)
+        requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
+        self._core.published(plan, starts, requests)
+        if self._core.has_needless_evictions():
+            self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
+        if self._advisor is not None:
+            self._advisor.planned(allowed, plan)
+        self._made = (allowed, plan)
+        return RoundResult.ACTED
+
+    async def show(self, show: Callable[[ClusterSnapshot, ScalePlan], None]) -> RoundResult:
+        """Make one plan and show it; nothing is published."""
+        began_s = self._clock.monotonic_s()
+        self.timer.began(began_s)
+        snapshot = self._core.snapshot
+        view = await self._observer.planner_view(snapshot, self._observer.watch(snapshot), self._is_finishing)
+        self.timer.wake(began_s + next_timer_s(view, self.limits) - view.observed_at_s)
+        plan = await self._plans.plan(view)
+        if plan is not None:
+            show(view, plan)
+        return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
+
+    @property
+    def is_new(self) -> bool:
+        """True if a plan was published since the last call of `taken`."""
+        return self._made is not None
+
+    def taken(self) -> tuple[ClusterSnapshot, ScalePlan] | None:
+        """The last plan with its view, once."""
+        made, self._made = self._made, None
+        return made
+
+    async def _starts(self, view: ClusterSnapshot, plan: ScalePlan) -> list[Start]:
+        return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
+
+    def _allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+        """The planner's view with bounds that respect what the API server rejects.
+
+        A rejection ends with the wish: once the job has all that it wants, or its spec changes.
+        """
+        rejected = self._backoff.refused_jobs(CreatePod)
+        if not rejected:
+            return view
+        now_s = self._clock.monotonic_s()
+        for job in (job for job in view.jobs if job.uid in rejected):
+            if not wants_pods(job) or self._core.has_new_spec(job):
+                self._backoff.drop(job.uid, CreatePod)
+        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
+        return view if jobs == view.jobs else replace(view, jobs=jobs)
+
+    def _refusal(self, job: Job, now_s: float) -> Refusal | None:
+        """What the API server rejects of the job now."""
+        rejected = self._backoff.refused_creation(job.uid, now_s)
+        if rejected is None:
+            return None
+        is_tried, live = rejected.accepted_s is not None, len(job.live_trainers)
+        reason, message = who_refuses(rejected.reason, rejected.message)
+        return Refusal(live + rejected.step if is_tried else live, is_tried, reason, message, rejected.message)
+
+    def _changed_requests(
+        self, snapshot: ClusterSnapshot, busy_nodes: set[str]
+    ) -> Mapping[JobKey, tuple[ResizePod, ...]]:
+        """The CPU requests of running trainers that change, by job."""
+        if not self.limits.lend_running:
+            return {}
+        self._held_requests = keep_refusals(self._held_requests, snapshot, self._clock.monotonic_s())
+        changes = changed_requests(snapshot, self.limits, busy_nodes, self._held_requests)
+        judged = judge_requests(snapshot, self.limits, changes, busy_nodes, self._held_requests)
+        for problem in judged.problems:
+            self._recorder.failed("CPU requests", PlanError(f"{problem}; this is a bug in edl"))
+        return judged.allowed

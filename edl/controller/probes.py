@@ -1,0 +1,74 @@
+"""Asking the API server whether it accepts a job's pods, before they cost anybody capacity.
+
+A job is asked about once when it comes or its spec changes, and again from time to time while the API server rejects
+its pods. Until the first answer a plan leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edl.controller.backoff import Backoff
+from edl.lifecycle.allowance import missing_roles, next_index, wants_pods
+from edl.model.actions import Action, EnsurePodGroup, Need, Outcome, ProbePod, Result
+from edl.model.jobs import Job
+from edl.planner.quota import QuotaNow
+
+
+class Probes:
+    """Remembers with which generation each job was asked about.
+
+    Args:
+        backoff: which pods the API server rejects.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._asked: dict[str, int] = {}
+
+    def is_due(self, job: Job, quota: QuotaNow, now_s: float) -> bool:
+        """True if the API server has to be asked about the pods of a job now.
+
+        Args:
+            job: as the cache shows it.
+            quota: what ResourceQuotas have left; a full one would reject what a plan may make room for.
+            now_s: monotonic seconds.
+        """
+        if job.owner_count is not None or not wants_pods(job):
+            return False
+        rejected = self._backoff.refused_creation(job.uid, now_s)
+        if rejected is None:
+            is_due = self._asked.get(job.uid) != job.generation
+        else:
+            is_due = rejected.accepted_s is None and now_s >= rejected.until_s
+        return is_due and all(quota.has(job, role) for role in missing_roles(job))
+
+    def questions(self, job: Job) -> tuple[Action, ...]:
+        """One question for each kind of pod that the job lacks, after what was rejected last.
+
+        Volcano's admission accepts only pods of a group that exists.
+        """
+        rejected = self._backoff.refused_creation(job.uid, 0.0)
+        first = (rejected.action,) if rejected is not None and isinstance(rejected.action, Need) else ()
+        group = (EnsurePodGroup(job.key, job.uid),) if job.gang else ()
+        pods = (ProbePod(job.key, job.uid, role, next_index(job, role)) for role in missing_roles(job))
+        return (*first, *group, *pods)
+
+    def first_seen(self, job: Job) -> None:
+        """Take a job that was there before this controller: the API server has accepted the pods of its spec."""
+        is_same = job.status is not None and job.status.observed_generation == job.generation
+        if is_same and job.live_trainers:
+            self._asked[job.uid] = job.generation
+
+    def ended(self, job: Job, outcomes: Sequence[Outcome]) -> None:
+        """Note the answers; a question that was not sent is asked again."""
+        if outcomes and outcomes[-1].result not in {Result.CONFLICT, Result.NOT_LEADER}:
+            self._asked[job.uid] = job.generation
+
+    def is_new(self, job: Job) -> bool:
+        """True if the spec of the job has changed since it was asked about, so that an old rejection says nothing."""
+        return self._asked.get(job.uid, job.generation) != job.generation
+
+    def forget(self, job_uid: str) -> None:
+        """Forget a job that no longer exists."""
+        self._asked.pop(job_uid, None)

@@ -1,0 +1,134 @@
+"""Sends the writes that the state machine offers, as many at once as the API server takes.
+
+The lease is checked before each action of a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from edl.clock import Clock
+from edl.controller.concurrency import Concurrency
+from edl.controller.core import Core
+from edl.controller.pending_writes import Write
+from edl.controller.ports import Cluster, LeaderLease, Recorder
+from edl.model.actions import Action, EmitEvent, Outcome, Result
+
+
+class Sender:
+    """Carries out writes, each in a task of its own.
+
+    Args:
+        core: offers writes, and is told how they ended.
+        cluster: carries out single actions.
+        clock: for how long an action took.
+        lease: without it nothing is sent.
+        recorder: is told of each outcome.
+        writes: the most requests that may be under way at once.
+        wake: called once a write has ended.
+
+    Attributes:
+        last_write_s: the monotonic time at which the last action ended.
+        failures: how many actions have failed so far.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        cluster: Cluster,
+        clock: Clock,
+        lease: LeaderLease,
+        recorder: Recorder,
+        *,
+        writes: int,
+        wake: Callable[[], None],
+    ) -> None:
+        self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
+        self._concurrency, self._wake = Concurrency(writes), wake
+        self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
+        self.last_write_s, self.failures = -float("inf"), 0
+
+    def send(self) -> None:
+        """Send as many writes as there are places for, if the lease is held."""
+        if not self._lease.is_held():
+            return
+        concurrency = self._concurrency
+        places = concurrency.places(self._clock.monotonic_s())
+        while len(self._tasks) < places:
+            write = self._core.take(patient=len(self._tasks) < concurrency.patient)
+            if write is None:
+                return
+            task = asyncio.ensure_future(self._carry_out(write))
+            self._tasks[task] = write
+            task.add_done_callback(lambda _: self._wake())
+
+    def end(self) -> None:
+        """Tell the state machine of the writes that have ended, in the order in which they were sent.
+
+        Raises:
+            BaseException: whatever ended a write that is no `Exception`.
+        """
+        for task in [task for task in self._tasks if task.done()]:
+            write = self._tasks.pop(task)
+            self._core.ended(write, task.result())
+
+    @property
+    def has_ended(self) -> bool:
+        """True if a write has ended of which the state machine was not told."""
+        return any(task.done() for task in self._tasks)
+
+    async def wait(self) -> None:
+        """Wait until a write has ended, or until a place that rests may be used again."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await self._clock.sleep(self._concurrency.rest_s(self._clock.monotonic_s()))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no write is under way, and none waits for a place."""
+        return not self._tasks and not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """True if no further write may be sent now."""
+        return len(self._tasks) >= self._concurrency.places(self._clock.monotonic_s())
+
+    async def close(self) -> None:
+        """Wait until the writes under way have ended."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """Give up the writes under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _carry_out(self, write: Write) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for action in write.actions:
+            under_way, concurrency = len(self._tasks), self._concurrency
+            outcome = await self._try(action)
+            outcomes.append(outcome)
+            self.failures += not outcome.is_ok and outcome.result in {Result.FAILED, Result.NOT_LEADER}
+            now_s = self._clock.monotonic_s()
+            is_full = under_way >= concurrency.places(now_s)
+            is_held = under_way >= concurrency.patient and not self._core.has_urgent()
+            concurrency.record(outcome, now_s=now_s, was_full=is_full, was_held=is_held)
+            self._recorder.acted(outcome)
+            if not outcome.is_ok and not isinstance(action, EmitEvent):
+                break
+        return outcomes
+
+    async def _try(self, action: Action) -> Outcome:
+        if not self._lease.is_held():
+            return Outcome(action, Result.NOT_LEADER, "NotLeader", "the lease was lost before this write")
+        began_s = self._clock.monotonic_s()
+        try:
+            outcome = await self._cluster.apply(action)
+        except Exception as error:  # a bug in the adapter must not stop the other writes
+            self._recorder.failed(f"{type(action).__name__} for job {action.job}", error)
+            outcome = Outcome(action, Result.FAILED, type(error).__name__, str(error))
+        self.last_write_s = self._clock.monotonic_s()
+        return replace(outcome, seconds=self.last_write_s - began_s)

@@ -1,0 +1,92 @@
+"""When a status is written: at once, or a little later if more changes are likely to follow.
+
+While many pods start, only the counts of a status change, and each pod would cost a write. And a job that came or was
+edited gets its first plan within moments, unless plans take long: then its status need not be written twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from edl.controller.pending_writes import Lane, Write
+from edl.model.actions import EmitEvent, PatchStatus
+from edl.model.jobs import Job
+from edl.model.status import JobStatus
+
+QUIET_S, LONGEST_S = 0.2, 1.0
+"""New counts are written the first time after the last change, and the second time after the first one at most."""
+PLAN_WITHIN_S = 0.35
+"""How long the status of a job waits for the plan that takes the job into account."""
+BRIEF_S = 0.1
+"""A plan that takes no longer than this is waited for."""
+
+
+class StatusPace:
+    """Remembers when jobs have changed.
+
+    Attributes:
+        plan_s: how long the last plan took.
+    """
+
+    def __init__(self) -> None:
+        self.plan_s = 0.0
+        self._changed_s: dict[str, float] = {}
+        self._counted_s: dict[str, tuple[float, float]] = {}
+
+    def changed(self, job_uid: str, now_s: float) -> None:
+        """A job has changed, or came."""
+        self._changed_s[job_uid] = now_s
+        if job_uid in self._counted_s:
+            self.counted(job_uid, now_s)
+
+    def counted(self, job_uid: str, now_s: float) -> float:
+        """Only the counts of a job have changed; returns when its status is due."""
+        first_s, _ = self._counted_s.get(job_uid, (now_s, now_s))
+        self._counted_s[job_uid] = (first_s, now_s)
+        return min(first_s + LONGEST_S, now_s + QUIET_S)
+
+    def is_counted(self, job_uid: str) -> bool:
+        """True if new counts of the job have yet to be written."""
+        return job_uid in self._counted_s
+
+    def sent(self, job_uid: str) -> None:
+        """The status of a job was sent."""
+        self._counted_s.pop(job_uid, None)
+
+    def forget(self, job_uid: str) -> None:
+        """Forget a job that no longer exists."""
+        self._changed_s.pop(job_uid, None)
+        self._counted_s.pop(job_uid, None)
+
+    def due_s(self, job: Job, write: Write, now_s: float, *, is_planned: bool) -> float:
+        """When a write may be sent, in monotonic seconds; minus infinity for one that need not wait.
+
+        Args:
+            job: of the write.
+            write: a status or anything else.
+            now_s: the time.
+            is_planned: the last plan takes the job into account as it is.
+        """
+        patch = next((a for a in write.actions if isinstance(a, PatchStatus)), None)
+        if patch is None or patch.status.phase.is_final:
+            return -inf
+        is_same_phase = job.status is None or job.status.phase is patch.status.phase
+        if not is_planned and is_same_phase and self.plan_s <= BRIEF_S:
+            return self._changed_s.get(job.uid, -inf) + PLAN_WITHIN_S
+        has_event = any(isinstance(a, EmitEvent) for a in write.actions)
+        if write.lane is not Lane.STATUS or has_event or not _differs_in_counts(job.status, patch.status):
+            return -inf
+        first_s, last_s = self._counted_s.setdefault(job.uid, (now_s, now_s))
+        return min(first_s + LONGEST_S, last_s + QUIET_S)
+
+
+def _differs_in_counts(before: JobStatus | None, now: JobStatus) -> bool:
+    """True if only ready and pending pods, or what they lend, have changed; a wish that changed is no count."""
+    if before is None:
+        return False
+    roles = [(before.trainer, now.trainer), (before.pserver, now.pserver), (before.master, now.master)]
+    if any(old.desired != new.desired for old, new in roles):
+        return False
+    same = replace(now, trainer=before.trainer, pserver=before.pserver, master=before.master, lending=before.lending)
+    return same == before
