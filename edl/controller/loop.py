@@ -117,6 +117,7 @@ class Controller:
             limits=limits,
             is_finishing=self._is_finishing,
             advisor=advisor,
+            look=lambda: self._look(anyway=True),
             wake=self._wake.set,
         )
         self._evictions = EarlyEvictions(
@@ -192,7 +193,6 @@ class Controller:
             await self._send_all()
             await self._cycle.make()
             self._core.at_once = True
-            await self._look(anyway=True)
             await self._send_all()
         finally:
             await self._report()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from math import inf
 
@@ -49,6 +49,7 @@ class PlanCycle:
         limits: what the operator allows.
         is_finishing: True if the master of a job says that all data is consumed.
         advisor: says what capacity to keep for serving; None keeps only what the limits say.
+        look: takes what the cache shows; called before a plan is published, as pods may have found capacity meanwhile.
         wake: called once a plan is published.
 
     Attributes:
@@ -69,11 +70,12 @@ class PlanCycle:
         limits: Limits,
         is_finishing: Callable[[Job], bool],
         advisor: HeadroomAdvisor | None,
+        look: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
         self._core, self._clock, self._plans, self._observer = core, clock, plans, observer
         self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
-        self._is_finishing, self._wake = is_finishing, wake
+        self._is_finishing, self._look, self._wake = is_finishing, look, wake
         self.limits, self.timer = limits, PlanTimer(pace)
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
@@ -127,6 +129,7 @@ class PlanCycle:
             self._core.published(None)
             return RoundResult.FAILED
         starts = one_probe(await self._starts(allowed, plan), watch.avoided)
+        await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
         self._core.published(plan, starts, requests)
         if self._core.has_needless_evictions():

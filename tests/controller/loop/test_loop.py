@@ -129,11 +129,11 @@ def test_trainers_stay_if_the_serving_pods_have_capacity_by_now() -> None:
     stage.reason, stage.serving = "ServingNeedsRoom", (make_serving("web"),)
 
     async def script(controller: Controller) -> None:
-        def nominate_after_first() -> None:
-            if stage.cluster.observed:
+        def nominate_after_the_plan() -> None:
+            if stage.decided:
                 stage.cluster.serving = (make_serving("web", nominated="n000"),)
 
-        stage.cluster.on_observe = nominate_after_first
+        stage.cluster.on_observe = nominate_after_the_plan
         await controller.round()
 
     play(stage, script)

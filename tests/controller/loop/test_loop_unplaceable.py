@@ -11,8 +11,9 @@ from edl.controller.loop import Controller
 from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import DeletePod
+from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
-from edl.model.plan import Limits
+from edl.model.plan import Limits, ScalePlan
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
 from edl.planner.guard import check
 from edl.planner.packing import startable
@@ -48,15 +49,30 @@ PodEvent = Callable[[FakeCluster, int], None]
 """What happens to the cluster in a second."""
 
 
-def play(seconds: int, event: PodEvent = lambda *_: None, *, cores: int = 4) -> Film:
-    """A job may use every core of the only node; a serving pod requests three of them and never binds."""
+def play(
+    seconds: int,
+    event: PodEvent = lambda *_: None,
+    *,
+    cores: int = 4,
+    beside_plan: Callable[[FakeCluster], None] = lambda _: None,
+) -> Film:
+    """A job may use every core of the only node; a serving pod requests three of them and never binds.
+
+    `beside_plan` is called while each plan is made.
+    """
     film = Film()
     film.world.add(make_job("a", trainers=4, max_trainers=cores, on=("n000",)))
     cluster = FakeCluster(film.world, (make_node("n000", cores),), (STUCK,))
     policy = policy_named("maxmin")
-    planner = Planner(lambda snapshot, limits: decide(snapshot, policy, limits), check, startable)
 
     async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def decided(snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+            loop.call_soon_threadsafe(beside_plan, cluster)
+            return decide(snapshot, policy, limits)
+
+        planner = Planner(decided, check, startable)
         controller = Controller(
             cluster=cluster, clock=LoopClock(), lease=FakeLease(), recorder=film.recorder, planner=planner,
             limits=LIMITS,
@@ -114,21 +130,18 @@ def test_serving_that_is_bound_in_time_is_never_marked() -> None:
 
 
 def test_no_trainer_is_deleted_for_another_pod_that_has_capacity_while_one_is_marked() -> None:
-    """The other pod waits when the plan is made, and is nominated before the cluster is observed again."""
+    """The other pod waits when the plan is begun, and is nominated before it is made."""
     other = replace(make_serving("db", cpu=2), tried=True)
 
     def come(cluster: FakeCluster, second: int) -> None:
         if second == 45:
             cluster.serving = (other, STUCK)
-            before = cluster.observed
 
-            def promise() -> None:
-                if cluster.observed > before:
-                    cluster.serving = (replace(other, nominated="n000"), STUCK)
+    def nominate(cluster: FakeCluster) -> None:
+        if other in cluster.serving:
+            cluster.serving = (replace(other, nominated="n000"), STUCK)
 
-            cluster.on_observe = promise
-
-    film = play(55, come, cores=12)
+    film = play(46, come, cores=12, beside_plan=nominate)
     assert film.pauses == ["30 s"]
     assert film.trainers[44] == 12
     assert film.deleted == 0
