@@ -194,6 +194,8 @@ class Core:
         plan: ScalePlan | None,
         starts: Iterable[Start] = (),
         requests: Mapping[JobKey, tuple[ResizePod, ...]] | None = None,
+        *,
+        awaited: frozenset[str] = frozenset(),
     ) -> None:
         """A plan was made: it replaces all allotments. None: there is no plan, and nothing grows.
 
@@ -205,13 +207,14 @@ class Core:
             plan: it has passed its checks.
             starts: its pods whose capacity is free now, the first to be created first.
             requests: the changed CPU requests of running trainers.
+            awaited: UIDs of the serving pods for which the plan evicts trainers.
         """
         planning, self.s.planning = self.s.planning, None
         if planning is None:
             return
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
-        awaited = serving_without_node(planning.snapshot)
+        known = serving_without_node(planning.snapshot)
         slots: dict[JobKey, list[Slot]] = {}
         for start in without_taken(tuple(starts), planning.sent, bases):
             slots.setdefault(start.job, []).append((start.role, start.node))
@@ -226,7 +229,7 @@ class Core:
             granted = self._without_evictions(granted)
         granted |= planning.amended
         self._replace_allotments(granted, asked=planning.asked)
-        self.s.known = (awaited if not repeats else frozenset()) | planning.evicted_for
+        self.s.known = (known if not repeats else frozenset()) | planning.evicted_for
         self.s.held_since_s = None
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:

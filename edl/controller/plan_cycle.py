@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from edl.clock import Clock
-from edl.controller.allotment import Start
+from edl.controller.allotment import Start, serving_without_node
 from edl.controller.backoff import Backoff
 from edl.controller.core import Core
 from edl.controller.kept_plan import next_timer_s
@@ -131,7 +131,7 @@ class PlanCycle:
         starts = one_probe(await self._starts(allowed, plan), watch.avoided)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
-        self._core.published(plan, starts, requests)
+        self._core.published(plan, starts, requests, awaited=serving_without_node(allowed))
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         if self._advisor is not None:
