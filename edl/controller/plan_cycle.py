@@ -83,7 +83,10 @@ class PlanCycle:
 
     def next_due_s(self) -> float:
         """When the next plan is due, in monotonic seconds; infinity while one is being made."""
-        return inf if self._task is not None else self.timer.due_s(is_growing=self._core.is_growing)
+        if self._task is not None:
+            return inf
+        is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
+        return self.timer.due_s(is_growing=is_growing)
 
     def begin_if_due(self) -> None:
         """Begin a plan if one is due and none is being made; it waits a little for what the API server was asked."""

@@ -47,8 +47,10 @@ class SimulatedCluster:
         self._busy_until_s = 0.0
         self._lends_by_resize = lends_by_resize
         self._changed = asyncio.Event()
-        world.listeners.append(lambda *_: self._changed.set())
-        world.job_listeners.append(lambda _: self._changed.set())
+        self._urgent = 0
+        self._specs: dict[JobKey, tuple[str, int, bool]] = {}
+        world.listeners.append(self._note_pod)
+        world.job_listeners.append(self._note_job)
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot."""
@@ -60,12 +62,22 @@ class SimulatedCluster:
         return await is_set_within(self._changed, timeout_s)
 
     def urgent_changes(self) -> int:
-        """Return 0: the writes of a simulation are short, so every change waits for the end of a round."""
-        return 0
+        """Return how many changes there have been that cannot wait; see `edl.kube.mirror.urgency`."""
+        return self._urgent
 
-    def serving_in_need(self) -> int:
-        """Return 0, as for `urgent_changes`."""
-        return 0
+    def _note_job(self, key: JobKey) -> None:
+        """A job came, was edited or is gone; a new status is no urgent change."""
+        self._changed.set()
+        job = self._world.jobs.get(key)
+        before = self._specs.pop(key, None)
+        if job is not None:
+            self._specs[key] = (job.uid, job.generation, job.deleting)
+        self._urgent += before != self._specs.get(key)
+
+    def _note_pod(self, before: Pod | None, after: Pod | None) -> None:
+        """A serving pod waits, was tried or waits no more, or a job's pod ended by itself."""
+        self._changed.set()
+        self._urgent += _waits(before) != _waits(after) or _has_ended(after) > _has_ended(before)
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if its job is still the one that was observed."""
@@ -165,6 +177,16 @@ def new_pod(world: World, job: Job, role: Role, index: int, now_s: float) -> Pod
         role=role,
         index=index,
     )
+
+
+def _waits(pod: Pod | None) -> tuple[str, bool]:
+    """The UID of a serving pod that waits for capacity, and whether the scheduler has tried it; else an empty UID."""
+    return (pod.uid, pod.tried) if pod is not None and pod.is_waiting_serving else ("", False)
+
+
+def _has_ended(pod: Pod | None) -> bool:
+    """True for a job's pod that finished, or that somebody else than edl ends."""
+    return pod is not None and pod.job is not None and (pod.is_finished or (pod.terminating and not pod.intent))
 
 
 def remove_job(world: World, key: JobKey) -> None:
