@@ -10,6 +10,7 @@ from edl.api.priorities import PRIORITY_TRAINING
 from edl.api.v1 import TrainingJob
 from edl.errors import ConflictError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import ApiSession
 from edl.model.actions import RequestNode, Result, WithdrawNodeRequest
 
@@ -22,15 +23,16 @@ class ExpectsWrites(Protocol):
     def priority_classes(self) -> Collection[str]:
         """Return the names of the cluster's PriorityClasses."""
 
-    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Announce that an object was created."""
-
     def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Announce that an object was deleted."""
 
 
 async def send_node_action(
-    session: ApiSession, cache: ExpectsWrites, action: NodeAction, job: TrainingJob, timeout_s: float
+    session: ApiSession,
+    pods: PodCreations,
+    cache: ExpectsWrites,
+    action: NodeAction,
+    job: TrainingJob,
 ) -> Result:
     """Create a request pod, or delete one without a grace period.
 
@@ -43,7 +45,7 @@ async def send_node_action(
     if isinstance(action, WithdrawNodeRequest):
         try:
             path = f"{collection}/{action.pod}"
-            await session.delete(path, uid=action.pod_uid, grace_s=0, timeout_s=timeout_s)
+            await session.delete(path, uid=action.pod_uid, grace_s=0, timeout_s=pods.timeout_s)
         except NotFoundError:
             return Result.UNCHANGED
         cache.expect_deleted("Pod", action.job.namespace, action.pod, action.pod_uid)
@@ -56,8 +58,7 @@ async def send_node_action(
             reason="PriorityClassMissing",
         )
     try:
-        stored = await session.post(collection, node_request_manifest(job, action), timeout_s=timeout_s)
+        await pods.create(node_request_manifest(job, action))
     except AlreadyExistsError as error:
         raise ConflictError(f"a pod has the name {action.job.namespace}/{action.pod_name} already") from error
-    cache.expect_created("Pod", action.job.namespace, action.pod_name, stored["metadata"]["uid"])
     return Result.DONE

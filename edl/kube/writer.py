@@ -17,6 +17,7 @@ from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
 from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
@@ -102,6 +103,7 @@ class Writer:
         self._session, self._cache, self._clock = session, cache, clock
         self._key, self._master_image = key, default_master_image
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
+        self._pods = PodCreations(session, clock, self._expect, timeout_s=WRITE_TIMEOUT_S)
         self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
@@ -112,6 +114,18 @@ class Writer:
         except EdlError as error:
             wait_s = error.retry_after_s if isinstance(error, TemporaryError) else None
             return Outcome(action, *result_of(action, error), message_of(action, error), wait_s)
+
+    async def settle(self) -> None:
+        """Find out what became of the creations that the API server has not answered.
+
+        Raises:
+            NotSyncedError: that is not known of one of them yet.
+        """
+        await self._pods.settle()
+
+    def _expect(self, pod: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        self._cache.expect_created("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""
@@ -144,7 +158,7 @@ class Writer:
                 result = await self._resize_pod(action)
             case RequestNode() | WithdrawNodeRequest():
                 job = self._job(action)
-                result = await send_node_action(self._session, self._cache, action, job, WRITE_TIMEOUT_S)
+                result = await send_node_action(self._session, self._pods, self._cache, action, job)
         return result
 
     async def _ensure(self, action: Need) -> Result:
@@ -179,14 +193,12 @@ class Writer:
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
-        result = Result.DONE
         try:
-            stored = await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
+            await self._pods.create(manifest)
         except AlreadyExistsError:
-            stored = await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
-            result = Result.UNCHANGED
-        self._cache.expect_created("Pod", namespace, name, stored["metadata"]["uid"])
-        return result
+            self._expect(await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action))
+            return Result.UNCHANGED
+        return Result.DONE
 
     async def _probe_pod(self, action: ProbePod) -> Result:
         """Create the pod without effect: every admission plugin judges it, and nothing is stored.

@@ -96,6 +96,7 @@ class Objects:
         self.buried: set[str] = set()
         self.lists, self.born = 0, 0
         self.expected: list[Expected] = []
+        self.doubted: set[PodKey] = set()  # pods whose creation had no answer
         self.changed = asyncio.Event()
 
     # --- What tests and users change
@@ -197,6 +198,9 @@ class Objects:
     # --- What the controller reads
 
     def snapshot(self) -> ClusterSnapshot:
+        for key in self.doubted & self.pods.keys():  # edl reads them first
+            self._expect_pod(key, self.pods[key].pod.uid)
+        self.doubted.clear()
         self.expected = [e for e in self.expected if not (self.lists > e.lists or e.is_met())]
         if any(now_s() >= e.due_s for e in self.expected):
             self.list_again()
@@ -222,6 +226,9 @@ class Objects:
 
     def _expect(self, is_met: Callable[[], bool]) -> None:
         self.expected.append(Expected(is_met, now_s() + OVERDUE_S, self.lists))
+
+    def _expect_pod(self, key: PodKey, uid: str) -> None:
+        self._expect(lambda: uid in self.buried or (key in self.seen_pods and self.seen_pods[key].pod.uid == uid))
 
     def _with_pods(self, job: Job, pods: dict[PodKey, Owned]) -> Job:
         own = [o.pod for o in pods.values() if o.owner == job.uid]

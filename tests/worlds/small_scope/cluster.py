@@ -54,12 +54,14 @@ class World(NamedTuple):
         streams: for each stream the numbers of its versions, from the shown to the true one.
         owed: for each stream how many events the cache must show before it may be read: edl's own writes.
         pauses: how often the time has jumped.
+        doubted: names of the pods whose creation has no answer, which edl reads before the cache; sorted.
     """
 
     happened: int
     streams: tuple[Versions, Versions, Versions, Versions]
     owed: tuple[int, int, int, int] = (0, 0, 0, 0)
     pauses: int = 0
+    doubted: tuple[str, ...] = ()
 
     @property
     def now_s(self) -> float:
@@ -137,30 +139,44 @@ class Cluster:
         """The true collection of a stream, or the one that the cache shows."""
         return self.tables[stream].values[world.streams[stream][0 if is_shown else -1]]
 
-    def put(self, world: World, stream: Stream, value: Any, *, is_own: bool = False) -> tuple[World, bool]:
+    def put(self, world: World, stream: Stream, value: Any) -> tuple[World, bool]:
         """A new true version of a stream; a watch that would be too late shows its oldest event.
 
         Args:
             world: the state before.
             stream: what changes.
             value: its new collection.
-            is_own: edl wrote it, so the cache must show it before it may be read.
 
         Returns:
             The state after it, and whether the cache showed something urgent.
         """
-        return self.put_number(world, stream, self.tables[stream].number(value), is_own=is_own)
+        return self.put_number(world, stream, self.tables[stream].number(value))
 
-    def put_number(self, world: World, stream: Stream, number: int, *, is_own: bool = False) -> tuple[World, bool]:
+    def put_number(self, world: World, stream: Stream, number: int) -> tuple[World, bool]:
         """The same by the number of the collection."""
         if number == world.true(stream):
             return world, False
         versions = (*world.streams[stream], number)
-        owed = len(versions) - 1 if is_own else world.owed[stream]
-        world = world._replace(streams=_set(world.streams, stream, versions), owed=_set(world.owed, stream, owed))
+        world = world._replace(streams=_set(world.streams, stream, versions))
         if len(versions) > self.depth + 1:
             return self.show(world, stream)
         return world, False
+
+    def tell(self, world: World, stream: Stream | None) -> World:
+        """The state after an answer of the API server: the cache must show all that is true now before it is read."""
+        if stream is None:
+            return world
+        return world._replace(owed=_set(world.owed, stream, len(world.streams[stream]) - 1))
+
+    def doubt(self, world: World, pod: str) -> World:
+        """The state after the creation of a pod had no answer."""
+        return world._replace(doubted=tuple(sorted({*world.doubted, pod})))
+
+    def read(self, world: World, pod: str) -> World:
+        """The state after edl has read a pod in doubt."""
+        after = world._replace(doubted=tuple(name for name in world.doubted if name != pod))
+        exists = any(owned.pod.name == pod for owned in self.value(world, Stream.PODS))
+        return self.tell(after, Stream.PODS) if exists else after
 
     def show(self, world: World, stream: Stream) -> tuple[World, bool]:
         """The watch shows its oldest event; returns the state and whether the event is urgent."""
@@ -172,7 +188,7 @@ class Cluster:
     def listed(self, world: World) -> World:
         """The state after everything was listed."""
         streams = tuple((versions[-1],) for versions in world.streams)
-        return world._replace(streams=(streams[0], streams[1], streams[2], streams[3]), owed=(0, 0, 0, 0))
+        return world._replace(streams=(streams[0], streams[1], streams[2], streams[3]), owed=(0, 0, 0, 0), doubted=())
 
     # --- What may happen
 

@@ -127,10 +127,14 @@ class Space:
         world: World = self.worlds.values[world_number]
         if not idle:
             yield from self._answers(world_number, world, number, flags)
-        elif not any(world.owed):
+        elif not (any(world.owed) or world.doubted):
             after = self.automaton.start(number, self._snapshot(world), is_held=bool(flags & _HELD))
             is_free = not self._is_quiet(number, after, flags, self._snapshot(world))
             yield self._step("round", world_number, after, flags & _HELD)._replace(is_free=is_free)
+        if idle or "observe" in node.pending:
+            for pod in world.doubted:
+                read = self.worlds.number(self.cluster.read(world, pod))
+                yield Step(f"{pod} read", _packed(read, number, flags))
         yield from self._faults_of_controller(world_number, number, flags)
 
     def _is_quiet(self, before: int, number: int, flags: int, snapshot: int) -> bool:
@@ -168,7 +172,7 @@ class Space:
         for index, asked in enumerate(node.pending):
             if isinstance(asked, str):
                 snapshot = self._snapshot(world) if asked == "observe" else -1
-                if not (asked == "observe" and any(world.owed)):
+                if not (asked == "observe" and (any(world.owed) or world.doubted)):
                     answer = _answer(index, flags, snapshot=snapshot)
                     after = self.automaton.follow(number, answer)
                     yield self._step(asked, world_number, after, flags & _HELD)
@@ -185,7 +189,7 @@ class Space:
         else:
             step = self._answered(f"{request_name}{effect.result.value}", after, at, urged, (effect.result, ""))
             yield step._replace(broken=(*effect.broken, *step.broken))
-        yield from self._faults(request_name, effect, world, at)
+        yield from self._faults(request_name, effect, world, at, action)
 
     def _effect(self, world: int, at: _Write, action: Action) -> tuple[Effect, int]:
         stage = at.flags >> _STAGES + at.request & 1
@@ -193,7 +197,8 @@ class Space:
         if (found := self._effects.get(key)) is None:
             known = self.automaton.known_uids(at.node) if isinstance(action, CreatePod) else ()
             effect = carry_out(self.cluster, self.worlds.values[world], action, stage, known)
-            found = self._effects[key] = (effect, self.worlds.number(effect.world))
+            told = self.cluster.tell(effect.world, effect.told)
+            found = self._effects[key] = (effect, self.worlds.number(told))
         return found
 
     def _answered(self, name: str, world: int, at: _Write, flags: int, outcome: tuple[Result, str]) -> Step:
@@ -204,13 +209,15 @@ class Space:
         left = stages & ((1 << at.request) - 1) | stages >> at.request + 1 << at.request
         return self._step(name, world, after, flags & _HELD | left << _STAGES)
 
-    def _faults(self, request_name: str, effect: Effect, world: World, at: _Write) -> Iterator[Step]:
+    def _faults(self, request_name: str, effect: Effect, world: World, at: _Write, action: Action) -> Iterator[Step]:
         """What may go wrong with a request, once each."""
         for name in self.scene.faults:
             fault = FAULTS[name]
             if self.cluster.has_happened(world, name) or (fault.takes_effect and effect.result is None):
                 continue
             before = effect.world if fault.takes_effect else world
+            if isinstance(action, CreatePod) and fault.result is Result.FAILED:
+                before = self.cluster.doubt(before, action.pod_name)
             urged = at.flags | (_URGENT if fault.takes_effect and effect.is_urgent else 0)
             after = self.worlds.number(self.cluster.note(before, name))
             step = self._answered(f"{request_name}{name}", after, at, urged, (fault.result, fault.reason))
