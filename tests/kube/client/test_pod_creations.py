@@ -32,7 +32,7 @@ def lost_answer(here: Bench) -> Callable[[web.Request], Any]:
 
 def shown(here: Bench) -> list[str]:
     """The pods that the cache was told of."""
-    return [name for _, _, _, name, _ in here.seen.expected]
+    return [body["metadata"]["name"] for _, _, body in here.seen.told]
 
 
 async def test_no_snapshot_is_taken_before_a_pod_without_an_answer_was_read(tmp_path: Path) -> None:

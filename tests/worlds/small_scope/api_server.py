@@ -22,7 +22,7 @@ from edl.model.actions import (
 from edl.model.jobs import Job
 from edl.model.pods import Pod
 from edl.model.status import JobStatus, Reason
-from tests.worlds.small_scope.cluster import Cluster, Jobs, Owned, Pods, Stream, World, changed, find, with_pod
+from tests.worlds.small_scope.cluster import Cluster, Jobs, Owned, Pods, Stream, Told, World, changed, find, with_pod
 
 GRACE_S = 30
 """How long a pod has to end by its spec."""
@@ -37,14 +37,14 @@ class Effect:
         result: what the API server answers; None if the action has another request to send.
         is_urgent: the cache showed something urgent, because its watch may not be later.
         broken: the rules that it broke.
-        told: the collection of which the answer shows an object.
+        told: what the answer shows.
     """
 
     world: World
     result: Result | None = Result.DONE
     is_urgent: bool = False
     broken: tuple[str, ...] = ()
-    told: Stream | None = None
+    told: Told | None = None
 
 
 def carry_out(cluster: Cluster, world: World, action: Action, stage: int, known_uids: Collection[str]) -> Effect:
@@ -70,7 +70,7 @@ def carry_out(cluster: Cluster, world: World, action: Action, stage: int, known_
         case DeleteJob():
             left = tuple(job for job in cluster.value(world, Stream.JOBS) if job.key != action.job)
             after, is_urgent = cluster.put(world, Stream.JOBS, left)
-            return Effect(after, Result.DONE, is_urgent)
+            return Effect(after, Result.DONE, is_urgent, told=(Stream.JOBS, action.job))
     return Effect(world, Result.UNCHANGED)
 
 
@@ -80,7 +80,7 @@ def _create(cluster: Cluster, world: World, action: CreatePod, job: Job, known_u
     if there is not None:
         if there.owner != action.job_uid or there.pod.terminating:
             return Effect(world, Result.CONFLICT)
-        return Effect(world, Result.UNCHANGED, told=Stream.PODS)
+        return Effect(world, Result.UNCHANGED, told=(Stream.PODS, action.pod_name))
     pod = Pod(
         namespace=action.job.namespace,
         name=action.pod_name,
@@ -97,7 +97,7 @@ def _create(cluster: Cluster, world: World, action: CreatePod, job: Job, known_u
     )
     more = with_pod(pods, pod.name, Owned(pod, action.job_uid))
     after, is_urgent = cluster.put(world, Stream.PODS, more)
-    return Effect(after, Result.DONE, is_urgent, tuple(_too_many(cluster, world, more, job)), Stream.PODS)
+    return Effect(after, Result.DONE, is_urgent, tuple(_too_many(cluster, world, more, job)), (Stream.PODS, pod.name))
 
 
 def _too_many(cluster: Cluster, world: World, pods: Pods, seen: Job) -> list[str]:
@@ -129,7 +129,7 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
         marked = changed(pods, action.pod, intent=action.intent)
         after, is_urgent = cluster.put(world, Stream.PODS, marked)
         result = Result.DONE if isinstance(action, MarkPod) else None
-        return Effect(after, result, is_urgent, broken, Stream.PODS)
+        return Effect(after, result, is_urgent, broken, (Stream.PODS, action.pod))
     if not owned.pod.intent:
         broken = (*broken, f"{action.pod} is deleted, and nothing on it says why")
     force = isinstance(action, DeletePod) and action.force
@@ -138,7 +138,7 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
     else:
         left = changed(pods, action.pod, terminating=True, ready=False)
     after, is_urgent = cluster.put(world, Stream.PODS, left)
-    return Effect(after, Result.DONE, is_urgent, broken, Stream.PODS)
+    return Effect(after, Result.DONE, is_urgent, broken, (Stream.PODS, action.pod))
 
 
 def _end_at_once(cluster: Cluster, world: World, action: DeletePod, owned: Owned) -> Effect:
@@ -153,7 +153,7 @@ def _end_at_once(cluster: Cluster, world: World, action: DeletePod, owned: Owned
         intent = owned.pod.intent or action.intent
         left = changed(pods, action.pod, terminating=True, ready=False, intent=intent)
     after, is_urgent = cluster.put(world, Stream.PODS, left)
-    return Effect(after, Result.DONE, is_urgent, tuple(broken), Stream.PODS)
+    return Effect(after, Result.DONE, is_urgent, tuple(broken), (Stream.PODS, action.pod))
 
 
 def _patch(cluster: Cluster, world: World, action: PatchStatus, seen: Job) -> Effect:
@@ -166,7 +166,9 @@ def _patch(cluster: Cluster, world: World, action: PatchStatus, seen: Job) -> Ef
     jobs: Jobs = versions[-1]
     written = tuple(replace(job, status=action.status) if job.key == action.job else job for job in jobs)
     after, is_urgent = cluster.put(world, Stream.JOBS, written)
-    return Effect(after, Result.DONE, is_urgent, tuple(_judge_status(seen.status, action.status)), Stream.JOBS)
+    return Effect(
+        after, Result.DONE, is_urgent, tuple(_judge_status(seen.status, action.status)), (Stream.JOBS, action.job)
+    )
 
 
 def _judge_status(before: JobStatus | None, after: JobStatus) -> list[str]:

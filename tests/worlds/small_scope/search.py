@@ -97,7 +97,7 @@ class Space:
         self._snapshots = Table()
         self._moves: dict[int, list[tuple[Move, int, bool]]] = {}
         self._shown: dict[tuple[object, ...], int] = {}
-        self._effects: dict[tuple[int, int, int, int], tuple[Effect, int]] = {}
+        self._effects: dict[tuple[int, int, int, int], tuple[Effect, int, bool]] = {}
         self._ways: dict[int, list[tuple[str, int]]] = {}
         world = self.cluster.begin(scene.jobs, scene.nodes)
         self.first = _packed(self.worlds.number(world), self.automaton.first, _HELD)
@@ -133,8 +133,9 @@ class Space:
             yield self._step("round", world_number, after, flags & _HELD)._replace(is_free=is_free)
         if idle or "observe" in node.pending:
             for pod in world.doubted:
-                read = self.worlds.number(self.cluster.read(world, pod))
-                yield Step(f"{pod} read", _packed(read, number, flags))
+                read, is_urgent = self.cluster.read(world, pod)
+                urges = _URGENT if is_urgent and not idle else 0
+                yield Step(f"{pod} read", _packed(self.worlds.number(read), number, flags | urges))
         yield from self._faults_of_controller(world_number, number, flags)
 
     def _is_quiet(self, before: int, number: int, flags: int, snapshot: int) -> bool:
@@ -180,8 +181,8 @@ class Space:
             yield from self._written(world_number, world, _Write(number, index, flags), asked)
 
     def _written(self, world_number: int, world: World, at: _Write, action: Action) -> Iterator[Step]:
-        effect, after = self._effect(world_number, at, action)
-        urged = at.flags | (_URGENT if effect.is_urgent else 0)
+        effect, after, is_urgent = self._effect(world_number, at, action)
+        urged = at.flags | (_URGENT if is_urgent else 0)
         request_name = self.automaton.nodes[at.node].names[at.request]
         if effect.result is None:
             marked = urged | 1 << _STAGES + at.request
@@ -191,14 +192,14 @@ class Space:
             yield step._replace(broken=(*effect.broken, *step.broken))
         yield from self._faults(request_name, effect, world, at, action)
 
-    def _effect(self, world: int, at: _Write, action: Action) -> tuple[Effect, int]:
+    def _effect(self, world: int, at: _Write, action: Action) -> tuple[Effect, int, bool]:
         stage = at.flags >> _STAGES + at.request & 1
         key = (world, at.node, at.request, stage)
         if (found := self._effects.get(key)) is None:
             known = self.automaton.known_uids(at.node) if isinstance(action, CreatePod) else ()
             effect = carry_out(self.cluster, self.worlds.values[world], action, stage, known)
-            told = self.cluster.tell(effect.world, effect.told)
-            found = self._effects[key] = (effect, self.worlds.number(told))
+            told, urges = self.cluster.tell(effect.world, effect.told)
+            found = self._effects[key] = (effect, self.worlds.number(told), urges or effect.is_urgent)
         return found
 
     def _answered(self, name: str, world: int, at: _Write, flags: int, outcome: tuple[Result, str]) -> Step:
