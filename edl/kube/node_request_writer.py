@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from edl.api.node_request import node_request_manifest
 from edl.api.priorities import PRIORITY_TRAINING
 from edl.api.v1 import TrainingJob
 from edl.errors import ConflictError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import ApiSession
 from edl.model.actions import RequestNode, Result, WithdrawNodeRequest
 
 NodeAction = RequestNode | WithdrawNodeRequest
 
 
-class ExpectsWrites(Protocol):
-    """The part of the cache that hears of these writes."""
+class StoresAnswers(Protocol):
+    """The part of the cache that stores the answers to these writes."""
 
     def priority_classes(self) -> Collection[str]:
         """Return the names of the cluster's PriorityClasses."""
 
-    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Announce that an object was created."""
-
-    def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Announce that an object was deleted."""
+    def deleted(self, kind: str, key: tuple[str, str], uid: str, answer: dict[str, Any]) -> None:
+        """Store what the API server has answered to the deletion of the object with that UID."""
 
 
 async def send_node_action(
-    session: ApiSession, cache: ExpectsWrites, action: NodeAction, job: TrainingJob, timeout_s: float
+    session: ApiSession,
+    pods: PodCreations,
+    cache: StoresAnswers,
+    action: NodeAction,
+    job: TrainingJob,
 ) -> Result:
     """Create a request pod, or delete one without a grace period.
 
@@ -43,10 +45,10 @@ async def send_node_action(
     if isinstance(action, WithdrawNodeRequest):
         try:
             path = f"{collection}/{action.pod}"
-            await session.delete(path, uid=action.pod_uid, grace_s=0, timeout_s=timeout_s)
+            answer = await session.delete(path, uid=action.pod_uid, grace_s=0, timeout_s=pods.timeout_s)
         except NotFoundError:
             return Result.UNCHANGED
-        cache.expect_deleted("Pod", action.job.namespace, action.pod, action.pod_uid)
+        cache.deleted("Pod", (action.job.namespace, action.pod), action.pod_uid, answer)
         return Result.DONE
     if PRIORITY_TRAINING not in cache.priority_classes():
         raise RefusedError(
@@ -56,8 +58,7 @@ async def send_node_action(
             reason="PriorityClassMissing",
         )
     try:
-        stored = await session.post(collection, node_request_manifest(job, action), timeout_s=timeout_s)
+        await pods.create(node_request_manifest(job, action))
     except AlreadyExistsError as error:
         raise ConflictError(f"a pod has the name {action.job.namespace}/{action.pod_name} already") from error
-    cache.expect_created("Pod", action.job.namespace, action.pod_name, stored["metadata"]["uid"])
     return Result.DONE

@@ -17,6 +17,7 @@ from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
 from edl.errors import ConflictError, EdlError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
+from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
@@ -61,7 +62,7 @@ JOBS_API = "/apis/paddlepaddle.org/v1"
 
 
 class CacheView(Protocol):
-    """The part of the cache that the writer uses: it reads jobs, and announces its writes."""
+    """The part of the cache that the writer uses: it reads jobs, and stores answers."""
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
         """Return the TrainingJob as the cache shows it; None if it does not exist."""
@@ -75,14 +76,11 @@ class CacheView(Protocol):
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         """Read what admission adds to the pods of a role; True if that changes their shape."""
 
-    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Announce that the writer created an object."""
+    def answered(self, kind: str, body: dict[str, Any]) -> None:
+        """Store an object as the API server has answered."""
 
-    def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Announce that the writer deleted an object."""
-
-    def expect_patched(self, kind: str, namespace: str, name: str, uid: str, resource_version: str) -> None:
-        """Announce that the writer patched an object, which has this version now."""
+    def deleted(self, kind: str, key: tuple[str, str], uid: str, answer: dict[str, Any]) -> None:
+        """Store what the API server has answered to the deletion of the object with that UID."""
 
 
 class Writer:
@@ -90,7 +88,7 @@ class Writer:
 
     Args:
         session: the API server.
-        cache: shows the jobs, and expects the events of the writes.
+        cache: shows the jobs, and stores the answers to the writes.
         clock: for the times of events.
         key: makes the tokens of masters.
         default_master_image: the image of a master whose job names none.
@@ -102,6 +100,7 @@ class Writer:
         self._session, self._cache, self._clock = session, cache, clock
         self._key, self._master_image = key, default_master_image
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
+        self._pods = PodCreations(session, clock, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
         self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
@@ -112,6 +111,14 @@ class Writer:
         except EdlError as error:
             wait_s = error.retry_after_s if isinstance(error, TemporaryError) else None
             return Outcome(action, *result_of(action, error), message_of(action, error), wait_s)
+
+    async def settle(self) -> None:
+        """Find out what became of the creations that the API server has not answered.
+
+        Raises:
+            NotSyncedError: that is not known of one of them yet.
+        """
+        await self._pods.settle()
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""
@@ -144,7 +151,7 @@ class Writer:
                 result = await self._resize_pod(action)
             case RequestNode() | WithdrawNodeRequest():
                 job = self._job(action)
-                result = await send_node_action(self._session, self._cache, action, job, WRITE_TIMEOUT_S)
+                result = await send_node_action(self._session, self._pods, self._cache, action, job)
         return result
 
     async def _ensure(self, action: Need) -> Result:
@@ -179,14 +186,13 @@ class Writer:
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
-        result = Result.DONE
         try:
-            stored = await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
+            await self._pods.create(manifest)
         except AlreadyExistsError:
-            stored = await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
-            result = Result.UNCHANGED
-        self._cache.expect_created("Pod", namespace, name, stored["metadata"]["uid"])
-        return result
+            found = await self._existing(f"pod {namespace}/{name}", f"{collection}/{name}", action)
+            self._cache.answered("Pod", found)
+            return Result.UNCHANGED
+        return Result.DONE
 
     async def _probe_pod(self, action: ProbePod) -> Result:
         """Create the pod without effect: every admission plugin judges it, and nothing is stored.
@@ -235,8 +241,7 @@ class Writer:
             if error.code == 422 and "metadata.uid" in str(error):
                 raise ConflictError(f"another pod has the name {namespace}/{action.pod} now") from error
             raise
-        version = stored["metadata"]["resourceVersion"]
-        self._cache.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
+        self._cache.answered("Pod", stored)
         return stored
 
     async def _resize_pod(self, action: ResizePod) -> Result:
@@ -256,8 +261,7 @@ class Writer:
         }
         path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}/resize"
         stored = await self._session.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_s=WRITE_TIMEOUT_S)
-        version = stored["metadata"]["resourceVersion"]
-        self._cache.expect_patched("Pod", namespace, action.pod, action.pod_uid, version)
+        self._cache.answered("Pod", stored)
         return Result.DONE
 
     async def _delete_pod(self, action: DeletePod) -> Result:
@@ -268,10 +272,10 @@ class Writer:
         path = f"/api/v1/namespaces/{namespace}/pods/{action.pod}"
         grace_s = 0 if action.force else action.grace_s
         try:
-            await self._session.delete(path, uid=action.pod_uid, grace_s=grace_s, timeout_s=WRITE_TIMEOUT_S)
+            answer = await self._session.delete(path, uid=action.pod_uid, grace_s=grace_s, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
             return Result.UNCHANGED
-        self._cache.expect_deleted("Pod", namespace, action.pod, action.pod_uid)
+        self._cache.deleted("Pod", (namespace, action.pod), action.pod_uid, answer)
         return Result.DONE
 
     async def _once(self, action: Action, ensure: Callable[[Any, TrainingJob], Awaitable[None]]) -> Result:
@@ -331,23 +335,24 @@ class Writer:
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}/status"
         patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": status}
         stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
-        version = stored["metadata"]["resourceVersion"]
-        self._cache.expect_patched("TrainingJob", *action.job, action.job_uid, version)
+        self._cache.answered("TrainingJob", stored)
         return Result.DONE
 
     async def _resize(self, action: ResizeWorkload) -> Result:
         request = resize_request(action, self._cache.workload(action.job))
         stored = await send_resize(self._session, request, WRITE_TIMEOUT_S)
-        job, version = action.job, stored["metadata"]["resourceVersion"]
-        self._cache.expect_patched(job.kind.value, job.namespace, job.object_name, action.job_uid, version)
+        self._cache.answered(action.job.kind.value, stored)
         return Result.DONE
 
     async def _delete_job(self, action: DeleteJob) -> Result:
         path = f"{JOBS_API}/namespaces/{action.job.namespace}/trainingjobs/{action.job.name}"
         try:
-            await self._session.delete(path, uid=action.job_uid, propagation="Background", timeout_s=WRITE_TIMEOUT_S)
+            answer = await self._session.delete(
+                path, uid=action.job_uid, propagation="Background", timeout_s=WRITE_TIMEOUT_S
+            )
         except NotFoundError:
             return Result.UNCHANGED
+        self._cache.deleted("TrainingJob", (action.job.namespace, action.job.name), action.job_uid, answer)
         return Result.DONE
 
     async def _existing(self, what: str, path: str, action: Action) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tests.kube.writer_on_fake_api import JOBS, KEY, PODS, UID, bench, create, p
 from tests.worlds.fake_api import refusal, reset
 
 
-async def test_a_pod_is_created_for_its_planned_node_and_its_event_is_expected(tmp_path: Path) -> None:
+async def test_a_pod_is_created_for_its_planned_node_and_the_answer_is_stored(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         outcome = await here.apply(create())
         made = here.stored(PODS, "ctr-trainer-0")
@@ -39,7 +39,7 @@ async def test_a_pod_is_created_for_its_planned_node_and_its_event_is_expected(t
         assert made is not None
         assert made["metadata"]["annotations"]["paddlepaddle.org/planned-node"] == "n1"
         assert made["spec"]["priorityClassName"] == "edl-training"
-        assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", made["metadata"]["uid"])]
+        assert here.seen.told == [("answered", "Pod", made)]
 
 
 async def test_a_pod_has_no_priority_class_if_the_cluster_lacks_it(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ async def test_a_pod_has_no_priority_class_if_the_cluster_lacks_it(tmp_path: Pat
 
 async def test_an_existing_pod_of_the_job_counts_as_created(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
-        here.api.put(PODS, pod())
+        there = here.api.put(PODS, pod())
         assert (await here.apply(create())).result is Result.UNCHANGED
-        assert here.seen.expected == [("created", "Pod", "ads", "ctr-trainer-0", "p1")]
+        assert here.seen.told == [("answered", "Pod", there)]
 
 
 async def test_an_existing_pod_of_another_owner_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_a_pod_is_annotated_with_the_intent_before_it_is_deleted(tmp_path:
         assert here.stored(PODS, "ctr-trainer-0") is None
         marked = here.api.history[-1][3]["metadata"]["annotations"]
         assert marked == {"paddlepaddle.org/intent": "ServingNeedsRoom"}
-        assert [e[0] for e in here.seen.expected] == ["patched", "deleted"]
+        assert [told[0] for told in here.seen.told] == ["answered", "deleted"]
 
 
 async def test_a_deletion_whose_grace_period_says_why_is_one_request(tmp_path: Path) -> None:
@@ -105,7 +105,9 @@ async def test_a_deletion_whose_grace_period_says_why_is_one_request(tmp_path: P
         assert [r[0] for r in here.api.requests] == ["DELETE"]
         options = json.loads(here.api.bodies[-1])
         assert (options["gracePeriodSeconds"], options["preconditions"]) == (29, {"uid": "p1"})
-        assert [e[0] for e in here.seen.expected] == ["deleted"]
+        answer = {"kind": "Status", "status": "Success"}
+        told = {"key": ("ads", "ctr-trainer-0"), "uid": "p1", "answer": answer}
+        assert here.seen.told == [("deleted", "Pod", told)]
 
 
 async def test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted(tmp_path: Path) -> None:
@@ -195,9 +197,7 @@ async def test_a_status_is_patched_on_the_observed_version_and_only_if_it_differ
         requests = len(here.api.requests)
         assert (await here.apply(PatchStatus(KEY, UID, STATUS))).result is Result.UNCHANGED
         assert len(here.api.requests) == requests
-        assert here.seen.expected == [
-            ("patched", "TrainingJob", "ads", "ctr", UID, stored["metadata"]["resourceVersion"])
-        ]
+        assert here.seen.told == [("answered", "TrainingJob", stored)]
 
 
 async def test_a_status_patch_keeps_the_fields_of_others(tmp_path: Path) -> None:

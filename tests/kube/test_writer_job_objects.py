@@ -77,7 +77,7 @@ async def test_a_probe_creates_nothing_and_teaches_what_admission_adds(tmp_path:
         assert here.stored(PODS, "ctr-trainer-0") is None
         assert [(key, role) for key, _, role, _ in here.seen.learned] == [(KEY, Role.TRAINER)]
         assert here.api.requests[-1][2] == {"dryRun": "All"}
-        assert not here.seen.expected
+        assert not here.seen.told
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,14 @@ def stored(here: Bench) -> Object:
     return found
 
 
-async def test_the_count_and_the_record_are_written_in_one_patch_that_is_expected(tmp_path: Path) -> None:
+async def test_the_count_and_the_record_are_written_in_one_patch_whose_answer_is_stored(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(BATCH_JOBS, batch_job())
         outcome = await here.apply(RESIZE)
         job = stored(here)
         assert outcome.result is Result.DONE
         assert (job["spec"]["parallelism"], RECORD in job["metadata"]["annotations"]) == (5, True)
-        version = job["metadata"]["resourceVersion"]
-        assert here.seen.expected == [("patched", "job.batch", "ads", "train", "uid-train", version)]
+        assert here.seen.told == [("answered", "job.batch", job)]
         assert len(here.api.requests) == 1
 
 

@@ -104,7 +104,7 @@ class Seen:
     """The cache as the writer uses it."""
 
     api: FakeApi
-    expected: list[tuple[str, ...]] = field(default_factory=list)
+    told: list[tuple[str, str, Object]] = field(default_factory=list)  # verb, kind and object of each answer
     learned: list[tuple[JobKey, str, Role, Object]] = field(default_factory=list)
 
     def job_body(self, key: JobKey) -> Object | None:
@@ -122,14 +122,11 @@ class Seen:
         self.learned.append((key, uid, role, dict(pod)))
         return False
 
-    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        self.expected.append(("created", kind, namespace, name, uid))
+    def answered(self, kind: str, body: Object) -> None:
+        self.told.append(("answered", kind, body))
 
-    def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        self.expected.append(("deleted", kind, namespace, name, uid))
-
-    def expect_patched(self, kind: str, namespace: str, name: str, uid: str, resource_version: str) -> None:
-        self.expected.append(("patched", kind, namespace, name, uid, resource_version))
+    def deleted(self, kind: str, key: tuple[str, str], uid: str, answer: Object) -> None:
+        self.told.append(("deleted", kind, {"key": key, "uid": uid, "answer": answer}))
 
 
 @dataclass

@@ -63,7 +63,7 @@ def busy_server_written_to(right: Right) -> Right:
 
 @bug(
     "a view that does not show the controller's own writes is acted on",
-    at=targets.EXPECT_WRITE,
+    at=targets.STORE_ANSWER,
     caught_by=f"{FAULTS}::test_events_that_come_twice_in_disorder_late_or_never_lead_to_the_same_end",
 )
 def stale_view_acted_on(_: Right) -> Right:

@@ -14,6 +14,8 @@ from edl.model.actions import Action, PatchStatus
 from tests.planted import Right, bug, targets
 
 WRITER = "kube/test_writer.py"
+CREATIONS = "kube/client/test_pod_creations.py"
+ANSWERS = "kube/mirror/test_answers.py"
 REFLECTOR = "kube/mirror/test_reflector.py"
 ELECTION = "kube/test_leader_election.py"
 
@@ -73,6 +75,32 @@ def own_pod_not_recognised(right: Right) -> Right:
 
 
 @bug(
+    "whether a pod exists whose creation had no answer does not matter",
+    at=targets.SETTLE_CREATIONS,
+    caught_by=f"{CREATIONS}::test_no_snapshot_is_taken_before_a_pod_without_an_answer_was_read",
+)
+def unanswered_creation_forgotten(_: Right) -> Right:
+    async def wrong(self: Any) -> None:
+        self._open.clear()
+
+    return wrong
+
+
+@bug(
+    "a pod that is not there yet counts as not created, although the request may still take effect",
+    at=targets.SETTLE_CREATIONS,
+    caught_by=f"{CREATIONS}::test_a_request_without_an_answer_may_take_effect_until_its_time_is_over",
+)
+def absence_believed_at_once(right: Right) -> Right:
+    async def wrong(self: Any) -> None:
+        for creation in self._open.values():
+            creation.ends_s = 0.0
+        await right(self)
+
+    return wrong
+
+
+@bug(
     "an action continues although the lease is lost",
     at=targets.SESSION_FENCE,
     caught_by=f"{WRITER}::test_an_action_stops_between_its_requests_if_the_lease_is_lost",
@@ -122,15 +150,48 @@ def lease_taken_too_soon(right: Right) -> Right:
 
 
 @bug(
-    "a snapshot is taken although the cache does not show the controller's own writes",
-    at=targets.CACHE_UNREADY,
-    caught_by="kube/mirror/test_cache.py::test_a_snapshot_waits_for_the_event_of_an_own_creation",
+    "what the API server answered shows only once the watch shows it",
+    at=targets.STORE_ANSWER,
+    caught_by=f"{ANSWERS}::test_the_next_snapshot_shows_what_the_api_server_answered",
 )
-def own_writes_not_awaited(right: Right) -> Right:
-    def wrong(self: Any) -> list[str]:
-        return [reason for reason in right(self) if reason not in self.unmet()]
+def answer_not_stored(_: Right) -> Right:
+    return lambda *_: None
 
-    return wrong
+
+@bug(
+    "a watch that does not show what the API server answered counts as good",
+    at=targets.LIST_IF_DEAF,
+    caught_by=f"{ANSWERS}::test_a_watch_that_does_not_show_an_answer_in_time_is_lost_and_everything_is_listed",
+)
+def deaf_watch_trusted(_: Right) -> Right:
+    return lambda *_: None
+
+
+@bug(
+    "an event from before an answer undoes it",
+    at=targets.IS_LATE,
+    caught_by=f"{ANSWERS}::test_events_and_lists_from_before_an_answer_do_not_undo_it",
+)
+def event_undoes_an_answer(_: Right) -> Right:
+    return lambda *_, **__: False
+
+
+@bug(
+    "a list from before an answer undoes it",
+    at=targets.IS_OUTDATED,
+    caught_by=f"{ANSWERS}::test_a_list_keeps_what_an_answer_has_shown_since",
+)
+def list_undoes_an_answer(_: Right) -> Right:
+    return lambda *_: False
+
+
+@bug(
+    "a pod that the API server deleted at once is shown until its watch tells",
+    at=targets.TAKE_ABSENCE,
+    caught_by=f"{ANSWERS}::test_a_pod_without_a_grace_period_is_gone_at_once[status]",
+)
+def absence_not_stored(_: Right) -> Right:
+    return lambda *_: None
 
 
 @bug(

@@ -159,7 +159,6 @@ class Living:
     def crash(self) -> None:
         """Crash the controller and start another one, which lists all objects first."""
         self.access.alive = False
-        self.world.expected.clear()
         self.world.list_again()
         self.run(self._new())
 
@@ -171,7 +170,7 @@ class Living:
         loop._now_s = self.runner.get_loop().time()
         for name in ("jobs", "pods", "serving", "failed", "owners"):
             setattr(other.world, name, copy(getattr(self.world, name)))
-        other.world.born = self.world.born
+        other.world.born, other.world.revision = self.world.born, self.world.revision
         other.world.list_again()
         return other
 

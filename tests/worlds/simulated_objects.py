@@ -1,7 +1,7 @@
 """The true objects of a simulated cluster, and a cache that lags behind them.
 
-Watch events update the cache; they may come late, twice or never. Like the real cache, it cannot be read until it
-shows the controller's own writes, and it lists all objects again if one is overdue.
+Watch events update the cache; they may come late, twice or never. Like the real cache, it stores the answer to each
+write of the controller, and of two states of an object it keeps the later one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from edl.errors import NotSyncedError
 from edl.lifecycle.status import is_over
 from edl.model.actions import (
     Action,
@@ -29,7 +28,6 @@ from tests.worlds.job_owner import JobOwner, as_read
 
 T = TypeVar("T")
 GRACE_S = 5.0
-OVERDUE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,6 @@ class Stored:
 
     job: Job
     version: int = 0
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A write that the cache must show before it can be read."""
-
-    is_met: Callable[[], bool]
-    due_s: float
-    lists: int
 
 
 def now_s() -> float:
@@ -92,10 +81,10 @@ class Objects:
     def __post_init__(self) -> None:
         self.seen_jobs: dict[JobKey, Stored] = {}
         self.seen_pods: dict[PodKey, Owned] = {}
-        self.watch: deque[tuple[str, Any, Any]] = deque()
-        self.buried: set[str] = set()
-        self.lists, self.born = 0, 0
-        self.expected: list[Expected] = []
+        self.watch: deque[tuple[str, Any, Any, int]] = deque()
+        self.buried: dict[tuple[str, Any], int] = {}  # the version at which the cache saw an object of that name go
+        self.born = self.revision = 0
+        self.doubted: set[PodKey] = set()  # pods whose creation had no answer
         self.changed = asyncio.Event()
 
     # --- What tests and users change
@@ -120,6 +109,7 @@ class Objects:
         """Delete a job; the garbage collector deletes its pods later."""
         stored = self.jobs.pop(key, None)
         if stored is not None:
+            self.revision += 1
             self._tell("job", key, None)
 
     def change(self, name: str, namespace: str = "default", **fields: Any) -> None:
@@ -173,35 +163,38 @@ class Objects:
 
     def list_again(self) -> None:
         """Replace the cache by a new list."""
-        self.buried |= {o.pod.uid for o in self.seen_pods.values()} - {o.pod.uid for o in self.pods.values()}
         self.watch.clear()
         self.seen_jobs, self.seen_pods = dict(self.jobs), dict(self.pods)
-        self.lists += 1
         self.changed.set()
 
     def _tell(self, kind: str, key: Any, value: Any) -> None:
-        self.watch.append((kind, key, value))
+        self.watch.append((kind, key, value, self.revision))
         if not self.holds_back:
             self.deliver()
 
-    def _show(self, kind: str, key: Any, value: Any) -> None:
+    def _show(self, kind: str, key: Any, value: Any, revision: int) -> None:
         seen: dict[Any, Any] = self.seen_jobs if kind == "job" else self.seen_pods
+        known = seen[key].version if key in seen else self.buried.get((kind, key), 0)
+        if revision <= known:
+            return
         if value is None:
-            gone = seen.pop(key, None)
-            if isinstance(gone, Owned):
-                self.buried.add(gone.pod.uid)
+            seen.pop(key, None)
+            self.buried[kind, key] = revision
         else:
             seen[key] = value
         self.changed.set()
 
+    def take_answer(self, kind: str, key: Any) -> None:
+        """Show the controller an object as it is now, ahead of its watch."""
+        true: Any = (self.jobs if kind == "job" else self.pods).get(key)
+        self._show(kind, key, true, self.revision if true is None else true.version)
+
     # --- What the controller reads
 
     def snapshot(self) -> ClusterSnapshot:
-        self.expected = [e for e in self.expected if not (self.lists > e.lists or e.is_met())]
-        if any(now_s() >= e.due_s for e in self.expected):
-            self.list_again()
-        if self.expected:
-            raise NotSyncedError(f"{len(self.expected)} of our own writes are not seen yet")
+        for key in self.doubted:  # edl reads them first
+            self.take_answer("pod", key)
+        self.doubted.clear()
         self.changed.clear()
         jobs = tuple(
             as_read(self._with_pods(self.seen_jobs[key].job, self.seen_pods)) for key in sorted(self.seen_jobs)
@@ -220,25 +213,24 @@ class Objects:
             now_s(), nodes, tuple(foreign), jobs, missing, resource_quotas=quotas, queues=self.queues
         )
 
-    def _expect(self, is_met: Callable[[], bool]) -> None:
-        self.expected.append(Expected(is_met, now_s() + OVERDUE_S, self.lists))
-
     def _with_pods(self, job: Job, pods: dict[PodKey, Owned]) -> Job:
         own = [o.pod for o in pods.values() if o.owner == job.uid]
         own.sort(key=lambda p: (p.role or "", p.index or 0, p.name))
         return replace(job, pods=tuple(own))
 
     def _put_job(self, job: Job) -> None:
-        version = self.jobs[job.key].version + 1 if job.key in self.jobs else 1
+        self.revision += 1
         job = replace(job, finished=is_over(job))
-        self.jobs[job.key] = Stored(job, version)
+        self.jobs[job.key] = Stored(job, self.revision)
         self._tell("job", job.key, self.jobs[job.key])
 
     def _put_pod(self, owned: Owned) -> None:
         key = (owned.pod.namespace, owned.pod.name)
-        self.pods[key] = replace(owned, version=owned.version + 1)
+        self.revision += 1
+        self.pods[key] = replace(owned, version=self.revision)
         self._tell("pod", key, self.pods[key])
 
     def _drop_pod(self, namespace: str, name: str) -> None:
         if self.pods.pop((namespace, name), None) is not None:
+            self.revision += 1
             self._tell("pod", (namespace, name), None)

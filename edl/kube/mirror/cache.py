@@ -20,10 +20,9 @@ from typing import Any, TypeVar
 from edl.clock import Clock
 from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
-from edl.kube.mirror.expectations import OVERDUE_S, Expectations, Verb
 from edl.kube.mirror.fresh_lists import FreshLists
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
-from edl.kube.mirror.store import Key, ObjectStore
+from edl.kube.mirror.store import Key, ObjectStore, is_later
 from edl.kube.mirror.urgency import is_urgent, may_need_relief
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import (
@@ -47,6 +46,9 @@ T = TypeVar("T", bound=HasMetadata)
 
 JOBS_PATH = f"/apis/{TRAINING_JOB_API}"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+OVERDUE_S = 10.0
+"""If a watch does not show within this time what the API server answered, edl lists the collection again."""
+
 SLICE, SLICE_OF_JOBS, SLICE_OF_NODES = 100, 5, 500
 """Pods, jobs and nodes that are translated before anything else may be done: some 10 ms each."""
 SLICE_TO_NOTE, SLICE_TO_SORT = 5000, 1000
@@ -64,7 +66,6 @@ class ClusterCache:
         default_master_image: the image of a master whose job names none.
         controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
         pace: sizes and times of every reflector.
-        overdue_s: how long the event of edl's own write may take before everything of that kind is listed again.
 
     Attributes:
         urgent_changes: how many urgent changes the watches have brought; see `urgency`.
@@ -80,7 +81,6 @@ class ClusterCache:
         default_master_image: str = "",
         controller_namespace: str = "",
         pace: ReflectorPace | None = None,
-        overdue_s: float = OVERDUE_S,
     ) -> None:
         self._session = session
         self._clock = clock
@@ -113,7 +113,6 @@ class ClusterCache:
             kind: self._reflector(Resource(f"/apis/{adapter.api[0]}/{adapter.api[2]}"), adapter.decoder)
             for kind, adapter in ADAPTERS.items()
         }
-        self._expectations = Expectations(self._mirrors, clock.monotonic_s, overdue_s=overdue_s)
 
     async def run(self) -> None:
         """Mirror forever; only cancellation or a bug ends it."""
@@ -132,11 +131,13 @@ class ClusterCache:
             await reflector.synced.wait()
 
     def unready(self) -> list[str]:
-        """Return the reasons against a decision now; empty if there are none. Requests a list for overdue writes."""
+        """Return the reasons against a decision now; empty if there are none. Lists again if a watch seems lost."""
+        for reflector in self._all():
+            reflector.list_if_deaf(OVERDUE_S)
         lists = [f"edl is still listing {r.resource}" for r in self._all() if not (r.synced.is_set() or r.problem)]
         if self._queues.problem and not (self._queues.synced.is_set() or self._queues.refusal):
             lists.append(self._queues.problem)  # without the quotas of existing queues jobs would grow too much
-        return self.problems() + lists + self.unmet() + self._outdated()
+        return self.problems() + lists + self._outdated()
 
     def list_anew(self) -> None:
         """Make no decision before jobs and their pods have been listed again: another process wrote until now.
@@ -147,15 +148,11 @@ class ClusterCache:
         self._fresh_lists.require(self._written())
 
     def _outdated(self) -> list[str]:
-        return [f"edl has just taken over, and lists {r.resource} again" for r in self._fresh_lists.missing()]
+        return [f"edl lists {r.resource} again before it decides" for r in self._fresh_lists.missing()]
 
     def problems(self) -> list[str]:
         """Return a line for each collection that cannot be listed or watched now."""
         return [r.problem for r in self._needed() if r.problem]
-
-    def unmet(self) -> list[str]:
-        """Return a line for each of edl's own writes that the cache does not show yet."""
-        return self._expectations.unmet()
 
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         """Take a snapshot.
@@ -225,9 +222,9 @@ class ClusterCache:
         return any(r.store.changed for r in self._pods)
 
     def _pod(self, key: Key) -> PodObject | None:
-        """Return the pod of that name; if a change of labels put it in both watches, the later arrival counts."""
+        """Return the pod of that name; if a change of labels put it in both watches, the later one counts."""
         own, others = (r.store for r in self._pods)
-        return (own if own.arrival(key) > others.arrival(key) else others).objects.get(key)
+        return (own if is_later(own, others, key) else others).objects.get(key)
 
     def _translate(self, now_s: float) -> ClusterSnapshot:
         return self._translator.snapshot(
@@ -276,13 +273,13 @@ class ClusterCache:
         return max(float("inf") if at_s is None else now_s - at_s for at_s in contacts_s)
 
     def pods(self) -> Iterator[PodObject]:
-        """Yield every pod once; if a change of labels put it in both watches, the later arrival counts."""
+        """Yield every pod once; if a change of labels put it in both watches, the later one counts."""
         own, others = (r.store for r in self._pods)
         for key, pod in own.objects.items():
-            if key not in others.objects or own.arrival(key) > others.arrival(key):
+            if key not in others.objects or is_later(own, others, key):
                 yield pod
         for key, pod in others.objects.items():
-            if key not in own.objects or others.arrival(key) > own.arrival(key):
+            if key not in own.objects or not is_later(own, others, key):
                 yield pod
 
     def jobs(self) -> Iterator[JobObject]:
@@ -310,17 +307,36 @@ class ClusterCache:
         """Return the names of all PriorityClasses."""
         return frozenset(name for _, name in self._classes.store.objects)
 
-    def expect_created(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Make no decision before the cache shows the object that edl created, or that it was deleted again."""
-        self._expectations.expect(Verb.CREATED, kind, (namespace, name), uid)
+    def answered(self, kind: str, body: dict[str, Any]) -> None:
+        """Store an object as the API server has answered to a write or a read of edl: the next snapshot shows it.
 
-    def expect_deleted(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Make no decision before the cache shows that the object is terminating or deleted."""
-        self._expectations.expect(Verb.DELETED, kind, (namespace, name), uid)
+        If its version is not a number, nobody can tell it from an older state. Then no decision is made before a list
+        that began after the answer.
+        """
+        metadata = body.get("metadata") or {}
+        reflector = self._mirror(kind, metadata)
+        if reflector is not None:
+            reflector.take_answer(body)
+            if not str(metadata.get("resourceVersion") or "").isdecimal():
+                self._fresh_lists.require([reflector])
 
-    def expect_patched(self, kind: str, namespace: str, name: str, uid: str, resource_version: str) -> None:
-        """Make no decision before the cache has shown the object with the version of edl's patch."""
-        self._expectations.expect(Verb.PATCHED, kind, (namespace, name), uid, resource_version)
+    def deleted(self, kind: str, key: Key, uid: str, answer: dict[str, Any]) -> None:
+        """Store what the API server has answered to a deletion: the object is terminating, or it is gone."""
+        metadata = answer.get("metadata") or {}
+        is_there = metadata.get("uid") == uid and metadata.get("deletionTimestamp")
+        if is_there and (metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers")):
+            self.answered(kind, answer)
+            return
+        for reflector in self._mirrors(kind):
+            reflector.take_absence(key, uid)
+
+    def _mirror(self, kind: str, metadata: Mapping[str, Any]) -> Reflector[Any] | None:
+        """The reflector whose watch shows an object of that kind; None if there is none."""
+        mirrors = self._mirrors(kind)
+        if kind == "Pod":
+            return mirrors[LABEL_JOB not in (metadata.get("labels") or {})]
+        one = f"/namespaces/{metadata.get('namespace')}/"
+        return next((r for r in mirrors if len(mirrors) == 1 or one in r.resource.path), None)
 
     async def wait_for_change(self, timeout_s: float, *, debounce_s: float = 0.5) -> bool:
         """Wait until something changes that a decision depends on, and then for the changes that follow at once.
@@ -376,7 +392,6 @@ class ClusterCache:
 
     def _mirrors(self, kind: str) -> Sequence[Reflector[Any]]:
         mirrors: dict[str, Sequence[Reflector[Any]]] = {
-            "Node": (self._nodes,),
             "Pod": self._pods,
             "TrainingJob": self._jobs,
             **{other.value: (reflector,) for other, reflector in self._workloads.items()},

@@ -1,4 +1,8 @@
-"""Which collections a new leader has to list before it decides: its predecessor may have written them until now."""
+"""Which collections edl has to list before it decides.
+
+A new leader lists what its predecessor may have written until now. edl also lists what it has written itself, if the
+API server's versions are no numbers, so that nobody can tell whether the watch shows the write or an older state.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,10 @@ class FreshLists(Generic[L]):
 
     def require(self, collections: Iterable[L]) -> None:
         """From now on only a list that has not begun yet is new enough."""
-        self._begun = tuple((one, one.lists_begun) for one in collections)
-        for one, _ in self._begun:
+        new = tuple((one, one.lists_begun) for one in collections)
+        required = [one for one, _ in new]
+        self._begun = (*((one, begun) for one, begun in self._begun if one not in required), *new)
+        for one in required:
             one.request_list()
 
     def missing(self) -> tuple[L, ...]:

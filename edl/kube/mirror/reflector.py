@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Never, TypeVar
+from typing import Any, Generic, Never, TypeVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from edl.errors import EdlError, TemporaryError
 from edl.kube.client.api_errors import GoneError, RefusedError, error_of
 from edl.kube.client.session import ApiSession
 from edl.kube.json_depth import UNREADABLE, decode
-from edl.kube.mirror.store import ObjectStore, key_of
+from edl.kube.mirror.store import FOR_EVER, Key, ObjectStore, is_older, key_of, version_of
 from edl.kube.translate.decoders import Decoder, Quarantined
 from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent
 from edl.waiting import RetryPauses
@@ -146,12 +146,38 @@ class Reflector(Generic[T]):
         self._listed_s = 0.0
         self._open_watch: asyncio.Timeout | None = None
         self._list_again = False
+        self._answered, self._answered_s = "", 0.0  # the first answer that the watch has to show, and its time
 
     def request_list(self) -> None:
         """List again as soon as possible, even if the watch works."""
         self._version, self._list_again = "", True
         if self._open_watch is not None and not self._open_watch.expired():
             self._open_watch.reschedule(asyncio.get_running_loop().time())
+
+    def take_answer(self, body: dict[str, Any]) -> None:
+        """Store an object that the API server has answered with; the watch shows it again later.
+
+        An answer whose version is not a number cannot be told from an older state, so everything is listed again.
+        """
+        item = self._decoder.from_dict(body)
+        if isinstance(item, Quarantined):
+            self.store.quarantine(item)
+            self._on_change()
+            return
+        self._store(item)
+        if not is_older(self._version, self._answered):  # else an older answer is awaited still
+            self._answered, self._answered_s = version_of(item), self._clock.monotonic_s()
+
+    def list_if_deaf(self, overdue_s: float) -> None:
+        """List again if the watch has not shown within that time what the API server answered: it may be lost."""
+        is_awaited = is_older(self._version, self._answered)
+        if is_awaited and self._clock.monotonic_s() - self._answered_s >= overdue_s:
+            self.request_list()
+
+    def take_absence(self, key: Key, uid: str) -> None:
+        """Remove an object of which the API server has answered that it exists no more."""
+        before = self.store.objects.get(key)
+        self._tell(before, key, changed=self.store.remove(key, uid, FOR_EVER))
 
     async def run(self) -> Never:
         """Mirror forever; only cancellation or a bug ends it."""
@@ -204,7 +230,7 @@ class Reflector(Generic[T]):
             token = metadata.continue_ or ""
             if not token:
                 break
-        for _ in self.store.replacing(objects, unreadable):
+        for _ in self.store.replacing(objects, unreadable, metadata.resource_version or ""):
             self._on_part()
             await asyncio.sleep(0)
         self._version = metadata.resource_version or ""
@@ -284,14 +310,23 @@ class Reflector(Generic[T]):
             self._on_change()
             return
         metadata = item.metadata or ObjectMetadata()
-        before = self.store.objects.get(key_of(metadata))
         if event.type == "DELETED":
-            changed = self.store.remove(key_of(metadata), metadata.uid or "", metadata.resource_version or "")
+            key, version = key_of(metadata), metadata.resource_version or ""
+            before = self.store.objects.get(key)
+            changed = self.store.remove(key, metadata.uid or "", version)
+            self._tell(before, key, changed=changed)
         else:
-            changed = self.store.add(item, is_known=event.type == "MODIFIED")
+            self._store(item, is_known=event.type == "MODIFIED")
         self._advance(metadata)
+
+    def _store(self, item: T, *, is_known: bool = True) -> None:
+        key = key_of(item.metadata or ObjectMetadata())
+        before = self.store.objects.get(key)
+        self._tell(before, key, changed=self.store.add(item, is_known=is_known))
+
+    def _tell(self, before: T | None, key: Key, *, changed: bool) -> None:
         if changed:
-            self._on_event(before, self.store.objects.get(key_of(metadata)))
+            self._on_event(before, self.store.objects.get(key))
             self._on_change()
 
     def _advance(self, metadata: ObjectMetadata | None) -> None:

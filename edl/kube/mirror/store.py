@@ -1,7 +1,11 @@
 """The objects of one watch, by name, and the recent past that is needed to recognise a repeated or late event.
 
-resourceVersions are opaque, so they are only compared for equality. An event can arrive twice, late, or after its
-object was deleted. To ignore such events, a store remembers the versions and the deleted UIDs that it saw recently.
+An event can arrive twice, late, or after its object was deleted, and answers to edl's own writes come ahead of the
+watch. So of two states of an object the one with the larger resourceVersion is kept. The store remembers at which
+version objects were deleted, so that no older event or list brings them back. A version that is not a number is
+compared only for equality.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ _MEASURED = ("dataset", "throughput", "resizeSeconds", "lendingPrice")
 SLICE = 1000
 """Objects of a list that are taken before anything else may be done: some 10 ms."""
 
+FOR_EVER = "for ever"
+"""In place of the version of a deletion: no object with that UID can come back."""
+
 REMEMBERED = 20_000
 """Versions and deleted UIDs that are kept: a few minutes of a large cluster's events."""
 
@@ -30,21 +37,25 @@ Item = TypeVar("Item")
 
 
 class Recent:
-    """The last strings that were added."""
+    """The last strings that were added, each with a value."""
 
     def __init__(self, capacity: int = REMEMBERED) -> None:
-        self._values: dict[str, None] = {}
+        self._values: dict[str, str] = {}
         self._capacity = capacity
 
-    def add(self, value: str) -> None:
+    def add(self, name: str, value: str = "") -> None:
         """Remember a string; an empty one is ignored."""
-        if value:
-            self._values[value] = None
+        if name:
+            self._values[name] = value
             if len(self._values) > self._capacity:
                 del self._values[next(iter(self._values))]
 
-    def __contains__(self, value: str) -> bool:
-        return value in self._values
+    def get(self, name: str) -> str | None:
+        """Return the value of a string; None if it is not remembered."""
+        return self._values.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
 
 
 class ObjectStore(Generic[T]):
@@ -70,20 +81,12 @@ class ObjectStore(Generic[T]):
         self._versions = Recent()
         self._deleted_uids = Recent()
 
-    def has_seen(self, version: str) -> bool:
-        """Return True if this resourceVersion arrived recently."""
-        return version in self._versions
-
-    def was_deleted(self, uid: str) -> bool:
-        """Return True if the object with that UID left the store recently."""
-        return uid in self._deleted_uids
-
     def arrival(self, key: Key) -> int:
         """Return the number of the last arrival under that name; -1 if no object has it."""
         return self._arrived.get(key, -1)
 
     def add(self, new: T, *, is_known: bool = False) -> bool:
-        """Take an object from a watch event; return True if a decision must take the change into account.
+        """Take an object from an event or an answer; return True if a decision must take the change into account.
 
         Args:
             new: the object.
@@ -92,22 +95,30 @@ class ObjectStore(Generic[T]):
         metadata = new.metadata or ObjectMetadata()
         version, uid = metadata.resource_version or "", metadata.uid or ""
         key = key_of(metadata)
-        if version in self._versions or self._is_late(key, uid, is_known=is_known):
+        if version in self._versions or self._is_late(key, uid, version, is_known=is_known):
             return False
         self._versions.add(version)
         return self._put(key, new)
 
     def remove(self, key: Key, uid: str, version: str = "") -> bool:
-        """Remove the object of that name if it still has that UID; return True if it was in the store."""
-        self._versions.add(version)
-        self._deleted_uids.add(uid)
+        """Remove the object of that name if it still has that UID; return True if it was in the store.
+
+        Args:
+            key: its namespace and name.
+            uid: its UID; empty if that is unknown.
+            version: the resourceVersion of the deletion, or `FOR_EVER` if the API server said that it is gone.
+        """
+        now = self.objects.get(key)
+        if now is not None and uid_of(now) == uid and is_older(version, version_of(now)):
+            return False  # it left the watch, and an answer showed it again
+        self._versions.add(version if version != FOR_EVER else "")
+        self._bury(uid, version)
         was_quarantined = self.quarantined.pop(key, None) is not None
         if was_quarantined:
             self.changed[key] = None
-        old = self.objects.get(key)
-        if old is None or (uid and uid_of(old) != uid):
+        if now is None or (uid and uid_of(now) != uid):
             return was_quarantined
-        self._drop(key)
+        self._drop(key, version)
         return True
 
     def quarantine(self, unreadable: Quarantined) -> None:
@@ -118,39 +129,62 @@ class ObjectStore(Generic[T]):
         self.changed[key] = None
         self.quarantined[key] = unreadable
 
-    def replace(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> bool:
+    def replace(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = (), version: str = "") -> bool:
         """Take a complete list: objects that are not in it were deleted. Return True as `add` does."""
-        changes = list(self.replacing(objects, unreadable))
+        changes = list(self.replacing(objects, unreadable, version))
         return any(changes)
 
-    def replacing(self, objects: Iterable[T], unreadable: Iterable[Quarantined] = ()) -> Iterator[bool]:
+    def replacing(
+        self, objects: Iterable[T], unreadable: Iterable[Quarantined] = (), version: str = ""
+    ) -> Iterator[bool]:
         """The same a little at a time, as if an event came for each object; yields whether a part changed something.
 
         An object that cannot be decoded is never missing in between: it keeps its place, or what was known of it.
+        What an answer has shown since the list was made stays.
+
+        Args:
+            objects: the objects of the list.
+            unreadable: those of them that cannot be decoded.
+            version: the resourceVersion of the list.
         """
         listed: dict[Key, T] = {}
         for some in _parts(objects, SLICE):
             listed.update((key_of(obj.metadata or ObjectMetadata()), obj) for obj in some)
             yield False
         left_out = {(one.namespace, one.name): one for one in unreadable}
-        deleted = [key for key in self.objects if key not in listed and key not in left_out]
+        deleted = [
+            key
+            for key, obj in self.objects.items()
+            if key not in listed and key not in left_out and not is_older(version, version_of(obj))
+        ]
         for key in deleted:
-            self._drop(key)
+            self._drop(key, version)
         yield bool(deleted)
         for part in _parts(listed.items(), SLICE):
-            changes = [self._put(key, obj) for key, obj in part]
+            changes = [self._put(key, obj) for key, obj in part if not self._is_outdated(key, obj)]
             yield any(changes)
         self.changed.update(dict.fromkeys(self.quarantined))
         self.quarantined = {}
         for one in left_out.values():
             self.quarantine(one)
 
-    def _is_late(self, key: Key, uid: str, *, is_known: bool) -> bool:
-        """Return True for a late event of a deleted object; another object may have its name now."""
-        if uid not in self._deleted_uids:
+    def _is_late(self, key: Key, uid: str, version: str, *, is_known: bool) -> bool:
+        """Return True for an event that shows an object as it was before; another object may have its name now."""
+        now, deleted = self.objects.get(key), self._deleted_uids.get(uid)
+        if now is not None and _are_numbers(version, version_of(now)):
+            return int(version) <= int(version_of(now)) or deleted == FOR_EVER
+        if deleted is None:
             return False
-        now = self.objects.get(key)
-        return is_known if now is None else uid_of(now) != uid
+        if _are_numbers(version, deleted):
+            return int(version) <= int(deleted)
+        return deleted == FOR_EVER or (is_known if now is None else uid_of(now) != uid)
+
+    def _is_outdated(self, key: Key, listed: T) -> bool:
+        """Return True if an answer has shown a later state than a list."""
+        now, deleted = self.objects.get(key), self._deleted_uids.get(uid_of(listed))
+        return (now is not None and is_older(version_of(listed), version_of(now))) or (
+            deleted is not None and (deleted == FOR_EVER or is_older(version_of(listed), deleted))
+        )
 
     def _put(self, key: Key, new: T) -> bool:
         if self.quarantined.pop(key, None) is not None:
@@ -159,7 +193,7 @@ class ObjectStore(Generic[T]):
         old = self.objects.get(key)
         if old is not None:
             if uid_of(old) != uid_of(new):
-                self._deleted_uids.add(uid_of(old))
+                self._bury(uid_of(old), version_of(new))
             elif _take_version_if_equal(old, new):
                 if self._is_shared:  # the other store may have the object too, and this arrival is the later one
                     self.changed[key] = None
@@ -168,11 +202,15 @@ class ObjectStore(Generic[T]):
         self.changed[key] = None
         return old is None or not _differ_only_in_measurements(old, new)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: Key, version: str) -> None:
         old = self.objects.pop(key)
         self.changed[key] = None
         self._arrived.pop(key, None)
-        self._deleted_uids.add(uid_of(old))
+        self._bury(uid_of(old), version)
+
+    def _bury(self, uid: str, version: str) -> None:
+        if self._deleted_uids.get(uid) != FOR_EVER:
+            self._deleted_uids.add(uid, version)
 
 
 def key_of(metadata: ObjectMetadata) -> Key:
@@ -188,6 +226,23 @@ def uid_of(obj: HasMetadata) -> str:
 def version_of(obj: HasMetadata) -> str:
     """Return the resourceVersion of an object; empty if it has none."""
     return (obj.metadata.resource_version or "") if obj.metadata else ""
+
+
+def is_later(one: ObjectStore[T], other: ObjectStore[T], key: Key) -> bool:
+    """Return True if the first store has the later state of an object of which both have one, or is alone with it."""
+    first, second = one.objects.get(key), other.objects.get(key)
+    if first is not None and second is not None and _are_numbers(version_of(first), version_of(second)):
+        return int(version_of(first)) > int(version_of(second))
+    return one.arrival(key) > other.arrival(key)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return True if both resourceVersions are numbers, and the first one is smaller."""
+    return _are_numbers(version, than) and int(version) < int(than)
+
+
+def _are_numbers(version: str, other: str) -> bool:
+    return version.isdecimal() and other.isdecimal()
 
 
 def _differ_only_in_measurements(old: HasMetadata, new: HasMetadata) -> bool:

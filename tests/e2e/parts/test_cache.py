@@ -79,23 +79,22 @@ async def test_the_cache_follows_the_cluster(plane: ControlPlane) -> None:
     async with cached(plane, ReflectorPace(page_items=2)) as (session, cache):
         await session.post("/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs", job())
         stored = await session.post(PODS, pod("ctr-trainer-0", OURS))
-        cache.expect_created("Pod", "default", "ctr-trainer-0", stored["metadata"]["uid"])
+        cache.answered("Pod", stored)
         for i in range(3):
             await session.post(PODS, pod(f"web-{i}"))
         await until(cache, ["ctr-trainer-0"], ["web-0", "web-1", "web-2"])
         assert len(cache.snapshot(0.0).nodes) == len(plane.kube.list("nodes"))
 
         relabelled = await session.patch(f"{PODS}/web-1", {"metadata": {"labels": {**OURS, "paddle-job": "ctr"}}})
-        cache.expect_patched(
-            "Pod", "default", "web-1", relabelled["metadata"]["uid"], relabelled["metadata"]["resourceVersion"]
-        )
+        cache.answered("Pod", relabelled)
         await until(cache, ["ctr-trainer-0", "web-1"], ["web-0", "web-2"])
         await session.patch(f"{PODS}/web-1", {"metadata": {"labels": {"paddlepaddle.org/job": None}}})
         await until(cache, ["ctr-trainer-0"], ["web-0", "web-1", "web-2"])
 
         uid = relabelled["metadata"]["uid"]
-        await session.delete(f"{PODS}/web-1", uid=uid)
-        cache.expect_deleted("Pod", "default", "web-1", uid)
+        answer = await session.delete(f"{PODS}/web-1", uid=uid)
+        cache.deleted("Pod", ("default", "web-1"), uid, answer)
+        assert all(p.terminating for p in cache.snapshot(0.0).pods if p.name == "web-1")
         await until(cache, ["ctr-trainer-0"], ["web-0", "web-2"])
         assert cache.left_out() == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from edl.model.names import JobKey, WorkloadKind
 from tests.kube.mirror.mirrored_cluster import PODS, world
 from tests.worlds.fake_api import FakeApi, eventually, refusal
 from tests.worlds.raw_objects import batch_job, batch_pod, volcano_job
@@ -62,6 +63,8 @@ async def test_two_kinds_that_are_called_job_are_kept_apart() -> None:
         both = ["ads/job.batch.volcano.sh/ctr", "ads/job.batch/ctr"]
         await eventually(lambda: [str(job.key) for job in w.cache.snapshot(0.0).jobs] == both)
         ours = w.api.put(VOLCANO, volcano_job("ctr", spec={"minAvailable": 4}))
-        version = ours["metadata"]["resourceVersion"]
-        w.cache.expect_patched("job.batch.volcano.sh", "ads", "ctr", "uid-ctr", version)
-        await eventually(lambda: not w.cache.unmet())
+        newer = {**ours, "metadata": {**ours["metadata"], "resourceVersion": "900"}, "spec": {"minAvailable": 7}}
+        w.cache.answered("job.batch.volcano.sh", newer)
+        shown = w.cache.workload(JobKey.of(WorkloadKind.VOLCANO_JOB, "ads", "ctr"))
+        assert shown is not None
+        assert shown.spec.min_available == 7

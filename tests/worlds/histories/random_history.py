@@ -203,7 +203,6 @@ class History:
         except Crash:
             await asyncio.sleep(0)
         if not self.reach.alive:
-            self.world.expected.clear()
             self.world.list_again()
             self._start()
 

@@ -22,7 +22,7 @@ from edl.model.actions import (
 from edl.model.jobs import Job
 from edl.model.pods import Pod
 from edl.model.status import JobStatus, Reason
-from tests.worlds.small_scope.cluster import Cluster, Jobs, Owned, Pods, Stream, World, changed, find, with_pod
+from tests.worlds.small_scope.cluster import Cluster, Jobs, Owned, Pods, Stream, Told, World, changed, find, with_pod
 
 GRACE_S = 30
 """How long a pod has to end by its spec."""
@@ -33,15 +33,18 @@ class Effect:
     """What a request did.
 
     Attributes:
+        world: the state after it; the controller has no answer yet.
         result: what the API server answers; None if the action has another request to send.
         is_urgent: the cache showed something urgent, because its watch may not be later.
         broken: the rules that it broke.
+        told: what the answer shows.
     """
 
     world: World
     result: Result | None = Result.DONE
     is_urgent: bool = False
     broken: tuple[str, ...] = ()
+    told: Told | None = None
 
 
 def carry_out(cluster: Cluster, world: World, action: Action, stage: int, known_uids: Collection[str]) -> Effect:
@@ -67,7 +70,7 @@ def carry_out(cluster: Cluster, world: World, action: Action, stage: int, known_
         case DeleteJob():
             left = tuple(job for job in cluster.value(world, Stream.JOBS) if job.key != action.job)
             after, is_urgent = cluster.put(world, Stream.JOBS, left)
-            return Effect(after, Result.DONE, is_urgent)
+            return Effect(after, Result.DONE, is_urgent, told=(Stream.JOBS, action.job))
     return Effect(world, Result.UNCHANGED)
 
 
@@ -77,7 +80,7 @@ def _create(cluster: Cluster, world: World, action: CreatePod, job: Job, known_u
     if there is not None:
         if there.owner != action.job_uid or there.pod.terminating:
             return Effect(world, Result.CONFLICT)
-        return Effect(_await_pod(cluster, world, there.pod.uid), Result.UNCHANGED)
+        return Effect(world, Result.UNCHANGED, told=(Stream.PODS, action.pod_name))
     pod = Pod(
         namespace=action.job.namespace,
         name=action.pod_name,
@@ -93,8 +96,8 @@ def _create(cluster: Cluster, world: World, action: CreatePod, job: Job, known_u
         grace_s=GRACE_S,
     )
     more = with_pod(pods, pod.name, Owned(pod, action.job_uid))
-    after, is_urgent = cluster.put(world, Stream.PODS, more, is_own=True)
-    return Effect(after, Result.DONE, is_urgent, tuple(_too_many(cluster, world, more, job)))
+    after, is_urgent = cluster.put(world, Stream.PODS, more)
+    return Effect(after, Result.DONE, is_urgent, tuple(_too_many(cluster, world, more, job)), (Stream.PODS, pod.name))
 
 
 def _too_many(cluster: Cluster, world: World, pods: Pods, seen: Job) -> list[str]:
@@ -111,15 +114,6 @@ def _free_uid(cluster: Cluster, world: World, name: str, known_uids: Collection[
     return next(uid for n in range(100) if (uid := f"{name}#{n}") not in kept and uid not in known_uids)
 
 
-def _await_pod(cluster: Cluster, world: World, uid: str) -> World:
-    """The cache must show a pod that exists already before it may be read."""
-    versions = world.streams[Stream.PODS]
-    values = cluster.tables[Stream.PODS].values
-    shown = next(n for n, version in enumerate(versions) if any(o.pod.uid == uid for o in values[version]))
-    owed = max(shown, world.owed[Stream.PODS])
-    return world._replace(owed=(world.owed[0], owed, *world.owed[2:]))
-
-
 def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int) -> Effect:
     pods: Pods = cluster.value(world, Stream.PODS)
     owned = next((o for o in pods if o.pod.name == action.pod), None)
@@ -133,8 +127,9 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
     is_marking = isinstance(action, MarkPod) or not (action.marked or stage)
     if is_marking:
         marked = changed(pods, action.pod, intent=action.intent)
-        after, is_urgent = cluster.put(world, Stream.PODS, marked, is_own=True)
-        return Effect(after, Result.DONE if isinstance(action, MarkPod) else None, is_urgent, broken)
+        after, is_urgent = cluster.put(world, Stream.PODS, marked)
+        result = Result.DONE if isinstance(action, MarkPod) else None
+        return Effect(after, result, is_urgent, broken, (Stream.PODS, action.pod))
     if not owned.pod.intent:
         broken = (*broken, f"{action.pod} is deleted, and nothing on it says why")
     force = isinstance(action, DeletePod) and action.force
@@ -142,8 +137,8 @@ def _end(cluster: Cluster, world: World, action: MarkPod | DeletePod, stage: int
         left = with_pod(pods, action.pod, None)
     else:
         left = changed(pods, action.pod, terminating=True, ready=False)
-    after, is_urgent = cluster.put(world, Stream.PODS, left, is_own=True)
-    return Effect(after, Result.DONE, is_urgent, broken)
+    after, is_urgent = cluster.put(world, Stream.PODS, left)
+    return Effect(after, Result.DONE, is_urgent, broken, (Stream.PODS, action.pod))
 
 
 def _end_at_once(cluster: Cluster, world: World, action: DeletePod, owned: Owned) -> Effect:
@@ -157,8 +152,8 @@ def _end_at_once(cluster: Cluster, world: World, action: DeletePod, owned: Owned
     else:
         intent = owned.pod.intent or action.intent
         left = changed(pods, action.pod, terminating=True, ready=False, intent=intent)
-    after, is_urgent = cluster.put(world, Stream.PODS, left, is_own=True)
-    return Effect(after, Result.DONE, is_urgent, tuple(broken))
+    after, is_urgent = cluster.put(world, Stream.PODS, left)
+    return Effect(after, Result.DONE, is_urgent, tuple(broken), (Stream.PODS, action.pod))
 
 
 def _patch(cluster: Cluster, world: World, action: PatchStatus, seen: Job) -> Effect:
@@ -170,8 +165,10 @@ def _patch(cluster: Cluster, world: World, action: PatchStatus, seen: Job) -> Ef
         return Effect(world, Result.CONFLICT)
     jobs: Jobs = versions[-1]
     written = tuple(replace(job, status=action.status) if job.key == action.job else job for job in jobs)
-    after, is_urgent = cluster.put(world, Stream.JOBS, written, is_own=True)
-    return Effect(after, Result.DONE, is_urgent, tuple(_judge_status(seen.status, action.status)))
+    after, is_urgent = cluster.put(world, Stream.JOBS, written)
+    return Effect(
+        after, Result.DONE, is_urgent, tuple(_judge_status(seen.status, action.status)), (Stream.JOBS, action.job)
+    )
 
 
 def _judge_status(before: JobStatus | None, after: JobStatus) -> list[str]:

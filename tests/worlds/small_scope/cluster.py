@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from edl.lifecycle.status import is_over
@@ -44,6 +45,8 @@ Pods = tuple[Owned, ...]
 Serving = tuple[Pod, ...]
 Nodes = tuple[Node, ...]
 Versions = tuple[int, ...]
+Told = tuple[Stream, JobKey | str]
+"""What an answer shows: a job by its key, or a pod by its name."""
 
 
 class World(NamedTuple):
@@ -52,14 +55,16 @@ class World(NamedTuple):
     Attributes:
         happened: the events of the scene that have happened, as bits.
         streams: for each stream the numbers of its versions, from the shown to the true one.
-        owed: for each stream how many events the cache must show before it may be read: edl's own writes.
+        owed: for each stream how many events the cache must show before it may be read, after a takeover.
         pauses: how often the time has jumped.
+        doubted: names of the pods whose creation has no answer, which edl reads before the cache; sorted.
     """
 
     happened: int
     streams: tuple[Versions, Versions, Versions, Versions]
     owed: tuple[int, int, int, int] = (0, 0, 0, 0)
     pauses: int = 0
+    doubted: tuple[str, ...] = ()
 
     @property
     def now_s(self) -> float:
@@ -137,30 +142,54 @@ class Cluster:
         """The true collection of a stream, or the one that the cache shows."""
         return self.tables[stream].values[world.streams[stream][0 if is_shown else -1]]
 
-    def put(self, world: World, stream: Stream, value: Any, *, is_own: bool = False) -> tuple[World, bool]:
+    def put(self, world: World, stream: Stream, value: Any) -> tuple[World, bool]:
         """A new true version of a stream; a watch that would be too late shows its oldest event.
 
         Args:
             world: the state before.
             stream: what changes.
             value: its new collection.
-            is_own: edl wrote it, so the cache must show it before it may be read.
 
         Returns:
             The state after it, and whether the cache showed something urgent.
         """
-        return self.put_number(world, stream, self.tables[stream].number(value), is_own=is_own)
+        return self.put_number(world, stream, self.tables[stream].number(value))
 
-    def put_number(self, world: World, stream: Stream, number: int, *, is_own: bool = False) -> tuple[World, bool]:
+    def put_number(self, world: World, stream: Stream, number: int) -> tuple[World, bool]:
         """The same by the number of the collection."""
         if number == world.true(stream):
             return world, False
         versions = (*world.streams[stream], number)
-        owed = len(versions) - 1 if is_own else world.owed[stream]
-        world = world._replace(streams=_set(world.streams, stream, versions), owed=_set(world.owed, stream, owed))
+        world = world._replace(streams=_set(world.streams, stream, versions))
         if len(versions) > self.depth + 1:
             return self.show(world, stream)
         return world, False
+
+    def tell(self, world: World, told: Told | None) -> tuple[World, bool]:
+        """The state after an answer of the API server, and whether the cache showed something urgent.
+
+        The cache shows the object as it is now. The events of its watch that are still to come show it as it was
+        before, which changes nothing any more.
+        """
+        if told is None:
+            return world, False
+        stream, key = told
+        table, before = self.tables[stream], world.streams[stream]
+        true = table.values[before[-1]]
+        shown = [table.number(_with_object(table.values[number], key, true)) for number in before]
+        versions = tuple(number for number, _ in groupby(shown))
+        after = world._replace(streams=_set(world.streams, stream, versions))
+        return after, self._is_urgent(stream, before[0], versions[0])
+
+    def doubt(self, world: World, pod: str) -> World:
+        """The state after the creation of a pod had no answer."""
+        return world._replace(doubted=tuple(sorted({*world.doubted, pod})))
+
+    def read(self, world: World, pod: str) -> tuple[World, bool]:
+        """The state after edl has read a pod in doubt, and whether the cache showed something urgent."""
+        after = world._replace(doubted=tuple(name for name in world.doubted if name != pod))
+        exists = any(owned.pod.name == pod for owned in self.value(world, Stream.PODS))
+        return self.tell(after, (Stream.PODS, pod) if exists else None)
 
     def show(self, world: World, stream: Stream) -> tuple[World, bool]:
         """The watch shows its oldest event; returns the state and whether the event is urgent."""
@@ -172,7 +201,7 @@ class Cluster:
     def listed(self, world: World) -> World:
         """The state after everything was listed."""
         streams = tuple((versions[-1],) for versions in world.streams)
-        return world._replace(streams=(streams[0], streams[1], streams[2], streams[3]), owed=(0, 0, 0, 0))
+        return world._replace(streams=(streams[0], streams[1], streams[2], streams[3]), owed=(0, 0, 0, 0), doubted=())
 
     # --- What may happen
 
@@ -257,6 +286,16 @@ def with_pods(job: Job, pods: Pods) -> Job:
 def find(jobs: Jobs, key: JobKey) -> Job | None:
     """The job of that name."""
     return next((job for job in jobs if job.key == key), None)
+
+
+def _with_object(values: Any, key: JobKey | str, true: Any) -> Any:
+    """A collection with one object as it is in another one: a job by its key, or a pod by its name."""
+    if isinstance(key, str):
+        return with_pod(values, key, next((owned for owned in true if owned.pod.name == key), None))
+    now = find(true, key)
+    rest = [job for job in values if job.key != key]
+    at = next((place for place, job in enumerate(values) if job.key == key), len(rest))
+    return tuple(rest if now is None else [*rest[:at], now, *rest[at:]])
 
 
 def with_pod(pods: Pods, name: str, owned: Owned | None) -> Pods:

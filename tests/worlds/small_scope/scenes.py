@@ -179,6 +179,13 @@ SMALL = (
     Scene("arrival-crash", (job("a", 1, 4),), TWO, events=(B_COMES,), happens=("crash",), depth=1),
     Scene("failure", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("no answer", "crash")),
     Scene("eviction", (job("a", 1, 2),), TWO, events=(evicted("a-trainer-0"),), happens=("crash",)),
+    Scene(
+        "eviction-without-answers",
+        (job("a", 1, 2),),
+        TWO,
+        events=(evicted("a-trainer-0"),),
+        happens=("no answer", "answer lost"),
+    ),
     Scene("edit", (job("a", 1, 3),), TWO, events=(SHRUNK,), happens=("crash",)),
     Scene("change-of-mind", (job("a", 1, 3),), TWO, events=(SHRUNK, GROWN)),
     Scene("gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("crash",)),

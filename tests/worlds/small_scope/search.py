@@ -97,7 +97,7 @@ class Space:
         self._snapshots = Table()
         self._moves: dict[int, list[tuple[Move, int, bool]]] = {}
         self._shown: dict[tuple[object, ...], int] = {}
-        self._effects: dict[tuple[int, int, int, int], tuple[Effect, int]] = {}
+        self._effects: dict[tuple[int, int, int, int], tuple[Effect, int, bool]] = {}
         self._ways: dict[int, list[tuple[str, int]]] = {}
         world = self.cluster.begin(scene.jobs, scene.nodes)
         self.first = _packed(self.worlds.number(world), self.automaton.first, _HELD)
@@ -127,10 +127,15 @@ class Space:
         world: World = self.worlds.values[world_number]
         if not idle:
             yield from self._answers(world_number, world, number, flags)
-        elif not any(world.owed):
+        elif not (any(world.owed) or world.doubted):
             after = self.automaton.start(number, self._snapshot(world), is_held=bool(flags & _HELD))
             is_free = not self._is_quiet(number, after, flags, self._snapshot(world))
             yield self._step("round", world_number, after, flags & _HELD)._replace(is_free=is_free)
+        if idle or "observe" in node.pending:
+            for pod in world.doubted:
+                read, is_urgent = self.cluster.read(world, pod)
+                urges = _URGENT if is_urgent and not idle else 0
+                yield Step(f"{pod} read", _packed(self.worlds.number(read), number, flags | urges))
         yield from self._faults_of_controller(world_number, number, flags)
 
     def _is_quiet(self, before: int, number: int, flags: int, snapshot: int) -> bool:
@@ -168,7 +173,7 @@ class Space:
         for index, asked in enumerate(node.pending):
             if isinstance(asked, str):
                 snapshot = self._snapshot(world) if asked == "observe" else -1
-                if not (asked == "observe" and any(world.owed)):
+                if not (asked == "observe" and (any(world.owed) or world.doubted)):
                     answer = _answer(index, flags, snapshot=snapshot)
                     after = self.automaton.follow(number, answer)
                     yield self._step(asked, world_number, after, flags & _HELD)
@@ -176,8 +181,8 @@ class Space:
             yield from self._written(world_number, world, _Write(number, index, flags), asked)
 
     def _written(self, world_number: int, world: World, at: _Write, action: Action) -> Iterator[Step]:
-        effect, after = self._effect(world_number, at, action)
-        urged = at.flags | (_URGENT if effect.is_urgent else 0)
+        effect, after, is_urgent = self._effect(world_number, at, action)
+        urged = at.flags | (_URGENT if is_urgent else 0)
         request_name = self.automaton.nodes[at.node].names[at.request]
         if effect.result is None:
             marked = urged | 1 << _STAGES + at.request
@@ -185,15 +190,16 @@ class Space:
         else:
             step = self._answered(f"{request_name}{effect.result.value}", after, at, urged, (effect.result, ""))
             yield step._replace(broken=(*effect.broken, *step.broken))
-        yield from self._faults(request_name, effect, world, at)
+        yield from self._faults(request_name, effect, world, at, action)
 
-    def _effect(self, world: int, at: _Write, action: Action) -> tuple[Effect, int]:
+    def _effect(self, world: int, at: _Write, action: Action) -> tuple[Effect, int, bool]:
         stage = at.flags >> _STAGES + at.request & 1
         key = (world, at.node, at.request, stage)
         if (found := self._effects.get(key)) is None:
             known = self.automaton.known_uids(at.node) if isinstance(action, CreatePod) else ()
             effect = carry_out(self.cluster, self.worlds.values[world], action, stage, known)
-            found = self._effects[key] = (effect, self.worlds.number(effect.world))
+            told, urges = self.cluster.tell(effect.world, effect.told)
+            found = self._effects[key] = (effect, self.worlds.number(told), urges or effect.is_urgent)
         return found
 
     def _answered(self, name: str, world: int, at: _Write, flags: int, outcome: tuple[Result, str]) -> Step:
@@ -204,13 +210,15 @@ class Space:
         left = stages & ((1 << at.request) - 1) | stages >> at.request + 1 << at.request
         return self._step(name, world, after, flags & _HELD | left << _STAGES)
 
-    def _faults(self, request_name: str, effect: Effect, world: World, at: _Write) -> Iterator[Step]:
+    def _faults(self, request_name: str, effect: Effect, world: World, at: _Write, action: Action) -> Iterator[Step]:
         """What may go wrong with a request, once each."""
         for name in self.scene.faults:
             fault = FAULTS[name]
             if self.cluster.has_happened(world, name) or (fault.takes_effect and effect.result is None):
                 continue
             before = effect.world if fault.takes_effect else world
+            if isinstance(action, CreatePod) and fault.result is Result.FAILED:
+                before = self.cluster.doubt(before, action.pod_name)
             urged = at.flags | (_URGENT if fault.takes_effect and effect.is_urgent else 0)
             after = self.worlds.number(self.cluster.note(before, name))
             step = self._answered(f"{request_name}{name}", after, at, urged, (fault.result, fault.reason))

@@ -35,4 +35,4 @@ def taken_over(world: World) -> World:
         one.lists_done = one.lists_begun
     awaited = {one.stream for one in fresh.missing()}
     owed = [len(versions) - 1 if s in awaited else 0 for s, versions in zip(Stream, world.streams, strict=True)]
-    return world._replace(owed=(owed[0], owed[1], owed[2], owed[3]))
+    return world._replace(owed=(owed[0], owed[1], owed[2], owed[3]), doubted=())
