@@ -104,10 +104,6 @@ class Nothing:
         """See `KubernetesCluster.urgent_changes`."""
         return self._cache.urgent_changes
 
-    def serving_in_need(self) -> int:
-        """See `KubernetesCluster.serving_in_need`."""
-        return self._cache.serving_in_need
-
     async def apply(self, action: Action) -> Outcome:
         """Take no time, and change nothing."""
         await asyncio.sleep(0)

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from edl.controller.settled_jobs import Given, SettledJobs
 
 from edl.api.manifest import pod_manifest
 from edl.api.v1 import parse_job
 from edl.clock import SystemClock
 from edl.controller.kept_plan import KeptPlan
 from edl.controller.policy_planner import PolicyPlanner
-from edl.controller.settled_jobs import Given, SettledJobs
 from edl.dashboard.feed import Feed
 from edl.dashboard.live import Live
 from edl.explain.decision import decide

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
 
+from edl.controller.write_pool import WritePool
+from edl.controller.write_queue import Lane, deletion_lane
+
 from edl.clock import Clock
 from edl.controller.concurrency import Concurrency
 from edl.controller.pace import Pace
-from edl.controller.write_pool import WritePool
-from edl.controller.write_queue import Lane, deletion_lane
 from edl.model.actions import Action, DeletePod, MarkPod, Outcome, Result
 from edl.model.names import JobKey
 from edl.model.status import Reason

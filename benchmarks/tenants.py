@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from edl.controller.executor import Executor
+
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job

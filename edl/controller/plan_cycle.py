@@ -49,7 +49,7 @@ class PlanCycle:
         limits: what the operator allows.
         is_finishing: True if the master of a job says that all data is consumed.
         advisor: says what capacity to keep for serving; None keeps only what the limits say.
-        look: takes what the cache shows; called before a plan is published, as pods may have found capacity meanwhile.
+        look: takes what the cache shows; called before a plan is published, as pods may have found nodes meanwhile.
         wake: called once a plan is published.
 
     Attributes:

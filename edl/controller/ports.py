@@ -38,12 +38,6 @@ class Cluster(Protocol):
         pod of a job ended by itself.
         """
 
-    def serving_in_need(self) -> int:
-        """How many of the urgent changes were about a serving pod that only edl may be able to help.
-
-        kube-scheduler found no room for one, or one came that must not preempt.
-        """
-
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if the object is still the one in the snapshot.
 

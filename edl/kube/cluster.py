@@ -49,10 +49,6 @@ class KubernetesCluster:
         """Wait until something changes after the last snapshot; return False after a timeout."""
         return await self._cache.wait_for_change(timeout_s, debounce_s=0.0)
 
-    def serving_in_need(self) -> int:
-        """How many of the urgent changes were about a serving pod that only edl may be able to help."""
-        return self._cache.serving_in_need
-
     def urgent_changes(self) -> int:
         """Return how many changes there have been that must not wait for the writes under way."""
         return self._cache.urgent_changes

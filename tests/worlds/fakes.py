@@ -188,9 +188,6 @@ class FakeCluster:
         self._urgent += 1
         self._in_need += in_need
 
-    def serving_in_need(self) -> int:
-        return self._in_need
-
     def urgent_changes(self) -> int:
         return self._urgent
 

@@ -70,9 +70,6 @@ class Access:
     def urgent_changes(self) -> int:
         return self._urged
 
-    def serving_in_need(self) -> int:
-        return 0
-
     def urge(self) -> None:
         """Something has changed that cannot wait for the writes under way."""
         self._urged += 1

@@ -23,7 +23,7 @@ from edl.kube.client.session import ApiSession
 from edl.kube.mirror.fresh_lists import FreshLists
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import Key, ObjectStore, is_later
-from edl.kube.mirror.urgency import is_urgent, may_need_relief
+from edl.kube.mirror.urgency import is_urgent
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
@@ -69,7 +69,6 @@ class ClusterCache:
 
     Attributes:
         urgent_changes: how many urgent changes the watches have brought; see `urgency`.
-        serving_in_need: how many of them were about a serving pod that only edl may be able to help.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class ClusterCache:
         self._jobs_due: dict[Key, JobObject] = {}
         self._nodes_due: dict[Key, NodeObject] = {}
         self._fresh_lists: FreshLists[Reflector[Any]] = FreshLists()
-        self.urgent_changes = self.serving_in_need = 0
+        self.urgent_changes = 0
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
@@ -373,7 +372,6 @@ class ClusterCache:
 
     def _note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
         self.urgent_changes += is_urgent(before, after)
-        self.serving_in_need += may_need_relief(before, after)
 
     def _all(self) -> tuple[Reflector[Any], ...]:
         return (*self._needed(), self._quotas, self._queues, *self._workloads.values())

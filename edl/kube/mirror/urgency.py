@@ -13,7 +13,6 @@ from edl.kube.translate.objects import (
     JobObject,
     NodeObject,
     PodObject,
-    PreemptionPolicy,
     text,
 )
 
@@ -37,16 +36,6 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
                 _waits(before) != _waits(after) or _has_ended(after) > _has_ended(before) or _vanished(before, after)
             )
     return False
-
-
-def may_need_relief(before: HasMetadata | None, after: HasMetadata | None) -> bool:
-    """Return True if only edl may be able to help a serving pod, and this has just become so.
-
-    kube-scheduler has found no room for it, or it has just come and must not preempt.
-    """
-    if not isinstance(after, PodObject) or (now := _waits(after)) == _waits(before) or not now[0]:
-        return False
-    return now[1] or (after.spec is not None and after.spec.preemption_policy is PreemptionPolicy.NEVER)
 
 
 def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:

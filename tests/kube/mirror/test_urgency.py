@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.mirror.urgency import is_urgent, may_need_relief
+from edl.kube.mirror.urgency import is_urgent
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, TRAINING_JOBS, Quarantined
 from edl.kube.translate.objects import HasMetadata
 
@@ -100,20 +100,3 @@ def test_a_daemon_set_can_wait() -> None:
     found = DAEMON_SETS.from_dict({"metadata": {"name": "d"}})
     assert not isinstance(found, Quarantined)
     assert not is_urgent(None, found)
-
-
-@pytest.mark.parametrize("case", sorted(URGENT))
-def test_only_a_serving_pod_without_room_or_preemption_may_need_relief(case: str) -> None:
-    needs = {"kube-scheduler has tried a serving pod", "a serving pod comes that must not preempt"}
-    assert may_need_relief(*URGENT[case]) is (case in needs)
-
-
-@pytest.mark.parametrize("spec", [{}, NEVER], ids=["may preempt", "must not preempt"])
-def test_a_pod_that_was_tried_before_is_not_counted_again(spec: dict[str, Any]) -> None:
-    tried, again = (pod({}, spec, **PENDING, conditions=conditions) for conditions in (TRIED, TRIED_AGAIN))
-    assert may_need_relief(None, tried)
-    assert not may_need_relief(tried, again)
-
-
-def test_an_unknown_preemption_policy_is_not_never() -> None:
-    assert not may_need_relief(None, pod({}, {"preemptionPolicy": "PreemptPolitely"}, **PENDING))

@@ -87,9 +87,6 @@ class Reach:
             self.urges_at, self.urged = None, self.urged + 1
         return self.urged
 
-    def serving_in_need(self) -> int:
-        return 0
-
     async def apply(self, action: Action) -> Outcome:
         if not self.alive:
             raise Crash
