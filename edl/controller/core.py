@@ -66,6 +66,7 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
+        began_s: when it was begun, in monotonic seconds.
         sent: the pods that were created since.
         asked: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.
@@ -73,6 +74,7 @@ class Planning:
     """
 
     snapshot: ClusterSnapshot
+    began_s: float = 0.0
     sent: list[CreatePod] = field(default_factory=list)
     asked: set[JobKey] = field(default_factory=set)
     amended: dict[JobKey, Allotment] = field(default_factory=dict)
@@ -186,7 +188,7 @@ class Core:
     def plan_begins(self) -> ClusterSnapshot:
         """A plan is being made; returns the cluster that it is made from, see `assumed`."""
         snapshot = replace(self.assumed(), observed_at_s=self._clock.now_s())
-        self.s.planning = Planning(snapshot)
+        self.s.planning = Planning(snapshot, self._clock.monotonic_s())
         return snapshot
 
     def published(
@@ -212,6 +214,7 @@ class Core:
         planning, self.s.planning = self.s.planning, None
         if planning is None:
             return
+        self._statuses.plan_s = self._clock.monotonic_s() - planning.began_s
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
         known = serving_without_node(planning.snapshot)
