@@ -19,7 +19,7 @@ from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
-from edl.errors import PlanError
+from edl.errors import PlanError, TemporaryError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import one_probe
@@ -98,6 +98,10 @@ class PlanCycle:
         began_s = self._clock.monotonic_s()
         try:
             result = await self.make()
+        except TemporaryError as error:  # the cluster cannot be observed, so the plan may be stale
+            self._recorder.skipped(str(error))
+            self._core.published(None)
+            result = RoundResult.SKIPPED
         except Exception as error:  # a bug must not stop the next plans
             self._recorder.failed("plan", error)
             self._core.published(None)

@@ -127,7 +127,8 @@ class Stage:
         assert self.here.controller.is_alive(), self.here.controller.tail()
         assert self.here.controller.answers("/healthz")
         self.assert_steady()
-        assert "Traceback" not in self.here.controller.log.read_text()
+        log = self.here.controller.log.read_text()
+        assert "Traceback" not in log, log[log.index("Traceback") - 500 :][:4000]
 
 
 @contextmanager
