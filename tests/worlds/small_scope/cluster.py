@@ -129,6 +129,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self._pod_moves: dict[tuple[int, int, int], list[tuple[str, Stream, int]]] = {}
+        self._shown_jobs = Table()
         self._urgent: dict[tuple[Stream, int, int], bool] = {}
         self._bit = {event.name: 1 << number for number, event in enumerate(self.events)}
 
@@ -265,7 +266,8 @@ class Cluster:
     def snapshot(self, world: World) -> ClusterSnapshot:
         """What the cache shows."""
         jobs, pods, serving, nodes = (self.value(world, stream, is_shown=True) for stream in Stream)
-        jobs = tuple(with_pods(job, pods) for job in jobs)
+        table = self._shown_jobs  # a job that has not changed is the same object
+        jobs = tuple(table.values[table.number(with_pods(job, pods))] for job in jobs)
         uids = {job.uid for job in jobs}
         others = [replace(o.pod, job=None, role=None) for o in pods if o.owner not in uids and not o.pod.is_finished]
         foreign = tuple(sorted((*serving, *others), key=lambda p: (p.namespace, p.name)))
