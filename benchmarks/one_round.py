@@ -32,7 +32,7 @@ from edl.kube.translate.snapshot import Translator
 from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
 from edl.lifecycle.tenancy import as_permitted
 from edl.model.cluster import ClusterSnapshot
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.plan import Limits, ScalePlan
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
@@ -65,6 +65,11 @@ def raw(objects: list[Object]) -> list[bytes]:
 def decoded(decoder: Decoder[Any], bodies: list[bytes]) -> list[Any]:
     """The objects as the cache keeps them."""
     return [decoder.from_bytes(body) for body in bodies]
+
+
+def named(objects: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Each object behind its metadata."""
+    return ((found.metadata, found) for found in objects)
 
 
 def serving_pod(name: str, node: str) -> Object:
@@ -123,31 +128,33 @@ def main() -> None:
     with timed("once: decode all pods"):
         objects = decoded(PODS, bodies)
     rest = {"nodes": decoded(NODES, raw(machines)), "jobs": decoded(TRAINING_JOBS, raw(jobs))}
-    measure(Translator(), objects, rest, bodies[0])
+    measure(Translator(), objects, rest, bodies)
 
 
-def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any], one: bytes) -> None:
+def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any], bodies: list[bytes]) -> None:
     """Time the parts with everything new, with one pod that has changed, and with nothing changed."""
 
     def note(changed: list[PodObject]) -> None:
-        named = ((pod, pod.metadata) for pod in changed if pod.metadata is not None)
-        translator.note_pods([((m.namespace or "", m.name or ""), pod) for pod, m in named], ())
+        translator.note_pods([((m.namespace, m.name), pod) for m, pod in named(changed)], ())
 
     def snapshot(at_s: float) -> ClusterSnapshot:
-        return translator.snapshot(pods=None, now_s=NOW_S + at_s, **rest)
+        return translator.snapshot(nodes=None, pods=None, jobs=None, now_s=NOW_S + at_s)
 
     with timed("once: translate all pods, a hundred at a time"):
         note(pods)
         while translator.translate_pods(NOW_S, 100):
             pass
     with timed("once: translate all jobs, five at a time"):
-        for source in rest["jobs"]:
-            translator.prepare_job(source, NOW_S)
+        translator.note_jobs((JobKey(m.namespace, m.name), source) for m, source in named(rest["jobs"]))
+        while translator.prepare_jobs(NOW_S, 5):
+            pass
+    translator.note_nodes((m.name, source) for m, source in named(rest["nodes"]))
     with timed("once: the first snapshot"):
         snapshot(0.0)
-    with timed("a pod changed: the snapshot"):
-        note(decoded(PODS, [one]))
-        found = snapshot(1.0)
+    for what, body in (("serving pod", bodies[0]), ("job's pod", bodies[-1])):
+        with timed(f"a {what} changed: the snapshot"):
+            note(decoded(PODS, [body]))
+            found = snapshot(1.0)
     with timed("each round: the view of the planner"):
         view = viewed(found)
     policy = policy_named("maxmin")

@@ -28,6 +28,7 @@ class KubernetesCluster:
     ) -> None:
         self._cache, self._writer, self._clock, self._resizing = cache, writer, clock, resizing
         self._observing = asyncio.Lock()
+        self._uids: list[str] = []
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot; `wait_for_change` then waits for changes after it.
@@ -42,7 +43,9 @@ class KubernetesCluster:
             await self._cache.translate(self._clock.now_s())
             await self._cache.wait_for_change(0.0, debounce_s=0.0)
             snapshot = self._cache.snapshot(self._clock.now_s())
-        self._writer.forget_all_but({job.uid for job in snapshot.jobs})
+        if (uids := [job.uid for job in snapshot.jobs]) != self._uids:
+            self._writer.forget_all_but(set(uids))
+            self._uids = uids
         return replace(snapshot, resizes_pods=True) if resizes_pods else snapshot
 
     async def wait_for_change(self, timeout_s: float) -> bool:

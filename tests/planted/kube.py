@@ -15,7 +15,7 @@ from tests.planted import Right, bug, targets
 
 WRITER = "kube/test_writer.py"
 CREATIONS = "kube/client/test_pod_creations.py"
-ANSWERS = "kube/mirror/test_answers.py"
+ANSWERS = "kube/mirror/test_cache_answers.py"
 REFLECTOR = "kube/mirror/test_reflector.py"
 ELECTION = "kube/test_leader_election.py"
 

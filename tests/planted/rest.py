@@ -67,6 +67,28 @@ def pod_in_two_places(_: Right) -> Right:
 
 
 @bug(
+    "a node keeps free what the pods of a DaemonSet have taken",
+    at=targets.NODES_OF_BOOK,
+    caught_by=f"{BOOK}::test_changes_add_up_to_the_whole_cluster",
+)
+def reserved_for_ever(right: Right) -> Right:
+    return lambda self, daemons, has_reached, _touched: right(self, daemons, has_reached, ())
+
+
+@bug(
+    "a value that has changed is shown as it was",
+    at=targets.PLACE_VALUE,
+    caught_by=f"{BOOK}::test_changes_add_up_to_the_whole_cluster",
+)
+def old_value_shown(right: Right) -> Right:
+    def wrong(self: Any, key: Any) -> None:
+        if key not in self._keys or key not in self._values:
+            right(self, key)
+
+    return wrong
+
+
+@bug(
     "a list of thousands of pods is translated in one go",
     at=targets.TRANSLATE_SOME,
     caught_by=f"{SLICES}::test_many_pods_are_translated_while_the_event_loop_goes_on",

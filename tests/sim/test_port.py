@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from edl.model.actions import CreatePod, DeleteJob, DeletePod, PatchStatus, Result
+from edl.model.cluster import changed_jobs
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.resources import NodeTerm, Requirement
@@ -135,5 +136,16 @@ def test_a_deleted_job_takes_its_pods_along() -> None:
         await cluster.apply(DeleteJob(JobKey("training", "job-0"), job.uid))
         assert not world.pods
         assert not world.jobs
+
+    play(script)
+
+
+def test_an_unchanged_job_is_the_same_object_in_the_next_snapshot() -> None:
+    async def script(cluster: SimulatedCluster, world: World, job: Job) -> None:
+        other = replace(job, key=JobKey("default", "other"), uid="other")
+        world.put_job(other)
+        before = await cluster.observe()
+        await cluster.apply(create(job, 1))
+        assert changed_jobs(before, await cluster.observe()) == {job.key}
 
     play(script)

@@ -84,6 +84,7 @@ class Objects:
         self.watch: deque[tuple[str, Any, Any, int]] = deque()
         self.buried: dict[tuple[str, Any], int] = {}  # the version at which the cache saw an object of that name go
         self.born = self.revision = 0
+        self._shown: dict[JobKey, tuple[Stored, list[Owned], Job]] = {}  # the jobs of the last snapshot
         self.doubted: set[PodKey] = set()  # pods whose creation had no answer
         self.changed = asyncio.Event()
 
@@ -196,9 +197,8 @@ class Objects:
             self.take_answer("pod", key)
         self.doubted.clear()
         self.changed.clear()
-        jobs = tuple(
-            as_read(self._with_pods(self.seen_jobs[key].job, self.seen_pods)) for key in sorted(self.seen_jobs)
-        )
+        self._shown = {key: self._shown_job(key) for key in sorted(self.seen_jobs)}
+        jobs = tuple(job for _, _, job in self._shown.values())
         ours = {pod.uid for job in jobs for pod in job.pods}
         others = [
             replace(o.pod, job=None, role=None)
@@ -212,6 +212,14 @@ class Objects:
         return ClusterSnapshot(
             now_s(), nodes, tuple(foreign), jobs, missing, resource_quotas=quotas, queues=self.queues
         )
+
+    def _shown_job(self, key: JobKey) -> tuple[Stored, list[Owned], Job]:
+        """A job as the cache shows it; the same object as in the last snapshot if it has not changed."""
+        stored, known = self.seen_jobs[key], self._shown.get(key)
+        own = [owned for owned in self.seen_pods.values() if owned.owner == stored.job.uid]
+        if known is not None and known[0] is stored and list(map(id, known[1])) == list(map(id, own)):
+            return known
+        return stored, own, as_read(self._with_pods(stored.job, self.seen_pods))
 
     def _with_pods(self, job: Job, pods: dict[PodKey, Owned]) -> Job:
         own = [o.pod for o in pods.values() if o.owner == job.uid]

@@ -3,7 +3,7 @@
 It watches these collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
 exit code), all other pods that are not finished, TrainingJobs, DaemonSets, PriorityClasses, Queues, ResourceQuotas,
 and the workloads of others that edl can resize. There is no snapshot while one of them is not listed, cannot be
-watched, or does not show edl's own last writes: a decision from an outdated state is worse than none; Queues,
+watched, or must be listed again: a decision from an outdated state is worse than none; Queues,
 ResourceQuotas and the workloads of others alone may be out of reach. Replicas that do not lead keep their caches up
 to date too.
 """
@@ -34,7 +34,7 @@ from edl.kube.translate.decoders import (
     TRAINING_JOBS,
     Decoder,
 )
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, NodeObject, PodObject, PodSpec
+from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject, PodSpec
 from edl.kube.translate.queues import QUEUES
 from edl.kube.translate.snapshot import Translator
 from edl.kube.workloads.registry import ADAPTERS
@@ -87,8 +87,6 @@ class ClusterCache:
         self._changed = asyncio.Event()
         self._last: ClusterSnapshot | None = None
         self._has_snapshot = False
-        self._jobs_due: dict[Key, JobObject] = {}
-        self._nodes_due: dict[Key, NodeObject] = {}
         self._fresh_lists: FreshLists[Reflector[Any]] = FreshLists()
         self.urgent_changes = 0
         self._translator = Translator(
@@ -164,7 +162,6 @@ class ClusterCache:
             more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
             raise NotSyncedError(reasons[0] + more)
         self._note_changes()
-        self._jobs_due, self._nodes_due = {}, {}
         if self._last is None:
             self._last = self._translate(now_s)
             self._freeze_first_parts()
@@ -180,16 +177,12 @@ class ClusterCache:
         while (
             self._note_changes(SLICE_TO_NOTE)
             or self._translator.translate_pods(now_s, SLICE)
-            or self._jobs_due
-            or self._nodes_due
+            or self._translator.prepare_jobs(now_s, SLICE_OF_JOBS)
+            or self._translator.translate_nodes(SLICE_OF_NODES)
         ):
-            for key in list(islice(self._jobs_due, SLICE_OF_JOBS)):
-                self._translator.prepare_job(self._jobs_due.pop(key), now_s)
-            for key in list(islice(self._nodes_due, SLICE_OF_NODES)):
-                self._translator.prepare_node(self._nodes_due.pop(key))
             self._freeze_first_parts()
             await asyncio.sleep(0)
-        while self._translator.sort_pods(self.jobs(), SLICE_TO_SORT):  # noqa: ASYNC110 - each turn does a part
+        while self._translator.sort_pods(SLICE_TO_SORT):  # noqa: ASYNC110 - each turn does a part
             await asyncio.sleep(0)
         self._translator.order_pods()
         await asyncio.sleep(0)
@@ -208,10 +201,11 @@ class ClusterCache:
         self._last = None
         names = dict.fromkeys(key for r in self._pods for key in islice(r.store.changed, at_most))
         self._translator.note_pods(((key, self._pod(key)) for key in names), self._classes.store.objects.values())
-        jobs = ((key, r.store.objects.get(key)) for r in self._jobs for key in r.store.changed)
-        self._jobs_due |= {key: job for key, job in jobs if job is not None}
-        nodes = ((key, self._nodes.store.objects.get(key)) for key in self._nodes.store.changed)
-        self._nodes_due |= {key: node for key, node in nodes if node is not None}
+        self._translator.note_jobs(
+            (JobKey(*key), r.store.objects.get(key)) for r in self._jobs for key in r.store.changed
+        )
+        nodes = self._nodes.store
+        self._translator.note_nodes((key[1], nodes.objects.get(key)) for key in nodes.changed)
         for reflector in self._all():
             if reflector not in self._pods:
                 reflector.store.changed.clear()
@@ -227,9 +221,9 @@ class ClusterCache:
 
     def _translate(self, now_s: float) -> ClusterSnapshot:
         return self._translator.snapshot(
-            nodes=self._nodes.store.objects.values(),
+            nodes=None,
             pods=None,
-            jobs=self.jobs(),
+            jobs=None,
             workloads=[
                 (ADAPTERS[kind], source)
                 for kind, reflector in self._workloads.items()

@@ -8,7 +8,7 @@ Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#tai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from edl.errors import ConfigError
@@ -82,30 +82,22 @@ def daemon_of(namespace: str, owners: Iterable[OwnerReference]) -> DaemonKey | N
     return next(((namespace, o.name or "") for o in owners if o.kind == "DaemonSet"), None)
 
 
-def reserve(
-    nodes: Sequence[Node], daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]
-) -> tuple[Node, ...]:
-    """Return the nodes with `reserved` set.
+def reserved_on(node: Node, daemons: Iterable[Daemon], has_reached: Callable[[DaemonKey, str], bool]) -> Resources:
+    """Return what is kept free on a node for the DaemonSet pods that have not reached it yet.
 
     Args:
-        nodes: the nodes.
+        node: the node.
         daemons: the DaemonSets.
-        reached: (DaemonSet, node) of every daemon pod that is bound or nominated.
+        has_reached: returns True if a pod of a DaemonSet is bound to a node, or nominated for it.
     """
-    if not daemons:
-        return tuple(nodes)
-    return tuple(_reserve(node, daemons, reached) for node in nodes)
-
-
-def _reserve(node: Node, daemons: Sequence[Daemon], reached: set[tuple[DaemonKey, str]]) -> Node:
     missing = [
         d.shape.request
         for d in daemons
-        if (d.key, node.name) not in reached
+        if not has_reached(d.key, node.name)
         and is_selected(node, d.shape.placement)
         and is_tolerated(node, d.shape.placement.tolerations)
     ]
-    return replace(node, reserved=sum(missing, Resources())) if missing else node
+    return sum(missing, Resources())
 
 
 def _shape(source: DaemonSetObject) -> PodShape:

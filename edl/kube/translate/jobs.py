@@ -89,10 +89,9 @@ class JobReader:
             known = self._known[key] = Translated(source, _with_metadata_and_status(job, source, now_s), specs)
         return known
 
-    def forget_all_but(self, keys: Iterable[JobKey]) -> None:
-        """Forget the jobs that no longer exist."""
-        kept = set(keys)
-        self._known = {key: known for key, known in self._known.items() if key in kept}
+    def forget(self, key: JobKey) -> None:
+        """Forget a job that no longer exists."""
+        self._known.pop(key, None)
 
     def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
         """Read from a pod what admission adds to the pods of a role; True if that changes their shape.

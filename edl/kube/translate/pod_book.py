@@ -6,8 +6,8 @@ and keeps everything else: the same pod remains the same Python object.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -18,6 +18,7 @@ from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.pods import KnownPod, is_owned_by, pinned_node, read_pod
 from edl.kube.translate.shapes import limits_of, shape_of
+from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import NodeRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod
@@ -33,9 +34,6 @@ _Place = tuple[str, str, str]
 
 MAX_SHARED_SHAPES = 100_000
 
-MOST_PLACED_ONE_BY_ONE = 1000
-"""If more pods came and went, all are sorted anew."""
-
 
 class PodBook:
     """The pods of one cluster.
@@ -43,11 +41,13 @@ class PodBook:
     Attributes:
         left_out: the pods that cannot be read.
         touched: the jobs whose pods have changed; the reader clears them.
+        touched_nodes: the nodes that daemon pods have reached or left; the reader clears them.
     """
 
     def __init__(self) -> None:
         self.left_out: dict[PodKey, Quarantined] = {}
         self.touched: set[JobKey] = set()
+        self.touched_nodes: set[str] = set()
         self._priorities: Mapping[str, int] = {}
         self._shapes: dict[PodShape, PodShape] = {}
         self._limits: dict[Resources, Resources] = {}
@@ -58,13 +58,16 @@ class PodBook:
         self._jobs: dict[JobKey, ObjectMetadata] = {}
         self._unsorted: dict[PodKey, None] = {}
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
-        self._foreign: dict[_Place, Pod] = {}
+        self._foreign: SortedValues[_Place, Pod] = SortedValues()
         self._requests: dict[PodKey, NodeRequest] = {}
+        self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = (
+            (),
+            set(),
+            (),
+        )  # with nominations that are lost
         self._nominated: dict[_Place, None] = {}
         self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
-        self._order: list[_Place] = []  # of the others, as of the last `order`
-        self._moved: dict[_Place, None] = {}  # came or went since then
-        self._others: tuple[Pod, ...] | None = None  # in order, while none has changed
+        self._reaching: Counter[tuple[DaemonKey, str]] = Counter()  # how many pods each of these has
 
     def set_priorities(self, priorities: Mapping[str, int]) -> None:
         """Set the priority of each class by name; if one has changed, every pod is due for translation again."""
@@ -107,21 +110,26 @@ class PodBook:
         yield from ((key, None) for key in gone)
         yield from listed.items()
 
-    def sort(self, jobs: Mapping[JobKey, ObjectMetadata], at_most: int | None = None) -> bool:
+    def note_jobs(self, changes: Iterable[tuple[JobKey, ObjectMetadata | None]]) -> None:
+        """Note the metadata of jobs that came or changed, and None for one that is gone; `sort` does the work."""
+        for key, metadata in changes:
+            if _identity(self._jobs.get(key)) != _identity(metadata):
+                self._unsorted.update(self._labelled.get(key, {}))
+                self._unsorted.update(self._askers.get(key, {}))
+            if metadata is None:
+                self._jobs.pop(key, None)
+            else:
+                self._jobs[key] = metadata
+
+    def sort(self, at_most: int | None = None) -> bool:
         """Sort each translated pod that is new or has changed into its job or the others, and those of changed jobs.
 
         Args:
-            jobs: the metadata of every job.
             at_most: so many pods; all if it is None.
 
         Returns:
             True if pods are left to sort.
         """
-        for key in self._jobs.keys() | jobs.keys():
-            if _identity(self._jobs.get(key)) != _identity(jobs.get(key)):
-                self._unsorted.update(self._labelled.get(key, {}))
-                self._unsorted.update(self._askers.get(key, {}))
-        self._jobs = dict(jobs)
         for pod in list(islice(self._unsorted, at_most)):
             del self._unsorted[pod]
             self._sort_in(pod, self._known[pod])
@@ -131,20 +139,26 @@ class PodBook:
         """The pods of a job, in any order."""
         return self._own.get(key, {}).values()
 
-    def foreign(self, nodes: Collection[str]) -> tuple[Pod, ...]:
+    def foreign(self, nodes: Container[str] | None) -> tuple[Pod, ...]:
         """The pods of no job that occupy a node or wait for one, sorted by (namespace, name).
 
         Args:
-            nodes: names of all nodes; a nomination for another one is left out. Empty if they are unknown.
+            nodes: has the names of all nodes; a nomination for another one is left out. None if they are unknown.
         """
-        self.order()
-        if self._others is None:
-            self._others = tuple(map(self._foreign.__getitem__, self._order))
-        lost = {p for p in self._nominated if nodes and self._foreign[p].nominated not in nodes}
+        pods = self._foreign.all()
+        waiting = [pod for place in self._nominated if (pod := self._foreign.get(place)) is not None]
+        lost = [] if nodes is None else [pod for pod in waiting if pod.nominated not in nodes]
         if not lost:
-            return self._others
-        pods = zip(self._order, self._others, strict=True)
-        return tuple(replace(pod, nominated="") if p in lost else pod for p, pod in pods)
+            return pods
+        ids = {id(pod) for pod in lost}
+        if self._shown[0] is not pods or self._shown[1] != ids:
+            shown = tuple(replace(pod, nominated="") if id(pod) in ids else pod for pod in pods)
+            self._shown = (pods, ids, shown)
+        return self._shown[2]
+
+    def foreign_in(self, namespace: str) -> list[Pod]:
+        """The pods of no job in one namespace."""
+        return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
 
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""
@@ -152,21 +166,11 @@ class PodBook:
 
     def order(self) -> None:
         """Sort the pods of no job by (namespace, name); a few that came or went find their places."""
-        if len(self._moved) > MOST_PLACED_ONE_BY_ONE:
-            self._order = sorted(self._foreign)
-        else:
-            for place in self._moved:
-                where = bisect_left(self._order, place)
-                is_there = where < len(self._order) and self._order[where] == place
-                if place in self._foreign and not is_there:
-                    self._order.insert(where, place)
-                elif is_there and place not in self._foreign:
-                    del self._order[where]
-        self._moved.clear()
+        self._foreign.order()
 
-    def reached(self) -> set[tuple[DaemonKey, str]]:
-        """(DaemonSet, node) of each daemon pod that is bound or nominated."""
-        return set(self._reached.values())
+    def has_reached(self, daemon: DaemonKey, node: str) -> bool:
+        """Return True if a pod of the DaemonSet is bound to the node, or nominated for it."""
+        return (daemon, node) in self._reaching
 
     def source_of(self, pod: Pod) -> PodObject:
         """The pod as the API server stores it; empty for a pod that is not in the book."""
@@ -238,10 +242,13 @@ class PodBook:
                 del self._own[job]
         self._requests.pop(key, None)
         place = _place(key, known.foreign)
-        if self._foreign.pop(place, None) is not None:
-            self._moved[place], self._others = None, None
+        self._foreign.drop(place)
         self._nominated.pop(place, None)
-        self._reached.pop(place, None)
+        if (reached := self._reached.pop(place, None)) is not None:
+            self.touched_nodes.add(reached[1])
+            self._reaching[reached] -= 1
+            if not self._reaching[reached]:
+                del self._reaching[reached]
 
     def _sort_in(self, key: PodKey, known: KnownPod) -> None:
         self._take_out(key, known)
@@ -258,13 +265,14 @@ class PodBook:
         if pod.is_finished or known.is_orphan:
             return
         place, node = _place(key, pod), pod.node or pod.nominated
-        self._foreign[place] = pod
-        self._moved[place], self._others = None, None
+        self._foreign.put(place, pod)
         if pod.nominated:
             self._nominated[place] = None
         daemon = daemon_of(pod.namespace, known.owners) if pod.daemon and node else None
         if daemon is not None:
             self._reached[place] = (daemon, node)
+            self._reaching[daemon, node] += 1
+            self.touched_nodes.add(node)
 
 
 def _key(pod: PodObject) -> PodKey:

@@ -8,46 +8,43 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
-from edl.kube.translate.daemonsets import DaemonReader, reserve
+from edl.kube.translate.daemonsets import DaemonReader
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.jobs import JobReader
+from edl.kube.translate.node_book import NodeBook, NodeChange
 from edl.kube.translate.objects import (
     DaemonSetObject,
     JobObject,
-    NodeMetadata,
     NodeObject,
-    NodeSpec,
-    NodeStatus,
     ObjectMetadata,
     PodObject,
     PodSpec,
     PriorityClassObject,
     ResourceQuotaObject,
-    text,
 )
 from edl.kube.translate.pod_book import PodBook, PodChange
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.queues import QueueObject, QueueReader
 from edl.kube.translate.resource_quotas import read_quotas
-from edl.kube.translate.shapes import limits_of, parse_amounts
+from edl.kube.translate.shapes import limits_of
+from edl.kube.translate.sorted_values import SortedValues
 from edl.kube.translate.workload_reader import WorkloadObject, WorkloadReader
-from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
+from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
-from edl.model.resources import PODS, Resources, Taint
-
-DEFAULT_MAX_PODS = 110
-"""The kubelet's default, for hand-written nodes without an allocatable number of pods."""
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
+
+JobChange = tuple[JobKey, JobObject | None]
+"""A TrainingJob that came or changed, or None for one that is gone."""
 
 _Elastic = dict[JobKey, tuple[WorkloadReader, Any, str]]
 
@@ -69,12 +66,13 @@ class Translator:
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
         self._daemons, self._queues = DaemonReader(), QueueReader()
-        self._pods = PodBook()
-        self._jobs: dict[JobKey, tuple[JobObject, Job]] = {}
-        self._workloads: dict[JobKey, tuple[object, Job]] = {}
+        self._pods, self._nodes = PodBook(), NodeBook()
+        self._sources: dict[JobKey, JobObject] = {}
+        self._unprepared: dict[JobKey, None] = {}
+        self._changed: set[JobKey] = set()  # jobs that are due for translation
+        self._jobs: SortedValues[JobKey, Job] = SortedValues()  # TrainingJobs, and the workloads below
+        self._workloads: dict[JobKey, object] = {}
         self._owners: dict[JobKey, ObjectMetadata] = {}  # of the last snapshot: workloads that are no TrainingJobs
-        self._nodes: dict[str, tuple[NodeObject, Node]] = {}
-        self._all_nodes: tuple[Node, ...] = ()
         self._left_out: list[Quarantined] = []
 
     def note_pods(self, changes: Iterable[PodChange], priority_classes: Iterable[PriorityClassObject]) -> None:
@@ -91,22 +89,38 @@ class Translator:
         """Translate some of the pods that are due; False once none is left."""
         return self._pods.translate(now_s, at_most)
 
-    def sort_pods(self, jobs: Iterable[JobObject], at_most: int) -> bool:
+    def sort_pods(self, at_most: int) -> bool:
         """Sort some of the translated pods into jobs and others; False once none is left."""
-        own = {key: _metadata(job) for key, job in _named(jobs).items()}
-        return self._pods.sort({**own, **self._owners}, at_most)
+        return self._pods.sort(at_most)
 
-    def prepare_job(self, source: JobObject, now_s: float) -> None:
-        """Translate one job without its pods, which costs milliseconds; else the next snapshot does it."""
-        metadata = _metadata(source)
-        if metadata.name:
-            self._job_reader.prepare(source, _key(metadata), now_s)
+    def note_jobs(self, changes: Iterable[JobChange]) -> None:
+        """Note TrainingJobs that came, changed or are gone; `prepare_jobs` or the next snapshot translates them."""
+        for key, source in changes:
+            if source is None:
+                self._sources.pop(key, None)
+                self._unprepared.pop(key, None)
+            elif self._sources.get(key) is source:
+                continue
+            else:
+                self._sources[key] = source
+                self._unprepared[key] = None
+            self._changed.add(key)
+            self._pods.note_jobs([(key, None if source is None else _metadata(source))])
 
-    def prepare_node(self, source: NodeObject) -> None:
-        """Translate one node; one that cannot be read is reported by the next snapshot."""
-        metadata = source.metadata or NodeMetadata()
-        with suppress(ConfigError):
-            self._nodes[metadata.name or ""] = (source, _node(source))
+    def prepare_jobs(self, now_s: float, at_most: int) -> bool:
+        """Translate some of the jobs that are due, without their pods; False once none is left."""
+        for key in list(islice(self._unprepared, at_most)):
+            del self._unprepared[key]
+            self._job_reader.prepare(self._sources[key], key, now_s)
+        return bool(self._unprepared)
+
+    def note_nodes(self, changes: Iterable[NodeChange]) -> None:
+        """Note nodes that came, changed or are gone; `translate_nodes` or the next snapshot translates them."""
+        self._nodes.note(changes)
+
+    def translate_nodes(self, at_most: int) -> bool:
+        """Translate some of the nodes that are due; False once none is left. The snapshot reports unreadable ones."""
+        return self._nodes.translate(at_most)
 
     def order_pods(self) -> None:
         """Sort the pods of no job by name, which takes long after a list; else the next snapshot does it."""
@@ -115,9 +129,9 @@ class Translator:
     def snapshot(
         self,
         *,
-        nodes: Iterable[NodeObject],
+        nodes: Iterable[NodeObject] | None,
         pods: Iterable[PodObject] | None,
-        jobs: Iterable[JobObject],
+        jobs: Iterable[JobObject] | None,
         workloads: Iterable[WorkloadObject] = (),
         daemonsets: Iterable[DaemonSetObject] = (),
         priority_classes: Iterable[PriorityClassObject] = (),
@@ -130,9 +144,9 @@ class Translator:
         """Translate a cluster.
 
         Args:
-            nodes: every node.
+            nodes: every node. None if `note_nodes` got them.
             pods: every pod, each at most once; finished pods of no job are optional. None if `note_pods` got them.
-            jobs: every TrainingJob that the plan covers.
+            jobs: every TrainingJob that the plan covers. None if `note_jobs` got them.
             workloads: every object of another kind that may ask to be resized; the others are left out.
             daemonsets: every DaemonSet.
             priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
@@ -147,25 +161,30 @@ class Translator:
         self._pods.set_priorities(_priorities(classes))
         if pods is not None:
             self._pods.note(self._pods.changes_to(pods))
+        if jobs is not None:
+            self.note_jobs(self._changes_to(jobs))
+        if nodes is not None:
+            self._nodes.note(self._nodes.changes_to(nodes))
         self._pods.translate(now_s)
-        by_key = _named(jobs)
         elastic = self._elastic(workloads)
-        self._owners = {key: source.metadata for key, (_, source, problem) in elastic.items() if not problem}
-        self._pods.sort({**{key: _metadata(job) for key, job in by_key.items()}, **self._owners})
+        self._note_owners({key: source.metadata for key, (_, source, problem) in elastic.items() if not problem})
+        self._pods.sort()
         self._left_out += self._pods.left_out.values()
         daemons = self._daemons.read(daemonsets, self._left_out)
-        read_nodes = self._as_before(reserve(self._read_nodes(nodes), daemons, self._pods.reached()))
-        foreign = self._pods.foreign({node.name for node in read_nodes})
+        touched, self._pods.touched_nodes = self._pods.touched_nodes, set()
+        read_nodes = self._nodes.nodes(daemons, self._pods.has_reached, touched)
+        self._left_out += self._nodes.left_out.values()
+        foreign = self._pods.foreign(self._nodes if len(self._nodes) else None)
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
             nodes=read_nodes,
             pods=foreign,
-            jobs=self._read_all(by_key, elastic, now_s),
+            jobs=self._read_all(elastic, now_s),
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
-            unread_nodes=tuple(sorted({*unread_nodes, *(q.name for q in self._left_out if q.kind == "Node")})),
-            resource_quotas=self._read_quotas(tuple(resource_quotas), foreign, (*by_key, *elastic)),
+            unread_nodes=tuple(sorted({*unread_nodes, *self._nodes.left_out})),
+            resource_quotas=self._read_quotas(tuple(resource_quotas), elastic),
             queues=self._queues.read(queues, unread_queues, self._left_out),
             node_requests=self._pods.node_requests(),
         )
@@ -179,7 +198,7 @@ class Translator:
         except ConfigError:
             return False
         if has_learned:
-            self._jobs.pop(key, None)
+            self._changed.add(key)
         return has_learned
 
     def _elastic(self, workloads: Iterable[WorkloadObject]) -> _Elastic:
@@ -197,31 +216,40 @@ class Translator:
                 )
         return found
 
-    def _read_all(self, by_key: Mapping[JobKey, JobObject], elastic: _Elastic, now_s: float) -> tuple[Job, ...]:
-        """Translate the TrainingJobs and the workloads, sorted by key."""
+    def _changes_to(self, jobs: Iterable[JobObject]) -> Iterator[JobChange]:
+        """What has to be changed so that exactly these jobs are known."""
+        listed = _named(jobs)
+        yield from ((key, None) for key in list(self._sources) if key not in listed)
+        yield from listed.items()
+
+    def _note_owners(self, owners: dict[JobKey, ObjectMetadata]) -> None:
+        before, self._owners = self._owners, owners
+        self._pods.note_jobs((key, None) for key in before if key not in owners)
+        self._pods.note_jobs((key, metadata) for key, metadata in owners.items() if before.get(key) is not metadata)
+
+    def _read_all(self, elastic: _Elastic, now_s: float) -> tuple[Job, ...]:
+        """Translate what has changed; a job whose object and pods have not remains the same Python object."""
         touched, self._pods.touched = self._pods.touched, set()
-        jobs = self._read_jobs(by_key, touched, now_s)
-        if not (elastic or self._workloads):
-            return jobs
+        for key in self._changed | {key for key in touched if key in self._sources}:
+            self._read_or_drop(key, now_s)
+        self._changed = set()  # what a job learned from its own pods is in it already
         before, self._workloads = self._workloads, {}
         for key, (reader, source, problem) in elastic.items():
-            known = before.get(key)
-            if known is None or known[0] is not source or key in touched:
+            self._workloads[key] = source
+            if before.pop(key, None) is not source or key in touched:
                 pods = () if problem else self._pods.of_job(key)
-                known = (source, reader.read(source, pods, self._pods.source_of, now_s))
-            self._workloads[key] = known
-        return tuple(sorted((*jobs, *(job for _, job in self._workloads.values())), key=lambda job: job.key))
+                self._jobs.put(key, reader.read(source, pods, self._pods.source_of, now_s))
+        for key in before:
+            self._jobs.drop(key)
+        return self._jobs.all()
 
-    def _read_jobs(self, by_key: Mapping[JobKey, JobObject], touched: set[JobKey], now_s: float) -> tuple[Job, ...]:
-        """Translate the jobs; one whose object and pods have not changed remains the same Python object."""
-        self._job_reader.forget_all_but(by_key)
-        before, self._jobs = self._jobs, {}
-        for key in sorted(by_key):
-            source, known = by_key[key], before.get(key)
-            if known is None or known[0] is not source or key in touched:
-                known = (source, self._read_job(source, key, now_s))
-            self._jobs[key] = known
-        return tuple(job for _, job in self._jobs.values())
+    def _read_or_drop(self, key: JobKey, now_s: float) -> None:
+        source = self._sources.get(key)
+        if source is None:
+            self._jobs.drop(key)
+            self._job_reader.forget(key)
+        else:
+            self._jobs.put(key, self._read_job(source, key, now_s))
 
     def _read_job(self, source: JobObject, key: JobKey, now_s: float) -> Job:
         """Translate a job; its newest pod of each role shows what admission adds."""
@@ -239,36 +267,14 @@ class Translator:
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
-        self, quotas: tuple[ResourceQuotaObject, ...], foreign: Iterable[Pod], jobs: Iterable[JobKey]
+        self, quotas: tuple[ResourceQuotaObject, ...], elastic: Iterable[JobKey]
     ) -> tuple[ResourceQuota, ...]:
         if not quotas:
             return ()
-        here: dict[str, list[Pod]] = {key.namespace: [] for key in jobs}
-        for pod in foreign:
-            if pod.namespace in here:
-                here[pod.namespace].append(pod)
+        limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
+        namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
+        here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
         return read_quotas(quotas, here, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
-
-    def _as_before(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The tuple of the last snapshot if it has the same nodes: what depends on nodes alone is computed once."""
-        if nodes != self._all_nodes:  # the same objects are equal at once
-            self._all_nodes = nodes
-        return self._all_nodes
-
-    def _read_nodes(self, nodes: Iterable[NodeObject]) -> list[Node]:
-        before, self._nodes = self._nodes, {}
-        for source in nodes:
-            metadata = source.metadata or NodeMetadata()
-            name = metadata.name or ""
-            known = before.get(name)
-            if known is None or known[0] is not source:
-                try:
-                    known = (source, _node(source))
-                except ConfigError as error:
-                    self._left_out.append(Quarantined("Node", "", name, metadata.uid or "", str(error)))
-                    continue
-            self._nodes[name] = known
-        return [self._nodes[name][1] for name in sorted(self._nodes)]
 
 
 def snapshot(
@@ -290,27 +296,6 @@ def snapshot(
         priority_classes=priority_classes,
         resource_quotas=resource_quotas,
         now_s=now_s,
-    )
-
-
-def _node(source: NodeObject) -> Node:
-    """Translate a node; a hand-written one without conditions counts as ready.
-
-    Raises:
-        ConfigError: a quantity cannot be parsed.
-    """
-    metadata, spec = source.metadata or NodeMetadata(), source.spec or NodeSpec()
-    status = source.status or NodeStatus()
-    allocatable = parse_amounts(status.allocatable or status.capacity)
-    allocatable.setdefault(PODS, DEFAULT_MAX_PODS)
-    readiness = [c.status == "True" for c in status.conditions or () if c.type == "Ready"]
-    return Node(
-        name=metadata.name or "",
-        allocatable=Resources.of(allocatable),
-        labels=tuple(sorted((key, text(value)) for key, value in (metadata.labels or {}).items())),
-        taints=tuple(Taint(t.key or "", text(t.value), t.effect or "") for t in spec.taints or ()),
-        ready=all(readiness),
-        cordoned=bool(spec.unschedulable) or metadata.deletion_timestamp is not None,
     )
 
 

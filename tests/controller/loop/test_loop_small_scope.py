@@ -54,7 +54,7 @@ def test_a_trace_replays_to_the_broken_rule(plans: RememberedPlans) -> None:
 def test_what_the_controller_remembers_of_a_refusal_is_part_of_a_state(plans: RememberedPlans) -> None:
     bug = refused_for_ever
     with swapped(bug.target, bug.plant), closing(Space(SCENES["growth-refused"], plans)) as space:
-        assert Search(space, MOST).run().broken == ("at rest, default/a has no status of its spec",)
+        assert Search(space, MOST).run().broken == ("at rest, default/a has no trainers, although its minimum fits",)
 
 
 def test_a_step_that_is_not_possible_is_named(plans: RememberedPlans) -> None:

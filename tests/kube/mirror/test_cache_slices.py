@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from edl.kube.mirror.cache import SLICE, SLICE_OF_JOBS
+from edl.kube.translate.node_book import read_node
 from tests.kube.mirror.mirrored_cluster import JOBS, NODES, PODS, job, pod, world
 from tests.worlds.fake_api import FakeApi
 
@@ -41,7 +42,8 @@ async def test_jobs_are_translated_while_the_event_loop_goes_on(monkeypatch: pyt
     async with world(api) as w:
         await w.settled()
         prepared: list[Any] = []
-        monkeypatch.setattr(w.cache._translator, "prepare_job", lambda source, _: prepared.append(source))
+        reader = w.cache._translator._job_reader
+        monkeypatch.setattr(reader, "prepare", lambda source, *_: prepared.append(source))
         translating = asyncio.ensure_future(w.cache.translate(0.0))
         await asyncio.sleep(0)
         assert len(prepared) == SLICE_OF_JOBS
@@ -58,13 +60,12 @@ async def test_nodes_are_translated_while_the_event_loop_goes_on(monkeypatch: py
     async with world(api) as w:
         await w.settled()
         prepared: list[Any] = []
-        prepare = w.cache._translator.prepare_node
 
-        def noted(source: Any) -> None:
+        def noted(source: Any) -> Any:
             prepared.append(source)
-            prepare(source)
+            return read_node(source)
 
-        monkeypatch.setattr(w.cache._translator, "prepare_node", noted)
+        monkeypatch.setattr("edl.kube.translate.node_book.read_node", noted)
         translating = asyncio.ensure_future(w.cache.translate(0.0))
         await asyncio.sleep(0)
         assert len(prepared) == 3

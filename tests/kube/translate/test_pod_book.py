@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from edl.kube.translate import pod_book
-from edl.kube.translate.objects import JobObject, PodObject
+from edl.kube.translate import sorted_values
+from edl.kube.translate.objects import JobObject, NodeObject, PodObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
+from edl.model.names import JobKey
 from tests.worlds.raw_objects import Object, decoded, job, node, owned_by, pod, trainer
 
 CLASSES = [decoded({"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": value}) for value in (5, 9)]
-NODES = [decoded(node(name)) for name in ("n1", "n2")]
+QUOTAS = [
+    decoded({"kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "ads"}, "spec": {"hard": {"cpu": "9"}}})
+]
 DAEMONS = [
     decoded({"kind": "DaemonSet", "metadata": {"name": "log", "namespace": "ads"}, "spec": {"template": pod("log")}})
 ]
@@ -23,22 +26,35 @@ DAEMONS = [
 
 @dataclass
 class Cluster:
-    """Objects that change, and one translator that hears of the changes of pods."""
+    """Objects that change, and one translator that hears of the changes of pods, jobs and nodes."""
 
     rng: Random
     translator: Translator = field(default_factory=Translator)
     pods: dict[tuple[str, str], PodObject] = field(default_factory=dict)
     jobs: dict[str, JobObject] = field(default_factory=dict)
+    nodes: dict[str, NodeObject] = field(default_factory=dict)
     classes: list[Any] = field(default_factory=lambda: CLASSES[:1])
+    daemons: list[Any] = field(default_factory=lambda: DAEMONS)
+
+    def __post_init__(self) -> None:
+        for name in ("n1", "n2"):
+            self.put_node(name, node(name))
 
     def change(self) -> None:
         """One thing happens."""
-        match self.rng.randrange(8):
+        match self.rng.randrange(11):
             case 0:
                 name = self.rng.choice(["ctr", "sort"])
-                self.jobs[name] = decoded(job(name, uid=f"uid-{name}-{self.rng.randrange(2)}"))
+                self.put_job(name, job(name, uid=f"uid-{name}-{self.rng.randrange(2)}"))
             case 1:
-                self.jobs.pop(self.rng.choice(["ctr", "sort"]), None)
+                self.put_job(self.rng.choice(["ctr", "sort"]), None)
+            case 8:
+                name = self.rng.choice(["n1", "n2", "n3"])
+                self.put_node(name, node(name, status={"allocatable": {"cpu": self.rng.choice(["2", "much"])}}))
+            case 9:
+                self.put_node(self.rng.choice(["n1", "n2", "n3"]), None)
+            case 10:
+                self.daemons = self.rng.choice([DAEMONS, []])
             case 2:
                 self.classes = [self.rng.choice(CLASSES)]
             case 3 if self.pods:
@@ -58,6 +74,24 @@ class Cluster:
             self.translator.translate_pods(1000.0, self.rng.randrange(1, 4))
         if self.rng.random() < 0.3:
             self.translator.order_pods()
+
+    def put_job(self, name: str, body: Object | None) -> None:
+        """A job comes, changes or goes."""
+        self.jobs.pop(name, None)
+        if body is not None:
+            self.jobs[name] = decoded(body)
+        self.translator.note_jobs([(JobKey("ads", name), self.jobs.get(name))])
+        if self.rng.random() < 0.5:
+            self.translator.prepare_jobs(1000.0, 1)
+
+    def put_node(self, name: str, body: Object | None) -> None:
+        """A node comes, changes or goes."""
+        self.nodes.pop(name, None)
+        if body is not None:
+            self.nodes[name] = decoded(body)
+        self.translator.note_nodes([(name, self.nodes.get(name))])
+        if self.rng.random() < 0.5:
+            self.translator.translate_nodes(1)
 
     def some_pod(self) -> Object:
         """Any pod: of a job, of a DaemonSet, serving, finished, nominated, or one that cannot be read."""
@@ -82,20 +116,21 @@ class Cluster:
 
     def snapshot(self) -> ClusterSnapshot:
         """What the translator sees that heard of changes."""
-        return self.translator.snapshot(pods=None, **self.rest())
+        return self.translator.snapshot(nodes=None, pods=None, jobs=None, **self.rest())
 
     def afresh(self) -> tuple[ClusterSnapshot, set[str]]:
         """What a new translator sees, and the pods that it leaves out."""
         translator = Translator()
-        found = translator.snapshot(pods=self.pods.values(), **self.rest())
+        found = translator.snapshot(
+            nodes=self.nodes.values(), pods=self.pods.values(), jobs=self.jobs.values(), **self.rest()
+        )
         return found, set(map(str, translator.quarantined))
 
     def rest(self) -> dict[str, Any]:
         return {
-            "nodes": NODES,
-            "jobs": self.jobs.values(),
-            "daemonsets": DAEMONS,
+            "daemonsets": self.daemons,
             "priority_classes": self.classes,
+            "resource_quotas": QUOTAS,
             "now_s": 1000.0,
         }
 
@@ -107,19 +142,23 @@ def cluster_of(seed: int) -> Cluster:
 @pytest.mark.parametrize("one_by_one", [0, 2, 1000])
 @pytest.mark.parametrize("seed", range(20))
 def test_changes_add_up_to_the_whole_cluster(seed: int, one_by_one: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_book, "MOST_PLACED_ONE_BY_ONE", one_by_one)
+    monkeypatch.setattr(sorted_values, "MOST_PLACED_ONE_BY_ONE", one_by_one)
     cluster = cluster_of(seed)
     for _ in range(60):
         cluster.change()
         if cluster.rng.random() < 0.4:
             expected, left_out = cluster.afresh()
-            assert cluster.snapshot() == expected
+            found = cluster.snapshot()
+            assert found == expected
             assert set(map(str, cluster.translator.quarantined)) == left_out
+            again = cluster.snapshot()
+            assert again.shares_all(found)
 
 
 def test_what_has_not_changed_remains_the_same_object() -> None:
     cluster = cluster_of(0)
-    cluster.jobs = {name: decoded(job(name, uid=f"uid-{name}")) for name in ("ctr", "sort")}
+    for name in ("ctr", "sort"):
+        cluster.put_job(name, job(name, uid=f"uid-{name}"))
     for source in (trainer(0), trainer(0, job="sort"), pod("web-0"), pod("web-1")):
         found = decoded(source)
         cluster.put(("ads", found.metadata.name), found)
@@ -138,7 +177,7 @@ def test_pods_of_no_job_are_the_same_tuple_until_one_changes() -> None:
     cluster = cluster_of(0)
     cluster.put(("ads", "web-0"), decoded(pod("web-0")))
     before = cluster.snapshot()
-    cluster.jobs["ctr"] = decoded(job("ctr"))
+    cluster.put_job("ctr", job("ctr"))
     assert cluster.snapshot().pods is before.pods
     cluster.put(("ads", "web-1"), decoded(pod("web-1")))
     assert len(cluster.snapshot().pods) == 2

@@ -82,7 +82,7 @@ def test_pods_that_are_sorted_between_snapshots_stay_with_their_job() -> None:
         return translator.snapshot(nodes=(), pods=pods, jobs=(), workloads=[(BatchJobs(), source)], now_s=0.0)
 
     first = snapshot()
-    translator.sort_pods((), at_most=100)
+    translator.sort_pods(at_most=100)
     assert snapshot().jobs[0] is first.jobs[0]
 
 

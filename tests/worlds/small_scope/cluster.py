@@ -57,6 +57,7 @@ class World(NamedTuple):
         streams: for each stream the numbers of its versions, from the shown to the true one.
         owed: for each stream how many events the cache must show before it may be read, after a takeover.
         pauses: how often the time has jumped.
+        standby: the streams of a standby, which gets no answers; empty if none may take over any more.
         doubted: names of the pods whose creation has no answer, which edl reads before the cache; sorted.
     """
 
@@ -65,6 +66,7 @@ class World(NamedTuple):
     owed: tuple[int, int, int, int] = (0, 0, 0, 0)
     pauses: int = 0
     doubted: tuple[str, ...] = ()
+    standby: tuple[Versions, ...] = ()
 
     @property
     def now_s(self) -> float:
@@ -129,6 +131,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self._pod_moves: dict[tuple[int, int, int], list[tuple[str, Stream, int]]] = {}
+        self._shown_jobs = Table()
         self._urgent: dict[tuple[Stream, int, int], bool] = {}
         self._bit = {event.name: 1 << number for number, event in enumerate(self.events)}
 
@@ -136,7 +139,7 @@ class Cluster:
         """The first state: these jobs and nodes, and all watches up to date."""
         values: tuple[Any, ...] = (jobs, (), (), nodes)
         first = tuple((table.number(value),) for table, value in zip(self.tables, values, strict=True))
-        return World(0, (first[0], first[1], first[2], first[3]))
+        return World(0, (first[0], first[1], first[2], first[3]), standby=first if "takeover" in self._bit else ())
 
     def value(self, world: World, stream: Stream, *, is_shown: bool = False) -> Any:
         """The true collection of a stream, or the one that the cache shows."""
@@ -160,10 +163,14 @@ class Cluster:
         if number == world.true(stream):
             return world, False
         versions = (*world.streams[stream], number)
+        standby, is_urgent = world.standby, False
         world = world._replace(streams=_set(world.streams, stream, versions))
         if len(versions) > self.depth + 1:
-            return self.show(world, stream)
-        return world, False
+            world, is_urgent = self.show(world, stream)
+        if standby:
+            late = (*standby[stream], number)[-self.depth - 1 :]
+            world = world._replace(standby=_set(standby, stream, late))
+        return world, is_urgent
 
     def tell(self, world: World, told: Told | None) -> tuple[World, bool]:
         """The state after an answer of the API server, and whether the cache showed something urgent.
@@ -196,12 +203,19 @@ class Cluster:
         before, *later = world.streams[stream]
         owed = _set(world.owed, stream, max(0, world.owed[stream] - 1))
         shown = world._replace(streams=_set(world.streams, stream, tuple(later)), owed=owed)
+        if len(world.standby) > stream and len(world.standby[stream]) > 1:
+            shown = shown._replace(standby=_set(world.standby, stream, world.standby[stream][1:]))
         return shown, self._is_urgent(stream, before, later[0])
 
     def listed(self, world: World) -> World:
         """The state after everything was listed."""
         streams = tuple((versions[-1],) for versions in world.streams)
-        return world._replace(streams=(streams[0], streams[1], streams[2], streams[3]), owed=(0, 0, 0, 0), doubted=())
+        return world._replace(
+            streams=(streams[0], streams[1], streams[2], streams[3]),
+            owed=(0, 0, 0, 0),
+            doubted=(),
+            standby=streams if world.standby else (),
+        )
 
     # --- What may happen
 
@@ -265,7 +279,8 @@ class Cluster:
     def snapshot(self, world: World) -> ClusterSnapshot:
         """What the cache shows."""
         jobs, pods, serving, nodes = (self.value(world, stream, is_shown=True) for stream in Stream)
-        jobs = tuple(with_pods(job, pods) for job in jobs)
+        table = self._shown_jobs  # a job that has not changed is the same object
+        jobs = tuple(table.values[table.number(with_pods(job, pods))] for job in jobs)
         uids = {job.uid for job in jobs}
         others = [replace(o.pod, job=None, role=None) for o in pods if o.owner not in uids and not o.pod.is_finished]
         foreign = tuple(sorted((*serving, *others), key=lambda p: (p.namespace, p.name)))

@@ -244,7 +244,7 @@ class Space:
             later = {
                 "crash": cluster.listed(world),
                 "another crash": cluster.listed(world),
-                "takeover": taken_over(world),
+                "takeover": taken_over(world) if world.standby else world,
                 "lease lost": world,
             }
             if not cluster.has_happened(world, "crash"):

@@ -34,5 +34,11 @@ def taken_over(world: World) -> World:
     for one in collections:
         one.lists_done = one.lists_begun
     awaited = {one.stream for one in fresh.missing()}
-    owed = [len(versions) - 1 if s in awaited else 0 for s, versions in zip(Stream, world.streams, strict=True)]
-    return world._replace(owed=(owed[0], owed[1], owed[2], owed[3]), doubted=())
+    own = world.standby
+    owed = [len(versions) - 1 if s in awaited else 0 for s, versions in zip(Stream, own, strict=True)]
+    return world._replace(
+        streams=(own[0], own[1], own[2], own[3]),
+        owed=(owed[0], owed[1], owed[2], owed[3]),
+        doubted=(),
+        standby=(),
+    )
