@@ -54,6 +54,8 @@ HELD_S, FREE_S = 2.0, 1.0
 """Surplus is held back for the first time at most, then sent for the second: changes without end stop no growth."""
 CONFLICT_S = 0.1
 """How long a job rests after its first conflict: the watch shows soon what has changed."""
+REPEAT_S = 1.0
+"""The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 SHORTEST_S = 0.01
 """A job is looked at again after this time at the earliest, if only the time changes what it needs."""
 HOLDABLE = (Lane.SURPLUS,)
@@ -145,6 +147,7 @@ class Core:
         self._jobs: dict[str, Job] = {}
         self._dirty: dict[str, None] = {}
         self._later: dict[str, float] = {}
+        self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write but creations, and when it ended
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
         self._unknown: set[JobKey] = set()
         self._obsolete: set[JobKey] = set()
@@ -274,6 +277,8 @@ class Core:
         for outcome in outcomes:
             if outcome.is_ok and isinstance(outcome.action, EmitEvent):
                 self._writes.sent(outcome.action, generation=job.generation)
+        if not failed and not isinstance(write.actions[0], CreatePod):
+            self._done[uid] = (write, now_s)
         self._let_rest(uid, failed, now_s)
         is_last = not (self._pods_under_way(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:
@@ -432,7 +437,7 @@ class Core:
         uid = job.uid
         self._compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
         self._pending.replace(uid, ())
-        for known in (self._dirty, self._later, self.s.rests):
+        for known in (self._dirty, self._later, self._done, self.s.rests):
             known.pop(uid, None)
         for key in [key for key in self.s.unanswered if key[0] == uid]:
             del self.s.unanswered[key]
@@ -548,11 +553,17 @@ class Core:
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
         for write in self._writes.of(job, as_if_done(job, under_way), granted, self._facts, under_way):
             status_s = self._statuses.due_s(job, write, now_s, is_planned=job.key not in self._unknown)
-            if status_s <= now_s or self.at_once:
+            sent_s = max(-inf if self.at_once else status_s, self._repeated_s(write))
+            if sent_s <= now_s:
                 yield write
             else:
-                due_s = min(due_s, status_s)
+                due_s = min(due_s, sent_s)
         self._later[job.uid] = due_s
+
+    def _repeated_s(self, write: Write) -> float:
+        """When a write may be sent that may have been sent just now, in monotonic seconds."""
+        done = self._done.get(write.job_uid)
+        return done[1] + REPEAT_S if done is not None and done[0].actions == write.actions else -inf
 
     def _probe(self, job: Job) -> Iterator[Write]:
         """The question whether the API server accepts the pods of a job, if it was not asked yet."""

@@ -34,10 +34,8 @@ class KubernetesCluster:
         """Take a snapshot; `wait_for_change` then waits for changes after it.
 
         Raises:
-            NotSyncedError: a creation has no answer yet, or the cache is not complete enough for a decision; the
-                message says why.
+            NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
-        await self._writer.settle()
         resizes_pods = self._resizing is not None and await self._resizing.is_there()
         async with self._observing:  # a round may look again while its plan is made
             await self._cache.translate(self._clock.now_s())

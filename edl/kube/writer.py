@@ -100,7 +100,7 @@ class Writer:
         self._session, self._cache, self._clock = session, cache, clock
         self._key, self._master_image = key, default_master_image
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
-        self._pods = PodCreations(session, clock, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
+        self._pods = PodCreations(session, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
         self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
@@ -111,14 +111,6 @@ class Writer:
         except EdlError as error:
             wait_s = error.retry_after_s if isinstance(error, TemporaryError) else None
             return Outcome(action, *result_of(action, error), message_of(action, error), wait_s)
-
-    async def settle(self) -> None:
-        """Find out what became of the creations that the API server has not answered.
-
-        Raises:
-            NotSyncedError: that is not known of one of them yet.
-        """
-        await self._pods.settle()
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""

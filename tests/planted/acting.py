@@ -8,6 +8,7 @@ from copy import copy
 from typing import Any
 
 from edl.controller.write_queue import Lane, creation_lane, status_lane
+
 from edl.kube.leader_election import AlwaysHeld
 from edl.lifecycle.action_order import status_updates
 from edl.model.actions import Action, Outcome

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.ports import RoundResult
 from edl.controller.write_queue import Lane
+
+from edl.controller.ports import RoundResult
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import Action
 from edl.model.jobs import Job

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from edl.controller.write_queue import Write
+
 from edl.controller.loop import _deletes_for_serving
 from edl.controller.ports import RoundResult
-from edl.controller.write_queue import Write
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job

@@ -14,7 +14,6 @@ from edl.model.actions import Action, PatchStatus
 from tests.planted import Right, bug, targets
 
 WRITER = "kube/test_writer.py"
-CREATIONS = "kube/client/test_pod_creations.py"
 ANSWERS = "kube/mirror/test_cache_answers.py"
 REFLECTOR = "kube/mirror/test_reflector.py"
 ELECTION = "kube/test_leader_election.py"
@@ -70,32 +69,6 @@ def status_on_another_job(right: Right) -> Right:
 def own_pod_not_recognised(right: Right) -> Right:
     async def wrong(self: Any, what: str, path: str, action: Action) -> Any:
         return await right(self, what, path, replace(action, job_uid="nobody"))
-
-    return wrong
-
-
-@bug(
-    "whether a pod exists whose creation had no answer does not matter",
-    at=targets.SETTLE_CREATIONS,
-    caught_by=f"{CREATIONS}::test_no_snapshot_is_taken_before_a_pod_without_an_answer_was_read",
-)
-def unanswered_creation_forgotten(_: Right) -> Right:
-    async def wrong(self: Any) -> None:
-        self._open.clear()
-
-    return wrong
-
-
-@bug(
-    "a pod that is not there yet counts as not created, although the request may still take effect",
-    at=targets.SETTLE_CREATIONS,
-    caught_by=f"{CREATIONS}::test_a_request_without_an_answer_may_take_effect_until_its_time_is_over",
-)
-def absence_believed_at_once(right: Right) -> Right:
-    async def wrong(self: Any) -> None:
-        for creation in self._open.values():
-            creation.ends_s = 0.0
-        await right(self)
 
     return wrong
 

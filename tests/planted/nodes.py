@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from edl.controller.write_queue import Worth, Write
+
 from edl.model.actions import Action, RequestNode
 from tests.planted import Right, bug, targets
 

@@ -11,8 +11,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.plan_maker import StartablePod
 from edl.controller.write_queue import Lane, Write, creation_lane, deletion_lane, status_lane
+
+from edl.controller.plan_maker import StartablePod
 from edl.kube.leader_election import AlwaysHeld
 from edl.lifecycle.action_order import status_updates
 from edl.lifecycle.pod_events import event_of

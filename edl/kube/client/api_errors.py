@@ -53,18 +53,6 @@ class UntrustedError(PermanentError):
     """The certificate of the server is not trusted; the certificate authority may have been replaced."""
 
 
-class ServerError(TemporaryError):
-    """The server answered that it could not carry out the request now.
-
-    Attributes:
-        code: the HTTP status: 408, 429 (the request was not begun) or 5xx.
-    """
-
-    def __init__(self, message: str, *, code: int, retry_after_s: float | None = None) -> None:
-        super().__init__(message, retry_after_s=retry_after_s)
-        self.code = code
-
-
 class GoneError(TemporaryError):
     """The resourceVersion or the continue token is too old: list again."""
 
@@ -90,7 +78,7 @@ def error_of(code: int, raw: bytes, what: str, retry_after: str | None = None) -
     if code == 500 and _WEBHOOK_DOWN in message:
         return RefusedError(message, code=code, reason=reason or "InternalError", answer=answer)
     if code in {408, 429} or code >= 500:
-        return ServerError(message, code=code, retry_after_s=_retry_after_s(retry_after, status))
+        return TemporaryError(message, retry_after_s=_retry_after_s(retry_after, status))
     if code == 409:
         return AlreadyExistsError(message) if reason == "AlreadyExists" else ConflictError(message)
     return (NotFoundError if code == 404 else RefusedError)(message, code=code, reason=reason, answer=answer)

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
-from edl.kube.client.api_errors import AlreadyExistsError, GoneError, NotFoundError, RefusedError, ServerError
+from edl.kube.client.api_errors import AlreadyExistsError, GoneError, NotFoundError, RefusedError
 from edl.kube.client.credentials import load_configuration
 from edl.kube.client.session import ApiSession
 from tests.worlds.fake_api import FakeApi, connected, refusal, reset
@@ -48,9 +48,9 @@ def _no_cluster_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         (409, "AlreadyExists", AlreadyExistsError),
         (410, "Expired", GoneError),
         (422, "Invalid", RefusedError),
-        (429, "TooManyRequests", ServerError),
-        (500, "InternalError", ServerError),
-        (503, "ServiceUnavailable", ServerError),
+        (429, "TooManyRequests", TemporaryError),
+        (500, "InternalError", TemporaryError),
+        (503, "ServiceUnavailable", TemporaryError),
         (302, "", RefusedError),
     ],
 )
