@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.planner_thread import PlannerThread
+from edl.model.actions import Action, Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -118,6 +119,10 @@ class Stage:
         new = [(turn, d.job, node) for d in plan.decisions for node, n in d.nodes for turn in range(n)]
         return [FittingPod(job, Role.TRAINER, node) for _, job, node in sorted(new)]
 
+    def alter(self, key: JobKey, **fields: Any) -> None:
+        """Change fields of a job; the controller is not woken up."""
+        self.world.jobs[key] = replace(self.world.jobs[key], **fields)
+
     def count(self, key: JobKey) -> int:
         return len(self.world.jobs[key].live_trainers)
 
@@ -137,6 +142,29 @@ async def at_work(controller: Controller) -> AsyncIterator[None]:
     yield
     stop.set()
     await running
+
+
+Diary = list[tuple[float, Action]]
+"""What was written when; seconds since the controller began to run, to a hundredth."""
+
+
+def at_work_during(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
+    """Let the controller run during the script; returns what it wrote."""
+    diary: Diary = []
+
+    async def main(controller: Controller) -> None:
+        began_s = asyncio.get_running_loop().time()
+
+        def note(action: Action) -> Outcome | None:
+            diary.append((round(asyncio.get_running_loop().time() - began_s, 2), action))
+            return None
+
+        stage.cluster.policies = note
+        async with at_work(controller):
+            await script()
+
+    play(stage, main)
+    return diary
 
 
 def rounds(stage: Stage, count: int = 1) -> None:
