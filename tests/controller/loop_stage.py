@@ -62,15 +62,15 @@ def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
 
 
 class SlowThread(PlannerThread):
-    """A planner thread that takes so many seconds of virtual time for each plan."""
+    """A planner thread that takes so many seconds of virtual time for each plan, and for what may start."""
 
-    def __init__(self, plan_s: float) -> None:
+    def __init__(self, plan_s: Callable[[], float]) -> None:
         super().__init__()
         self._plan_s = plan_s
 
     async def run(self, call: Callable[[], T], deadline_s: float) -> T:
-        if self._plan_s:
-            await asyncio.sleep(self._plan_s)
+        if plan_s := self._plan_s():
+            await asyncio.sleep(plan_s)
         return await super().run(call, deadline_s)
 
 
@@ -92,6 +92,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.decided = 0
+        self.on_decide: Callable[[], object] = lambda: None
 
     def build(self) -> Controller:
         self.cluster = FakeCluster(self.world, (NODE,), self.serving)
@@ -101,7 +102,7 @@ class Stage:
             lease=self.lease,
             recorder=self.recorder,
             planner=Planner(
-                self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(self.plan_s)
+                self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(lambda: self.plan_s)
             ),
             limits=Limits(serving_grace_s=2.0),
             pace=self.pace,
@@ -111,6 +112,7 @@ class Stage:
 
     def _decide(self, snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
         self.decided += 1
+        self.on_decide()
         if self.failure is not None:
             raise self.failure
         return replace(plan_of(snapshot, self.targets, self.reason), seconds=self.plan_s)
