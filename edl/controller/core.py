@@ -614,15 +614,18 @@ class Core:
             used[action.role, action.node or ""] -= 1
 
     def _let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
-        """Let a job rest after a failure or a conflict, longer each time; a success ends that."""
+        """Let a job rest after a failure or a conflict, longer each time; a success ends that.
+
+        Writes that fail while the job rests already were sent before, and say nothing new.
+        """
+        before, until_s = self.s.rests.get(uid, (0, -inf))
         if not failed:
             self.s.rests.pop(uid, None)
             return
         first_s = {Result.FAILED: self._retry_s, Result.CONFLICT: CONFLICT_S}.get(failed[-1].result)
-        if first_s is not None:
-            failures = self.s.rests.get(uid, (0, 0.0))[0] + 1
-            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(failures - 1, 10))
-            self.s.rests[uid] = (failures, now_s + pause_s)
+        if first_s is not None and now_s >= until_s:
+            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(before, 10))
+            self.s.rests[uid] = (before + 1, now_s + pause_s)
 
 
 def _is_probe(write: Write) -> bool:
