@@ -1,4 +1,4 @@
-"""The state machine of the controller alone: a cluster whose cache shows everything, and a clock that stands still."""
+"""The state machine of the controller alone: a clock that stands still, and a cache that shows what a test wants."""
 
 from __future__ import annotations
 
