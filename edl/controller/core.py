@@ -96,8 +96,10 @@ class State:
         planning: the plan that is being made; None if there is none.
         rests: by UID: (failures in a row, when the job is looked at again).
         known: UIDs of the serving pods that the allotments take into account.
-        held_since_s: since when somebody wants capacity that the allotments do not take into account.
+        held_since_s: when the last time began in which surplus was held back (`Core.is_held`).
         ignored_evictions: the last plan's evictions for serving were left out (`published`).
+        spares: no trainer ends for the jobs that the last plan lets grow: one of these has become another one.
+        spared: that was so with the plan before, so it is not with this one.
         turns: how many writes were taken since the last status.
     """
 
@@ -111,6 +113,8 @@ class State:
     known: frozenset[str] = frozenset()
     held_since_s: float | None = None
     ignored_evictions: bool = False
+    spares: bool = False
+    spared: bool = False
     turns: int = 0
 
 
@@ -234,9 +238,9 @@ class Core:
         if repeats:
             granted = self._without_evictions(granted)
         granted |= planning.amended
+        self.s.spares, self.s.spared = False, self.s.spares
         self._replace_allotments(granted, asked=planning.asked)
         self.s.known = (known if not repeats else frozenset()) | planning.evicted_for
-        self.s.held_since_s = None
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:
         """Trainers are evicted ahead of a plan; nothing else changes for their jobs, or for others.
@@ -336,6 +340,10 @@ class Core:
         self.look_at(found - {write.job_uid for write in self.s.under_way if isinstance(write.actions[-1], ProbePod)})
         return found
 
+    def is_unprobed(self, uid: str) -> bool:
+        """True if the API server has yet to be asked about the pods of that job."""
+        return (job := self._jobs.get(uid)) is not None and self._wants_probe(job)
+
     @property
     def is_probing(self) -> bool:
         """True while the API server is asked about pods."""
@@ -367,14 +375,17 @@ class Core:
     def is_held(self, now_s: float) -> bool:
         """True while somebody wants capacity that the allotments do not take into account.
 
-        Nobody else's surplus takes it meanwhile, and no trainer ends for a job that is another one by now.
+        Nobody else's surplus takes it meanwhile. Whoever comes, and however often, this is so for `HELD_S` of
+        `HELD_S + FREE_S` at most.
         """
+        since_s = self.s.held_since_s
+        if since_s is not None and now_s - since_s >= HELD_S + FREE_S:
+            self.s.held_since_s = since_s = None
         if not self._unknown and not self._obsolete and self._waits <= self.s.known:
-            self.s.held_since_s = None
             return False
-        if self.s.held_since_s is None:
-            self.s.held_since_s = now_s
-        return (now_s - self.s.held_since_s) % (HELD_S + FREE_S) < HELD_S
+        if since_s is None:
+            self.s.held_since_s = since_s = now_s
+        return now_s - since_s < HELD_S
 
     def has_needless_evictions(self) -> bool:
         """True if trainers are to end for serving pods that do not wait any more; they stay."""
@@ -385,8 +396,8 @@ class Core:
         rests = (self.s.rests[uid][1] for uid in self._dirty if uid in self.s.rests)
         times = [*self._later.values(), *rests]
         if (since_s := self.s.held_since_s) is not None:
-            passed_s = self._clock.monotonic_s() - since_s
-            times.append(since_s + passed_s - passed_s % (HELD_S + FREE_S) + HELD_S)
+            ends_s = (since_s + HELD_S, since_s + HELD_S + FREE_S)
+            times += [end_s for end_s in ends_s if end_s > self._clock.monotonic_s()]
         return min(times, default=inf)
 
     # --- What is seen
@@ -470,6 +481,8 @@ class Core:
         for uid, job in self._jobs.items():
             if before.get(job.key) != granted.get(job.key) or used.get(job.key) or job.key in asked:
                 self.look_at((uid,))
+        if self.s.spared:
+            self._look_at_givers()
 
     def _without_evictions(self, granted: Mapping[JobKey, Allotment]) -> dict[JobKey, Allotment]:
         """The new allotments; a job that would lose trainers to serving keeps its old one, without growth."""
@@ -481,14 +494,14 @@ class Core:
                 kept[key] = replace(old, slots=())
         return kept
 
-    def _granted(self, job: Job, *, is_held: bool) -> Granted:
+    def _granted(self, job: Job) -> Granted:
         """What a job may do now."""
         allotment = self.s.allotments.get(job.key)
         decision = allotment.decision_for(job) if allotment is not None else None
         if allotment is None or decision is None:
             return Granted()
         is_vain = bool(allotment.awaited) and not allotment.awaited & self._waits
-        is_early = is_held and bool(self._obsolete) and allotment.ends_for_other_jobs
+        is_early = self.s.spares and allotment.ends_for_other_jobs
         if decision.victims and (is_vain or is_early):
             return Granted()
         left = Counter(allotment.slots)
@@ -526,28 +539,37 @@ class Core:
         for uid in [uid for uid, at_s in self._later.items() if at_s <= now_s]:
             del self._later[uid]
             self.look_at((uid,))
+        self._spare()
         if not self._dirty:
             return
-        is_held = self.is_held(now_s)
         due = sorted(self._may_be_looked_at(self._dirty, now_s), key=self._statuses.is_counted)
         for uid in due[:JOBS_AT_ONCE]:
             del self._dirty[uid]
             self.looked_at += 1
-            self._pending.replace(uid, self._wanted(self._jobs[uid], now_s, is_held=is_held))
+            self._pending.replace(uid, self._wanted(self._jobs[uid], now_s))
+
+    def _spare(self) -> None:
+        """Let no trainer end for the jobs that the last plan lets grow, once one of these has become another one."""
+        if self._obsolete and not (self.s.spares or self.s.spared):
+            self.s.spares = True
+            self._look_at_givers()
+
+    def _look_at_givers(self) -> None:
+        self.look_at(a.uid for a in self.s.allotments.values() if a.ends_for_other_jobs)
 
     def _may_be_looked_at(self, uids: Iterable[str], now_s: float) -> Iterator[str]:
         """Those jobs that do not rest, and for which nothing is under way on whose end it depends what follows."""
         exclusive = {write.job_uid for write in self.s.under_way if is_exclusive(write) and not _is_probe(write)}
         return (uid for uid in uids if uid not in exclusive and self.s.rests.get(uid, (0, -inf))[1] <= now_s)
 
-    def _wanted(self, job: Job, now_s: float, *, is_held: bool) -> Iterator[Write]:
+    def _wanted(self, job: Job, now_s: float) -> Iterator[Write]:
         """All that may be sent of a job now."""
         mine = self._pods_under_way(job.uid)
         unanswered = self._unanswered(job, mine)
         yield from (Write((action,), Lane.BASE) for action in unanswered)
         yield from self._probe(job)
         under_way = (*mine, *unanswered)
-        granted = self._granted(job, is_held=is_held)
+        granted = self._granted(job)
         time_s = self._clock.now_s()
         wait_s = max(SHORTEST_S, next_end_s(job, time_s) - time_s)
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
@@ -604,15 +626,18 @@ class Core:
             used[action.role, action.node or ""] -= 1
 
     def _let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
-        """Let a job rest after a failure or a conflict, longer each time; a success ends that."""
+        """Let a job rest after a failure or a conflict, longer each time; a success ends that.
+
+        Writes that fail while the job rests already were sent before, and say nothing new.
+        """
+        before, until_s = self.s.rests.get(uid, (0, -inf))
         if not failed:
             self.s.rests.pop(uid, None)
             return
         first_s = {Result.FAILED: self._retry_s, Result.CONFLICT: CONFLICT_S}.get(failed[-1].result)
-        if first_s is not None:
-            failures = self.s.rests.get(uid, (0, 0.0))[0] + 1
-            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(failures - 1, 10))
-            self.s.rests[uid] = (failures, now_s + pause_s)
+        if first_s is not None and now_s >= until_s:
+            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(before, 10))
+            self.s.rests[uid] = (before + 1, now_s + pause_s)
 
 
 def _is_probe(write: Write) -> bool:

@@ -5,8 +5,8 @@ one turn, which never waits for the API server or the planner:
 
 1. `Core.seen` takes the cluster as the cache shows it, and `Core.ended` the writes that have ended.
 2. `EarlyEvictions` evicts trainers for a serving pod that kube-scheduler has no capacity for.
-3. `PlanCycle` begins a plan if one is due; once made, it is published to the core.
-4. `Sender` sends what the core offers.
+3. `Sender` sends what the core offers.
+4. `PlanCycle` begins a plan if one is due; once made, it is published to the core.
 
 What is written is decided in `core` alone. Everything here is written against `ports`, so the tests run the same
 turns as a cluster. The controller may lose what it remembers at any moment: that costs time and never correctness.
@@ -117,7 +117,7 @@ class Controller:
             limits=limits,
             is_finishing=self._is_finishing,
             advisor=advisor,
-            look=lambda: self._look(anyway=True),
+            look=self._look_again,
             wake=self._wake.set,
         )
         self._evictions = EarlyEvictions(
@@ -127,6 +127,8 @@ class Controller:
             self._core, cluster, clock, lease, recorder, writes=self._pace.writes, wake=self._wake.set
         )
         self._urgent, self._is_leading = 0, False
+        self._has_changed = False
+        self._has_looked = False  # else a change says nothing yet, as the cache is not complete
         self._reported_s = -inf
         self._report_task: asyncio.Task[None] | None = None
         self._lost: frozenset[str] = frozenset()
@@ -186,6 +188,7 @@ class Controller:
         if not self._follow(leads=leads):
             await self._recorder.observed(self._core.snapshot, leader=leads)
             return RoundResult.FOLLOWED
+        self._look_at_masters()
         try:
             if self._show is not None:
                 return await self._cycle.show(self._show)
@@ -230,6 +233,7 @@ class Controller:
     async def _lead(self) -> float:
         """What a turn does with the lease."""
         now_s = self._clock.monotonic_s()
+        self._cycle.note_answers()
         if self._cycle.next_due_s() <= now_s:
             await self._take_changed_limits()
             self._look_at_masters()
@@ -238,8 +242,8 @@ class Controller:
                 self._recorder.ended(await self._cycle.show(self._show), self._clock.monotonic_s() - now_s)
         else:
             self._evictions.look(self._cycle.limits)
-            self._cycle.begin_if_due()
             self._sender.send()
+            self._cycle.begin_if_due()
         if self._report_task is None and (self._cycle.is_new or now_s - self._reported_s >= self._pace.interval_s):
             self._report_task = asyncio.ensure_future(self._report())
             self._report_task.add_done_callback(self._reported)
@@ -254,11 +258,13 @@ class Controller:
         if pause_s <= 0.0 or self._wake.is_set() or stop.is_set():
             await asyncio.sleep(0)
             return
-        if not self._is_leading:
+        if not (self._is_leading and self._has_looked):
             await wait_for_first(self._clock.sleep(pause_s), stop.wait())
             return
         report = self._masters.has_report.wait() if self._masters is not None else self._wake.wait()
-        await wait_for_first(self._cluster.wait_for_change(pause_s), self._wake.wait(), report, stop.wait())
+        change = self._cluster.wait_for_change(pause_s)
+        changed, *_ = await wait_for_first(change, self._wake.wait(), report, stop.wait())
+        self._has_changed |= not changed.cancelled() and changed.exception() is None and changed.result()
         if self._masters is not None and self._masters.has_report.is_set():
             self._masters.has_report.clear()
             self._look_at_masters()
@@ -271,18 +277,27 @@ class Controller:
             NotSyncedError: the cache is not complete.
         """
         now_s, urgent = self._clock.monotonic_s(), self._cluster.urgent_changes()
-        has_changed = await self._cluster.wait_for_change(0.0) or urgent != self._urgent
-        if has_changed:
+        self._has_changed |= await self._cluster.wait_for_change(0.0) or urgent != self._urgent
+        if self._has_changed:
             self._cycle.timer.changed(now_s, is_urgent=urgent != self._urgent)
             self._urgent = urgent
         elif not (anyway or self._sender.has_ended or self._cycle.next_due_s() <= now_s):
             return
+        self._has_looked = False
         snapshot = await self._cluster.observe()
+        self._has_changed, self._has_looked = False, True
         lost = self._observer.lost_pods(snapshot)
         if self._masters is not None and (snapshot.jobs is not self._core.snapshot.jobs or lost != self._lost):
             self._masters.update(snapshot.jobs if self._is_leading and self._show is None else (), lost)
         self._lost = lost
         self._core.seen(snapshot, lost)
+
+    async def _look_again(self) -> None:
+        """Look before a plan is published; if the cache is not complete, what was seen last counts."""
+        try:
+            await self._look(anyway=True)
+        except EdlError as error:
+            self._recorder.skipped(str(error))
 
     def _follow(self, *, leads: bool) -> bool:
         """Note whether this replica leads; returns that."""

@@ -79,19 +79,31 @@ class PlanCycle:
         self.limits, self.timer = limits, PlanTimer(pace)
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
+        self._left_out: frozenset[str] = frozenset()
+        self._ended_s = -inf
         self._task: asyncio.Task[None] | None = None
 
+    def note_answers(self) -> None:
+        """Note whether the API server was asked meanwhile about a job that the last plan left out: a plan is due."""
+        answered = {uid for uid in self._left_out if not self._core.is_unprobed(uid)}
+        if answered:
+            self._left_out -= answered
+            self.timer.changed(self._clock.monotonic_s(), is_urgent=True)
+
     def next_due_s(self) -> float:
-        """When the next plan is due, in monotonic seconds; infinity while one is being made."""
+        """When the next plan is due, in monotonic seconds; infinity while one is being made.
+
+        It waits a little for what the API server was asked.
+        """
         if self._task is not None:
             return inf
         is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
-        return self.timer.due_s(is_growing=is_growing)
+        due_s = self.timer.due_s(is_growing=is_growing)
+        return max(due_s, self._ended_s) + PROBE_S if self._core.is_probing else due_s
 
     def begin_if_due(self) -> None:
-        """Begin a plan if one is due and none is being made; it waits a little for what the API server was asked."""
-        now_s, due_s = self._clock.monotonic_s(), self.next_due_s()
-        if due_s <= now_s and not (self._core.is_probing and now_s < due_s + PROBE_S):
+        """Begin a plan if one is due and none is being made."""
+        if self.next_due_s() <= self._clock.monotonic_s():
             self._task = asyncio.ensure_future(self._make())
 
     async def _make(self) -> None:
@@ -106,8 +118,8 @@ class PlanCycle:
             self._recorder.failed("plan", error)
             self._core.published(None)
             result = RoundResult.FAILED
-        self._task = None
-        self._recorder.ended(result, self._clock.monotonic_s() - began_s)
+        self._task, self._ended_s = None, self._clock.monotonic_s()
+        self._recorder.ended(result, self._ended_s - began_s)
         self._wake()
 
     async def close(self) -> None:
@@ -120,7 +132,7 @@ class PlanCycle:
         """Make one plan of what the cache shows now and of what is under way, and publish it."""
         began_s = self._clock.monotonic_s()
         is_urgent = self.timer.began(began_s)
-        unprobed = self._core.unprobed()
+        self._left_out = unprobed = self._core.unprobed()
         snapshot = self._core.plan_begins()
         watch = self._observer.watch(snapshot)
         view = await self._observer.planner_view(

@@ -48,6 +48,7 @@ class Sender:
         self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
+        self._was_full = self._was_held = False  # when writes were sent last
         self.last_write_s, self.failures = -float("inf"), 0
 
     def send(self) -> None:
@@ -59,10 +60,12 @@ class Sender:
         while len(self._tasks) < places:
             write = self._core.take(patient=len(self._tasks) < concurrency.patient)
             if write is None:
-                return
+                break
             task = asyncio.ensure_future(self._carry_out(write))
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
+        self._was_full = len(self._tasks) >= places
+        self._was_held = len(self._tasks) >= concurrency.patient and not self._core.has_urgent()
 
     def end(self) -> None:
         """Tell the state machine of the writes that have ended, in the order in which they were sent.
@@ -108,14 +111,11 @@ class Sender:
     async def _carry_out(self, write: Write) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for action in write.actions:
-            under_way, concurrency = len(self._tasks), self._concurrency
             outcome = await self._try(action)
             outcomes.append(outcome)
             self.failures += not outcome.is_ok and outcome.result in {Result.FAILED, Result.NOT_LEADER}
-            now_s = self._clock.monotonic_s()
-            is_full = under_way >= concurrency.places(now_s)
-            is_held = under_way >= concurrency.patient and not self._core.has_urgent()
-            concurrency.record(outcome, now_s=now_s, was_full=is_full, was_held=is_held)
+            full, held = self._was_full, self._was_held
+            self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=full, was_held=held)
             self._recorder.acted(outcome)
             if not outcome.is_ok and not isinstance(action, EmitEvent):
                 break

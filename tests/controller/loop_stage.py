@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.planner_thread import PlannerThread
+from edl.model.actions import Action, Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
@@ -61,15 +62,15 @@ def _decide(job: Job, target: int, reason: str) -> ScaleDecision:
 
 
 class SlowThread(PlannerThread):
-    """A planner thread that takes so many seconds of virtual time for each plan."""
+    """A planner thread that takes so many seconds of virtual time for each plan, and for what may start."""
 
-    def __init__(self, plan_s: float) -> None:
+    def __init__(self, plan_s: Callable[[], float]) -> None:
         super().__init__()
         self._plan_s = plan_s
 
     async def run(self, call: Callable[[], T], deadline_s: float) -> T:
-        if self._plan_s:
-            await asyncio.sleep(self._plan_s)
+        if plan_s := self._plan_s():
+            await asyncio.sleep(plan_s)
         return await super().run(call, deadline_s)
 
 
@@ -91,6 +92,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.decided = 0
+        self.on_decide: Callable[[], object] = lambda: None
 
     def build(self) -> Controller:
         self.cluster = FakeCluster(self.world, (NODE,), self.serving)
@@ -100,7 +102,7 @@ class Stage:
             lease=self.lease,
             recorder=self.recorder,
             planner=Planner(
-                self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(self.plan_s)
+                self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(lambda: self.plan_s)
             ),
             limits=Limits(serving_grace_s=2.0),
             pace=self.pace,
@@ -110,6 +112,7 @@ class Stage:
 
     def _decide(self, snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
         self.decided += 1
+        self.on_decide()
         if self.failure is not None:
             raise self.failure
         return replace(plan_of(snapshot, self.targets, self.reason), seconds=self.plan_s)
@@ -117,6 +120,10 @@ class Stage:
     def _startable(self, _: ClusterSnapshot, plan: ScalePlan) -> list[FittingPod]:
         new = [(turn, d.job, node) for d in plan.decisions for node, n in d.nodes for turn in range(n)]
         return [FittingPod(job, Role.TRAINER, node) for _, job, node in sorted(new)]
+
+    def alter(self, key: JobKey, **fields: Any) -> None:
+        """Change fields of a job; the controller is not woken up."""
+        self.world.jobs[key] = replace(self.world.jobs[key], **fields)
 
     def count(self, key: JobKey) -> int:
         return len(self.world.jobs[key].live_trainers)
@@ -137,6 +144,29 @@ async def at_work(controller: Controller) -> AsyncIterator[None]:
     yield
     stop.set()
     await running
+
+
+Diary = list[tuple[float, Action]]
+"""What was written when; seconds since the controller began to run, to a hundredth."""
+
+
+def at_work_during(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
+    """Let the controller run during the script; returns what it wrote."""
+    diary: Diary = []
+
+    async def main(controller: Controller) -> None:
+        began_s = asyncio.get_running_loop().time()
+
+        def note(action: Action) -> Outcome | None:
+            diary.append((round(asyncio.get_running_loop().time() - began_s, 2), action))
+            return None
+
+        stage.cluster.policies = note
+        async with at_work(controller):
+            await script()
+
+    play(stage, main)
+    return diary
 
 
 def rounds(stage: Stage, count: int = 1) -> None:

@@ -41,7 +41,7 @@ def test_a_refusal_delays_one_job_and_one_kind_of_action_only() -> None:
     assert not backoff.allows("u", EnsureService, 1.0), "creating what a pod needs is one kind with creating the pod"
     assert backoff.allows("u", DeletePod, 1.0)
     assert backoff.allows("other", CreatePod, 1.0)
-    backoff.keep_only({"other"})
+    backoff.forget("u")
     assert backoff.allows("u", CreatePod, 1.0)
 
 

@@ -13,6 +13,7 @@ from edl.controller.observer import Observer
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.errors import PlanFailure
 from edl.explain.decision import decide
+from edl.lifecycle.node_watch import UNWATCHED
 from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.plan import Certificate, Limits, ScalePlan
@@ -204,7 +205,7 @@ def views(*seen: tuple[ClusterSnapshot, bool]) -> list[tuple[Job, ...]]:
     async def main() -> None:
         one = observer()
         for snapshot, is_finishing in seen:
-            view = await one.planner_view(snapshot, partial(answer, is_finishing))
+            view = await one.planner_view(snapshot, UNWATCHED, partial(answer, is_finishing))
             found.append(view.jobs)
 
     run_virtual(main())
@@ -228,10 +229,10 @@ def test_a_job_whose_master_says_that_the_data_is_consumed_is_viewed_again() -> 
     assert after[0].max_trainers == 2
 
 
-def test_a_job_that_is_gone_is_not_remembered() -> None:
-    a, b = (make_job(name, trainers=2, on=("n000",)) for name in "ab")
-    first, _, again = views((view(a), True), (view(b), True), (view(a), True))
-    assert first == again
+def test_jobs_that_are_gone_are_not_remembered_for_ever() -> None:
+    a, b, c = (make_job(name, trainers=2, on=("n000",)) for name in "abc")
+    first, _, again = views((view(a, b, c), True), (view(b), True), (view(a), True))
+    assert first[0] == again[0]
     assert first[0] is not again[0]
 
 
@@ -242,7 +243,9 @@ def test_a_job_that_has_not_changed_is_viewed_again_with_changed_limits() -> Non
         one, found = observer(), []
         for most in (10, 0):
             one.use(Limits(tenants=Tenants((TenantRule("*", max_priority=most),), UnknownQueues.ALLOW)))
-            found += [job.tier for job in (await one.planner_view(view(important), partial(answer, False))).jobs]
+            found += [
+                job.tier for job in (await one.planner_view(view(important), UNWATCHED, partial(answer, False))).jobs
+            ]
         return found
 
     assert run_virtual(tiers()) == [10, 0]

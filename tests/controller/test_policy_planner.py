@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.controller.policy_planner import PolicyPlanner
-from edl.errors import AbandonedError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
-from edl.planner.clock import Clock
 from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
@@ -60,28 +57,3 @@ def test_a_cluster_that_changed_meanwhile_is_read_again(reads: list[ClusterSnaps
     now = with_pods(WORLD, make_serving("s", cpu=3, node="n000"))
     assert len(planner.startable(now, plan)) == 13
     assert reads == [now]
-
-
-def test_a_decision_that_is_given_up_ends_at_once_and_the_next_one_is_made() -> None:
-    planner = PolicyPlanner(policy_named("maxmin"))
-    give_up_at = heeded = 0
-
-    class Spied(Clock):
-        def heed(self) -> None:
-            nonlocal heeded
-            heeded += 1
-            if heeded == give_up_at:
-                planner.abandon()
-            super().heed()
-
-    with patch("edl.controller.policy_planner.Clock", Spied):
-        plan = planner.decide(WORLD, Limits())
-        often = heeded
-        for give_up_at in range(1, often + 1):
-            heeded = 0
-            with pytest.raises(AbandonedError, match="given up"):
-                planner.decide(WORLD, Limits())
-            assert heeded <= give_up_at + 1, "a stage without which the plan is good may end first"
-    assert often > len(WORLD.jobs) + len(WORLD.nodes), "each job that is read, and each node that is checked"
-    planner.abandon()
-    assert planner.decide(WORLD, Limits()).decisions == plan.decisions

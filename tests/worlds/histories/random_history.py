@@ -1,7 +1,9 @@
 """One random history of a small cluster: jobs, serving, nodes and API calls that go wrong, all from one seed.
 
-The real controller runs in virtual time on a `simulated_cluster`, with the plans of `remembered_plans`. `broken`
-lists the rules that a history broke; it is empty after a good one. The same seed gives the same history.
+The real controller runs in virtual time on a `simulated_cluster`, with the plans of `remembered_plans`. In most
+histories it runs as in a cluster, with plans and writes that take time; in each fourth one whole rounds follow each
+other. `broken` lists the rules that a history broke; it is empty after a good one. The same seed gives the same
+history.
 """
 
 from __future__ import annotations
@@ -9,34 +11,34 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.lifecycle.status import is_over
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
-from edl.model.cluster import ClusterSnapshot
+from edl.model.actions import Action, EmitEvent, Outcome, Result
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import Resources
-from edl.model.status import Reason
 from edl.planner.guard import check
 from edl.planner.packing import startable
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
-from tests.worlds.builders import make_job, make_nodes, make_shape
+from tests.worlds.builders import make_job, make_shape
 from tests.worlds.fakes import FakeLease, FakeRecorder
+from tests.worlds.histories.reach import NODES, Reach
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans
 from tests.worlds.simulated_cluster import STRANDED_S, World
 from tests.worlds.simulated_controller import Crash
 
-NODES = make_nodes(2, cpu=4)
 A, B = JobKey("default", "a"), JobKey("default", "b")
 MOST_EVENTS = 5
-STEP_S = 10.0
+STEP_S, SLICES = 10.0, 4
 MOST_STEPS = 60
-QUIET_STEPS = 3
+QUIET_STEPS = 5
+PLANS_S = (0.0, 0.05, 0.3, 1.0, 3.0)
+WRITES_S = (0.0, 0.02, 0.3)
 Weather = Callable[[Action], tuple[bool, Outcome] | None]
 
 FAULTS: dict[str, tuple[bool, Result, str, float | None]] = {
@@ -50,94 +52,6 @@ FAULTS: dict[str, tuple[bool, Result, str, float | None]] = {
     "reset": (False, Result.FAILED, "Unavailable", None),
 }
 """How a write goes wrong: whether it takes effect, and what the controller hears. A stale read: the watch is slow."""
-
-
-@dataclass
-class Reach:
-    """The Cluster port of one controller; a write takes no time.
-
-    Attributes:
-        broken: rules that its writes broke.
-        dies_at: the number of the write at which the controller crashes; None for never.
-        urges_at: the number of the write after which something urgent changes; None for never.
-    """
-
-    world: World
-    broken: list[str]
-    dies_at: int | None = None
-    urges_at: int | None = None
-    urged: int = 0
-    wrote: int = 0
-    alive: bool = True
-    served: bool = False
-    jobs: dict[JobKey, Job] = field(default_factory=dict)
-
-    async def observe(self) -> ClusterSnapshot:
-        snapshot = self.world.snapshot()
-        self.served = any(pod.is_waiting_serving for pod in snapshot.pods)
-        self.jobs = {job.key: job for job in snapshot.jobs}
-        return snapshot
-
-    async def wait_for_change(self, timeout_s: float) -> bool:
-        assert not timeout_s, f"a history calls each round itself; nothing waits {timeout_s} s"
-        return False
-
-    def urgent_changes(self) -> int:
-        if self.urges_at is not None and self.wrote >= self.urges_at:
-            self.urges_at, self.urged = None, self.urged + 1
-        return self.urged
-
-    async def apply(self, action: Action) -> Outcome:
-        if not self.alive:
-            raise Crash
-        if self.urges_at is not None:
-            await asyncio.sleep(0)  # the writes under way end one after the other
-        self.wrote += 1
-        if isinstance(action, MarkPod | DeletePod):
-            self._judge(action)
-        outcome = self.world.apply(action)
-        if isinstance(action, CreatePod) and action.role is Role.TRAINER:
-            self._count(action.job)
-        if self.wrote == self.dies_at:
-            self.alive = False
-            raise Crash
-        return outcome
-
-    def _count(self, key: JobKey) -> None:
-        """Note a trainer above the maximum that the controller saw, however stale its copies of the pods are."""
-        job = self.jobs.get(key)
-        if job is not None and key in self.world.jobs and self.world.jobs[key].job.uid == job.uid:
-            live = len(self.world.job(key).live_trainers)
-            if live > job.max_trainers:
-                self.broken.append(f"a trainer is created for {key}: {live} of at most {job.max_trainers}")
-
-    def _judge(self, action: MarkPod | DeletePod) -> None:
-        """Note a deletion of a good trainer that nothing calls for, as far as the controller could see."""
-        job = self.jobs.get(action.job)
-        pod = next((pod for pod in job.pods if pod.uid == action.pod_uid), None) if job is not None else None
-        if job is None or pod is None or pod.role is not Role.TRAINER or pod.phase is not PodPhase.RUNNING:
-            return
-        if pod.terminating or pod.intent or pod.disruption or (isinstance(action, DeletePod) and action.marked):
-            return
-        if action.intent == Reason.SERVING_NEEDS_ROOM and not self.served:
-            self.broken.append(f"{pod.name} is deleted for serving, but no serving pod waits")
-        if not any(self._calls(job, pod)):
-            self.broken.append(f"{pod.name} is deleted ({action.intent}) without a reason")
-
-    def _calls(self, job: Job, pod: Pod) -> Iterator[bool]:
-        """What may call for the end of a trainer."""
-        node = self.world.nodes.get(pod.node)
-        yield self.served
-        yield node is None or not node.ready
-        yield job.suspended or is_over(job) or bool(job.problem)
-        yield len(job.live_trainers) > job.max_trainers
-        yield not job.fault_tolerant or any(not p.is_live for p in job.pods if p.role is not Role.TRAINER)
-        yield any(len(p.live_trainers) < p.max_trainers for key, p in self.jobs.items() if key != job.key)
-        yield not {p.role for p in job.pods} >= {
-            f.role for f in job.fixed
-        }  # its pservers are gone, so it starts again
-        capacity = sum(n.allocatable["cpu"] for n in self.world.nodes.values() if n.ready)
-        yield capacity < sum(node.allocatable["cpu"] for node in NODES)
 
 
 class History:
@@ -157,20 +71,31 @@ class History:
         self.happened: list[str] = []
         self.faults: set[str] = set()
         self._made = 0
+        self.runs = seed % 4 > 0
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._slow_s = self.chance.choice(WRITES_S) if self.runs else 0.0
         self._start()
 
     def _start(self) -> None:
-        self.reach = Reach(self.world, self.broken)
+        """Start a controller."""
+        self.reach = Reach(self.world, self.broken, self._slow_s)
         self.recorder = FakeRecorder()
         self.controller = Controller(
             cluster=self.reach,
             clock=LoopClock(),
             lease=FakeLease(),
             recorder=self.recorder,
-            planner=Planner(self.plans.decide, check, startable, InlineRunner),
+            planner=Planner(self.plans.decide, check, startable, lambda: InlineRunner(self._plan_s)),
             limits=UNHURRIED,
-            pace=Pace(unreachable_s=STRANDED_S, debounce_s=0.0, writes=2),
+            pace=Pace(unreachable_s=STRANDED_S, debounce_s=0.3 if self.runs else 0.0, writes=2),
         )
+        if self.runs:
+            self._stop = asyncio.Event()
+            self._running = asyncio.ensure_future(self.controller.run(self._stop))
+
+    def _plan_s(self) -> float:
+        return self.chance.choice(PLANS_S) if self.runs else 0.0
 
     async def play(self) -> None:
         """Let the history happen, then let the cluster come to rest, and judge both."""
@@ -180,25 +105,41 @@ class History:
             happening = self.chance.choice(HAPPENINGS)
             self.happened.append(happening.__name__)
             happening(self)
+            if self.runs:  # so that the next one may come while a plan is made
+                await self._live_for(self.chance.choice([0.0, 0.1, 1.0, 3.0]))
             for _ in range(self.chance.choice([1, 1, 2])):
                 await self._step()
         self._heal()
         await self._rest()
+        if self._running is not None:
+            self._stop.set()
+            await self._running
         self.broken += self.world.violations
         self.broken += [f"at rest: {happened}" for happened in self._at_rest()]
 
     # Time and the controller
 
     async def _step(self) -> None:
-        await self._round()
-        await asyncio.sleep(STEP_S)
-        self.world.live()
-
-    async def _round(self) -> None:
+        if self.runs:
+            for _ in range(SLICES):
+                await self._live_for(STEP_S / SLICES)
+            return
         try:
             await self.controller.round()
         except Crash:
             await asyncio.sleep(0)
+        self._start_again()
+        await self._live_for(STEP_S)
+
+    async def _live_for(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+        self.world.live()
+        if not self.reach.alive and self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """Start another controller if this one has crashed; it lists everything first."""
         if not self.reach.alive:
             self.world.list_again()
             self._start()
@@ -312,8 +253,8 @@ class History:
     def the_controller_crashes(self) -> None:
         self.reach.dies_at = self.reach.wrote + self.chance.randint(1, 4)
 
-    def a_plan_is_cut_short(self) -> None:
-        """After some writes of the next rounds a newer plan is due, and the rest is dropped."""
+    def something_urgent_changes(self) -> None:
+        """After some of the next writes something changes that cannot wait."""
         self.reach.urges_at = self.reach.wrote + self.chance.randint(1, 4)
 
     # What must hold at rest
@@ -382,8 +323,8 @@ HAPPENINGS = (
     History.the_watch_is_slow,
     History.the_watch_loses_or_repeats_an_event,
     History.the_controller_crashes,
-    History.a_plan_is_cut_short,
-    History.a_plan_is_cut_short,
+    History.something_urgent_changes,
+    History.something_urgent_changes,
 )
 
 

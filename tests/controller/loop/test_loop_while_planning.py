@@ -1,44 +1,22 @@
-"""Statuses that are written while a plan is being made. Virtual time; a plan takes two seconds."""
+"""What happens while a plan is being made is answered at once. Virtual time; a plan takes two seconds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from edl.controller.early_answers import MOST_ANSWERS, Answered
-from edl.controller.loop import Controller
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, ProbePod, Result
-from edl.model.jobs import Job
+from edl.controller.pace import Pace
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase, JobStatus, Reason
-from tests.controller.loop_stage import NODE, A, Stage, at_work, plan_of, play
-from tests.worlds.builders import make_job, make_serving, make_snapshot
+from tests.controller.loop_stage import NODE, A, Diary, Stage, at_work_during
+from tests.worlds.builders import make_job, make_serving
 
 PLAN_S = 2.0
-Diary = list[tuple[float, Action]]
-
-
-def run(stage: Stage, script: Callable[[], Awaitable[None]]) -> Diary:
-    """Let the controller work during the script; returns what it wrote, with the seconds since the start."""
-    diary: Diary = []
-
-    async def main(controller: Controller) -> None:
-        began_s = asyncio.get_running_loop().time()
-
-        def note(action: Action) -> Outcome | None:
-            diary.append((round(asyncio.get_running_loop().time() - began_s, 2), action))
-            return None
-
-        stage.cluster.policies = note
-        async with at_work(controller):
-            await script()
-
-    play(stage, main)
-    return diary
 
 
 def at_rest(trainers: int = 4, plan_s: float = PLAN_S) -> Stage:
@@ -46,6 +24,11 @@ def at_rest(trainers: int = 4, plan_s: float = PLAN_S) -> Stage:
     stage = Stage(targets={"a": trainers}, plan_s=plan_s)
     stage.world.add(make_job("a", trainers=trainers, min_trainers=1, on=(NODE.name,)))
     return stage
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(0.01)
 
 
 def statuses(diary: Diary, key: JobKey = A) -> list[tuple[float, JobStatus]]:
@@ -79,7 +62,7 @@ def test_a_new_job_has_a_status_before_its_plan_and_its_pods_right_after_it() ->
         come(stage)
         await asyncio.sleep(10.0)
 
-    diary = run(stage, script)
+    diary = at_work_during(stage, script)
     first, second = statuses(diary, key)[:2]
     created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == key]
     assert 20.0 < first[0] < 20.5
@@ -96,7 +79,7 @@ def test_a_job_that_ends_is_told_so_once_with_its_event() -> None:
         end(stage)
         await asyncio.sleep(10.0)
 
-    diary = run(stage, script)
+    diary = at_work_during(stage, script)
     ended = [at for at, status in statuses(diary) if status.phase is JobPhase.SUCCEEDED]
     events = [action.reason for at, action in diary if isinstance(action, EmitEvent) and at > 20.0]
     assert len(ended) == 1
@@ -114,7 +97,7 @@ def test_what_happens_while_a_plan_is_made_is_told_before_it_is_made() -> None:
         lose_trainer(stage)
         await asyncio.sleep(10.0)
 
-    diary = run(stage, script)
+    diary = at_work_during(stage, script)
     told = [(at, status) for at, status in statuses(diary) if at > 20.0]
     created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == A]
     assert 20.8 < told[0][0] < 21.1
@@ -143,76 +126,124 @@ def test_a_job_that_is_edited_while_its_plan_is_made_gets_nothing_of_that_plan()
         stage.targets["a"] = 5
         await asyncio.sleep(10.0)
 
-    diary = run(stage, script)
+    diary = at_work_during(stage, script)
     assert [action.index for _, action in diary if isinstance(action, CreatePod)] == [4]
     assert statuses(diary)[-1][1].observed_generation == stage.world.jobs[A].generation
 
 
-@pytest.mark.parametrize(
-    ("change", "stay"),
-    [
-        (lambda _: None, True),
-        (lambda job: replace(job, deleting=True), True),
-        (lambda job: replace(job, generation=job.generation + 1), True),
-        (lambda job: replace(job, status=JobStatus(explanation="as planned")), False),
-    ],
-    ids=["gone", "being deleted", "edited", "as it was"],
-)
-def test_no_trainer_ends_for_a_job_that_has_changed_since(change: Callable[[Job], Job | None], stay: bool) -> None:
-    giving = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,))
-    new = make_job("b", min_trainers=2, max_trainers=2)
-    snapshot = make_snapshot((NODE,), (giving, new))
-    plan = plan_of(snapshot, {"a": 2, "b": 2}, Reason.ADMITTED)
-    now = change(new)
-    answered = Answered(latest=replace(snapshot, jobs=(giving, now) if now is not None else (giving,)))
-    _, kept, left = answered.applied_to(snapshot, {decision.job: decision for decision in plan.decisions})
-    assert left == ({new.uid} if stay else frozenset())
-    assert set(kept) == ({giving.key} if stay else {giving.key, new.key})
-    assert answered.spared(snapshot, plan.decisions) == ({giving.key} if stay else frozenset())
+BENEFICIARY = {
+    "deleted": lambda stage, key: stage.world.jobs.pop(key),
+    "being deleted": lambda stage, key: stage.alter(key, deleting=True),
+    "edited": lambda stage, key: stage.alter(key, generation=2),
+    "suspended": lambda stage, key: stage.alter(key, generation=2, suspended=True),
+    "created anew": lambda stage, key: stage.alter(key, uid="another"),
+}
 
 
-def test_trainers_end_for_serving_although_another_job_has_changed_since() -> None:
-    giving, other = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,)), make_job("b", max_trainers=2)
-    snapshot = make_snapshot((NODE,), (giving, other))
-    plan = plan_of(snapshot, {"a": 2, "b": 2}, Reason.SERVING_NEEDS_ROOM)
-    assert not Answered(latest=replace(snapshot, jobs=(giving,))).spared(snapshot, plan.decisions)
-
-
-def test_jobs_that_keep_changing_spare_nobody_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Answered, "spared", lambda *_: frozenset({A}))
-    stage = at_rest(plan_s=0.0)
-    stage.targets["a"], stage.reason = 2, Reason.ADMITTED
+@pytest.mark.parametrize("how", BENEFICIARY)
+@pytest.mark.parametrize("plan_s", [0.6, 3.0])
+def test_a_job_that_changes_while_a_plan_is_made_gets_nothing_of_it_and_costs_nobody_anything(
+    how: str, plan_s: float
+) -> None:
+    stage, key = at_rest(4, plan_s), JobKey("default", "new")
 
     async def script() -> None:
         await asyncio.sleep(20.0)
+        come(stage)
+        stage.targets["a"], stage.reason = 2, Reason.ADMITTED
+        await until(lambda: stage.decided > decided)
+        await asyncio.sleep(plan_s / 2)
+        BENEFICIARY[how](stage, key)
+        stage.cluster.urge()
+        stage.targets |= {"new": 0, "a": 4}
+        await asyncio.sleep(15.0)
 
-    deleted = [at for at, action in run(stage, script) if isinstance(action, DeletePod)]
-    assert len(deleted) == 2
-    assert deleted[0] > 4.0, "the second round"
+    decided = 1
+    written = [a for at, a in at_work_during(stage, script) if isinstance(a, CreatePod | DeletePod)]
+    assert written == []
 
 
-def test_what_was_observed_after_a_probe_was_refused_is_not_taken_for_a_change() -> None:
+def test_a_job_that_changes_after_a_plan_was_published_costs_nobody_what_was_not_sent() -> None:
+    stage, key = at_rest(40, 1.0), JobKey("default", "new")
+    stage.pace = Pace(writes=1)
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        come(stage)
+        stage.targets["a"], stage.reason = 2, Reason.ADMITTED
+        await until(lambda: any(pod.terminating for pod in stage.world.jobs[A].pods))
+        stage.cluster.delay_s = 0.5
+        stage.alter(key, generation=2, suspended=True)
+        stage.cluster.urge()
+        stage.targets |= {"new": 0, "a": 40}
+        await asyncio.sleep(15.0)
+
+    deleted = [a for _, a in at_work_during(stage, script) if isinstance(a, DeletePod)]
+    assert 1 <= len(deleted) <= 2
+
+
+def test_trainers_end_for_serving_although_another_job_has_changed_since() -> None:
     stage, key = at_rest(), JobKey("default", "new")
 
     async def script() -> None:
-        note = stage.cluster.policies
-
-        def refuse(action: Action) -> Outcome | None:
-            is_refused = isinstance(action, ProbePod) and action.job.name == "refused"
-            return Outcome(action, Result.REFUSED, "Forbidden", "no") if is_refused else note(action)
-
-        stage.cluster.policies = refuse
-        await asyncio.sleep(23.0)  # between two rounds
+        await asyncio.sleep(20.0)
+        stage.cluster.serving = (make_serving("web", cpu=1),)
         come(stage)
-        come(stage, "refused")
+        stage.targets["a"], stage.reason = 2, Reason.SERVING_NEEDS_ROOM
+        await asyncio.sleep(1.0)
+        stage.alter(key, generation=2, suspended=True)
+        stage.cluster.urge()
+        await asyncio.sleep(PLAN_S + 2.0)
+
+    assert len([a for _, a in at_work_during(stage, script) if isinstance(a, DeletePod)]) == 2
+
+
+def test_jobs_that_keep_changing_spare_nobody_twice_in_a_row() -> None:
+    stage, key = at_rest(plan_s=1.0), JobKey("default", "new")
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        come(stage)
+        stage.targets["a"], stage.reason = 2, Reason.ADMITTED
+        for generation in range(2, 40):
+            await asyncio.sleep(0.3)
+            stage.alter(key, generation=generation)
+            stage.cluster.urge()
+
+    deleted = [at for at, a in at_work_during(stage, script) if isinstance(a, DeletePod)]
+    assert len(deleted) == 2
+    assert deleted[0] > 23.0, "the second plan"
+
+
+def test_a_job_that_is_edited_while_its_plan_is_made_is_asked_about_and_gets_its_trainers_with_the_next_one() -> None:
+    stage, key = at_rest(), JobKey("default", "new")
+
+    async def script() -> None:
+        await asyncio.sleep(23.0)  # between two plans
+        come(stage)
         await asyncio.sleep(0.5)
-        lose_trainer(stage)  # the controller looks again
+        lose_trainer(stage)  # so that the next plan is due as soon as this one is made
         await asyncio.sleep(1.5)
-        stage.world.jobs[key] = replace(stage.world.jobs[key], generation=2)  # it sees that after the probe
+        stage.alter(key, generation=2)  # nobody says so; it is seen when the plan is published
         await asyncio.sleep(10.0)
 
-    created = [at for at, action in run(stage, script) if isinstance(action, CreatePod) and action.job == key]
-    assert created[0] < 25.5 + 2 * PLAN_S, "the plan after the probe, and what may start"
+    diary = at_work_during(stage, script)
+    created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == key]
+    assert 27.5 < created[0] < 23.2 + 4 * PLAN_S + 0.3, "two plans, each with what may start"
+
+
+def test_a_job_that_comes_just_when_a_plan_begins_is_planned_as_soon_as_the_api_server_was_asked() -> None:
+    stage, key = at_rest(plan_s=0.5), JobKey("default", "new")
+
+    async def script() -> None:
+        stage.cluster.delay_s = 0.05
+        await asyncio.sleep(20.5)  # after the first second a plan is made each five seconds
+        come(stage)
+        await asyncio.sleep(10.0)
+
+    diary = at_work_during(stage, script)
+    created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == key]
+    assert created[0] < 20.5 + 0.2 + 2 * 0.5 + 0.3
 
 
 def test_a_plan_that_is_made_at_once_is_waited_for() -> None:
@@ -223,21 +254,21 @@ def test_a_plan_that_is_made_at_once_is_waited_for() -> None:
         come(stage)
         await asyncio.sleep(10.0)
 
-    assert statuses(run(stage, script), key)[0][1].explanation == "as planned"
+    assert statuses(at_work_during(stage, script), key)[0][1].explanation == "as planned"
 
 
-def test_a_mass_of_new_jobs_is_not_written_twice() -> None:
+def test_a_mass_of_new_jobs_has_its_statuses_before_the_plan_and_each_once() -> None:
     stage = at_rest()
 
     async def script() -> None:
         await asyncio.sleep(20.0)
-        for number in range(3 * MOST_ANSWERS):
+        for number in range(48):
             come(stage, f"new-{number:02}")
-        await asyncio.sleep(10.0)
+        await asyncio.sleep(1.5)
 
-    diary = run(stage, script)
-    early = [action for at, action in diary if isinstance(action, PatchStatus) and 20.0 < at < 21.0]
-    assert len(early) == MOST_ANSWERS
+    diary = at_work_during(stage, script)
+    early = [action.job for at, action in diary if isinstance(action, PatchStatus) and 20.0 < at < 21.0]
+    assert len(early) == len(set(early)) == 48
 
 
 def test_a_status_that_could_not_be_written_early_is_written_with_the_plan() -> None:
@@ -258,7 +289,7 @@ def test_a_status_that_could_not_be_written_early_is_written_with_the_plan() -> 
         come(stage)
         await asyncio.sleep(20.0)
 
-    diary = run(stage, script)
+    diary = at_work_during(stage, script)
     assert refused
     assert statuses(diary, key)[-1][1].explanation == "as planned"
     assert stage.count(key) == 2
@@ -276,20 +307,9 @@ def test_trainers_make_room_before_it_is_known_what_other_jobs_lack() -> None:
     async def script() -> None:
         await asyncio.sleep(10.0)
 
-    written = [action for _, action in run(stage, script) if isinstance(action, DeletePod | PatchStatus | CreatePod)]
+    written = [
+        action
+        for _, action in at_work_during(stage, script)
+        if isinstance(action, DeletePod | PatchStatus | CreatePod)
+    ]
     assert isinstance(written[0], DeletePod)
-
-
-def test_a_snapshot_that_is_taken_again_beside_an_answer_is_not_made_older() -> None:
-    old = make_job("a", trainers=4, min_trainers=1, on=(NODE.name,))
-    told = JobStatus(explanation="told")
-    newer = replace(old, pods=old.pods[:-1])
-    answered = Answered(jobs={old.uid: replace(old, status=told)}, before={old.uid: old})
-
-    def applied(job: Job) -> tuple[Job, bool]:
-        snapshot, _, left = answered.applied_to(make_snapshot((NODE,), (job,)), {})
-        return snapshot.jobs[0], bool(left)
-
-    assert applied(old) == (replace(old, status=told), False)
-    assert applied(newer) == (newer, True), "nobody knows whether its status is the one that was written"
-    assert applied(replace(newer, status=told)) == (replace(newer, status=told), False)

@@ -1,0 +1,134 @@
+"""Trainers that are evicted ahead of a plan, and how that plan is merged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl.controller.pending_writes import Lane
+from edl.model.actions import CreatePod, DeletePod
+from edl.model.plan import ScaleDecision
+from edl.model.status import Reason
+from tests.controller.core.core_stage import A, CoreStage, of_type
+from tests.controller.loop_stage import plan_of
+from tests.worlds.builders import make_serving
+
+FIRST, SECOND = (replace(make_serving(name), tried=True) for name in ("first", "second"))
+
+
+def serving(*pods: object) -> CoreStage:
+    """Two jobs of four trainers, and pods that wait."""
+    stage = CoreStage()
+    for name in ("a", "b"):
+        stage.add(name, 4, max_trainers=8)
+    stage.settle({"a": 4, "b": 4})
+    stage.make_needs()
+    stage.plan({"a": 4, "b": 4})
+    stage.send()
+    stage.serving = tuple(pods)  # type: ignore[arg-type]
+    stage.see()
+    return stage
+
+
+def evict(stage: CoreStage, targets: dict[str, int], awaited: str = "serving-first") -> None:
+    """Evict trainers ahead of a plan."""
+    view = stage.core.assumed()
+    made = plan_of(view, {"a": 4, "b": 4} | targets, Reason.SERVING_NEEDS_ROOM)
+    losing: list[ScaleDecision] = [d for d in made.decisions if d.victims]
+    stage.core.amended(losing, view, frozenset({awaited}))
+
+
+def test_trainers_end_at_once_and_other_jobs_keep_what_they_are_granted() -> None:
+    stage = serving(FIRST)
+    stage.serving = ()
+    stage.plan({"a": 4, "b": 6})
+    stage.serving = (FIRST,)
+    stage.see()
+    evict(stage, {"a": 3})
+    writes = stage.take()
+    assert [action.job for action in of_type(DeletePod, writes)] == [A]
+    assert writes[0].lane is Lane.EVICT
+    assert len(of_type(CreatePod, writes)) == 2, "the pod is known now, so surplus is not held back for it"
+
+
+def test_a_plan_that_was_being_made_keeps_what_was_evicted_meanwhile() -> None:
+    stage = serving(FIRST)
+    view = stage.begin()
+    evict(stage, {"a": 3})
+    sent = stage.take(1)
+    stage.publish(view, {"a": 6, "b": 6}, awaited=frozenset())
+    assert of_type(DeletePod, sent)
+    created = of_type(CreatePod, stage.take())
+    assert {action.job.name for action in created} == {"b"}, "the job that gives way gets nothing of that plan"
+
+
+def test_what_was_evicted_and_not_sent_is_sent_after_the_plan_was_published() -> None:
+    stage = serving(FIRST)
+    view = stage.begin()
+    evict(stage, {"a": 2})
+    stage.publish(view, {"a": 4, "b": 4}, awaited=frozenset())
+    assert len(of_type(DeletePod, stage.send())) == 2
+
+
+def test_a_plan_evicts_nobody_again_for_a_pod_that_was_helped_while_it_was_made() -> None:
+    stage = serving(FIRST)
+    view = stage.begin()
+    evict(stage, {"a": 3})
+    stage.publish(view, {"a": 4, "b": 3}, Reason.SERVING_NEEDS_ROOM)
+    assert [action.job for action in of_type(DeletePod, stage.send())] == [A]
+
+
+def test_but_never_twice_in_a_row_are_the_evictions_of_a_plan_left_out() -> None:
+    stage = serving(FIRST)
+    for _ in range(2):
+        view = stage.begin()
+        evict(stage, {"a": 3})
+        stage.publish(view, {"a": 4, "b": 3}, Reason.SERVING_NEEDS_ROOM)
+    assert "b" in {action.job.name for action in of_type(DeletePod, stage.send())}
+
+
+def test_a_pod_that_the_plan_left_out_is_not_taken_for_known() -> None:
+    stage = serving(FIRST, SECOND)
+    view = stage.begin()
+    evict(stage, {"a": 3})
+    stage.publish(view, {"a": 4, "b": 3}, Reason.SERVING_NEEDS_ROOM)
+    assert stage.core.s.known == {"serving-first"}
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_no_trainer_ends_for_pods_that_do_not_wait_any_more(goes: bool) -> None:
+    stage = serving(FIRST)
+    evict(stage, {"a": 2})
+    assert len(of_type(DeletePod, stage.take(1))) == 1
+    stage.serving = () if goes else (replace(FIRST, nominated="n000"),)
+    stage.see()
+    assert stage.core.has_needless_evictions()
+    assert not of_type(DeletePod, stage.take())
+
+
+def test_trainers_still_end_if_one_of_the_pods_waits() -> None:
+    stage = serving(FIRST, SECOND)
+    view = stage.core.assumed()
+    made = plan_of(view, {"a": 2, "b": 4}, Reason.SERVING_NEEDS_ROOM)
+    stage.core.amended([d for d in made.decisions if d.victims], view, frozenset({FIRST.uid, SECOND.uid}))
+    stage.serving = (SECOND,)
+    stage.see()
+    assert len(of_type(DeletePod, stage.send())) == 2
+
+
+def test_a_job_that_was_edited_while_trainers_were_found_gives_none() -> None:
+    stage = serving(FIRST)
+    view = stage.core.assumed()
+    made = plan_of(view, {"a": 2, "b": 4}, Reason.SERVING_NEEDS_ROOM)
+    stage.alter(A, generation=2)
+    stage.core.amended([d for d in made.decisions if d.victims], view, frozenset({FIRST.uid}))
+    assert not of_type(DeletePod, stage.send())
+
+
+def test_evictions_come_before_everything_else() -> None:
+    stage = serving(FIRST)
+    stage.add("new")
+    stage.see()
+    evict(stage, {"a": 3})
+    assert stage.take(1)[0].lane is Lane.EVICT
