@@ -10,18 +10,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
-from edl.controller.settled_jobs import Given, SettledJobs
 
 from edl.api.manifest import pod_manifest
 from edl.api.v1 import parse_job
 from edl.clock import SystemClock
+from edl.controller.allotment import Start
+from edl.controller.backoff import Backoff
+from edl.controller.core import Core
+from edl.controller.job_writes import JobWrites
 from edl.controller.kept_plan import KeptPlan
+from edl.controller.plan_maker import StartablePod
 from edl.controller.policy_planner import PolicyPlanner
 from edl.dashboard.feed import Feed
 from edl.dashboard.live import Live
@@ -29,7 +33,7 @@ from edl.explain.decision import decide
 from edl.kube.translate.decoders import NODES, PODS, TRAINING_JOBS, Decoder
 from edl.kube.translate.objects import PodObject
 from edl.kube.translate.snapshot import Translator
-from edl.lifecycle.desired_state import JobContext, as_planned, desired_state
+from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_permitted
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
@@ -131,6 +135,43 @@ def main() -> None:
     measure(Translator(), objects, rest, bodies)
 
 
+def new_core() -> Core:
+    """A state machine that knows nothing yet."""
+    clock, backoff = SystemClock(), Backoff()
+    recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=Live(clock, Feed(), planned))
+    return Core(clock, JobWrites(clock, recorder, backoff, LIMITS, lambda _: None), backoff)
+
+
+def look(core: Core) -> None:
+    """Look at every job that has changed, without sending anything but what is urgent."""
+    while core.has_more:
+        core.take(patient=False)
+
+
+def measure_core(
+    plan: ScalePlan, startable: Sequence[StartablePod], found: ClusterSnapshot, changed: ClusterSnapshot
+) -> None:
+    """Time what a plan and a changed pod cost the state machine."""
+    starts = [Start(start.job, start.role, start.node) for start in startable]
+    core = new_core()
+    with timed("a new controller: all jobs are seen"):
+        core.seen(found, frozenset())
+        core.plan_begins()
+    with timed("a plan is published: what each job needs"):
+        core.published(plan, starts)
+        look(core)
+    with timed("a job's pod changed: what the job needs"):
+        core.seen(changed, frozenset())
+        look(core)
+    with timed("nothing changed: what is seen"):
+        core.seen(changed, frozenset())
+        look(core)
+    with timed("the same plan again: what each job needs"):
+        core.plan_begins()
+        core.published(plan, starts)
+        look(core)
+
+
 def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any], bodies: list[bytes]) -> None:
     """Time the parts with everything new, with one pod that has changed, and with nothing changed."""
 
@@ -164,17 +205,8 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
         plan = planner.decide(view, LIMITS)
     with timed("what may start"):
         planner.startable(view, plan)
-    decisions = {decision.job: decision for decision in plan.decisions}
-    facts = [Given(one_job, decisions[one_job.key], (), JobContext()) for one_job in found.jobs]
-    settled = SettledJobs()
-    with timed("a new decision: what each job lacks"):
-        for given in facts:
-            desired_state(given.job, given.decision, given.places, NOW_S, given.context)
-    for given in facts:
-        settled.note(given, NOW_S, lacks=False)
-    with timed("nothing changed: what each job lacks"):
-        for given in facts:
-            settled.has(replace(given), NOW_S)
+    note(decoded(PODS, [bodies[-1]]))
+    measure_core(plan, planner.startable(view, plan), found, snapshot(2.0))
     page = Live(SystemClock(), Feed(), planned)
     recorder = ControllerRecorder(Metrics(), policy=policy.name, onlooker=page)
     asyncio.run(recorder.observed(found, leader=True))

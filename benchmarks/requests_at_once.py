@@ -1,6 +1,6 @@
 """How fast the controller deletes 250 trainers on API servers of many kinds: `python -m benchmarks.requests_at_once`.
 
-The controller's own pool of writes, in virtual time. The simulated API server carries out so many requests at once,
+The controller's own sender, in virtual time. The simulated API server carries out so many requests at once,
 and each takes a random time around its median. Before the deletions the controller makes single writes for minutes,
 as it does at rest. Prints the seconds to the last deletion, how many requests were under way at most, the longest
 request, and how many requests may be under way afterwards.
@@ -11,21 +11,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
 
-from edl.controller.write_pool import WritePool
-from edl.controller.write_queue import Lane, deletion_lane
-
 from edl.clock import Clock
-from edl.controller.concurrency import Concurrency
 from edl.controller.pace import Pace
+from edl.controller.pending_writes import Lane, PendingWrites, Write
+from edl.controller.sender import Sender
 from edl.model.actions import Action, DeletePod, MarkPod, Outcome, Result
 from edl.model.names import JobKey
 from edl.model.status import Reason
 from edl.sim.virtual_time import LoopClock, run_virtual
+from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
 JOBS, PODS = 40, 250
 AT_REST, PAUSE_S = 200, 1.0
@@ -61,14 +60,37 @@ SERVERS = (
 )
 
 
-class SimulatedServer:
+class Offered:
+    """The writes that are to be sent, for the sender."""
+
+    def __init__(self) -> None:
+        self._pending = PendingWrites()
+
+    def put(self, number: int, kind: type[MarkPod | DeletePod], count: int) -> None:
+        """Offer writes of a job."""
+        self._pending.replace(f"job-{number % JOBS:02}", _writes(number, kind, count))
+
+    def take(self, *, patient: bool) -> Write | None:
+        """Return the next write."""
+        return self._pending.take(Lane) if patient or self.has_urgent() else None
+
+    def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
+        """Nothing follows from the end of a write."""
+
+    def has_urgent(self) -> bool:
+        """True: serving waits for each deletion."""
+        return self._pending.has(Lane)
+
+
+class SimulatedServer(FakeCluster):
     """Takes a while for each request."""
 
     def __init__(self, server: Server, chance: Random) -> None:
+        super().__init__(PodWorld())
         self._server, self._chance = server, chance
         self._places = asyncio.Semaphore(server.at_once)
         self._clock = LoopClock()
-        self.under_way = Counter[str]()
+        self.counts = Counter[str]()
         self.longest_s = 0.0
 
     async def apply(self, action: Action) -> Outcome:
@@ -80,38 +102,47 @@ class SimulatedServer:
 
     async def _request(self) -> None:
         began_s = self._clock.monotonic_s()
-        self.under_way["now"] += 1
-        self.under_way["most"] = max(self.under_way.values())
+        self.counts["now"] += 1
+        self.counts["most"] = max(self.counts.values())
         async with self._places:
             await asyncio.sleep(self._server.median_s * self._chance.lognormvariate(0.0, self._server.spread))
-        self.under_way["now"] -= 1
+        self.counts["now"] -= 1
         self.longest_s = max(self.longest_s, self._clock.monotonic_s() - began_s)
 
 
 async def deleted(server: Server, seed: int) -> tuple[float, int, float, int]:
     """Delete the pods after a time at rest; returns the figures in the order in which they are printed."""
     clock, simulated = LoopClock(), SimulatedServer(server, Random(seed))  # noqa: S311 - not a secret
-    concurrency = Concurrency(Pace().writes)
-    pool = WritePool(simulated.apply, clock, concurrency)
+    offered, wake = Offered(), asyncio.Event()
+    sender = Sender(offered, simulated, clock, FakeLease(), FakeRecorder(), writes=Pace().writes, wake=wake.set)
+
+    async def send_all() -> None:
+        sender.send()
+        while not sender.is_idle or offered.has_urgent():
+            await sender.wait()
+            sender.end()
+            sender.send()
+
     for number in range(AT_REST):
-        await pool.run([_lane(number, MarkPod, 1)], lambda: False)
+        offered.put(number, MarkPod, 1)
+        await send_all()
         await clock.sleep(PAUSE_S)
     simulated.longest_s, began_s = 0.0, _now_s(clock)
-    await pool.run((_lane(job, DeletePod, PODS // JOBS + (job < PODS % JOBS)) for job in range(JOBS)), lambda: False)
-    return _now_s(clock) - began_s, simulated.under_way["most"], simulated.longest_s, concurrency.allowed
+    for job in range(JOBS):
+        offered.put(job, DeletePod, PODS // JOBS + (job < PODS % JOBS))
+    await send_all()
+    return _now_s(clock) - began_s, simulated.counts["most"], simulated.longest_s, sender.allowed
 
 
 def _now_s(clock: Clock) -> float:
     return clock.monotonic_s()
 
 
-def _lane(number: int, kind: type[MarkPod | DeletePod], count: int) -> Lane:
+def _writes(number: int, kind: type[MarkPod | DeletePod], count: int) -> list[Write]:
     job = JobKey("default", f"job-{number % JOBS:02}")
     reason = str(Reason.SERVING_NEEDS_ROOM)
-    actions: Iterable[Action] = (
-        kind(job, job.name, f"{job.name}-trainer-{k}", f"{job.name}-{k}", reason) for k in range(count)
-    )
-    return deletion_lane(actions)
+    actions = (kind(job, job.name, f"{job.name}-trainer-{k}", f"{job.name}-{k}", reason) for k in range(count))
+    return [Write((action,), Lane.EVICT) for action in actions]
 
 
 def main() -> None:

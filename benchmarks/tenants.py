@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from edl.controller.executor import Executor
-
+from edl.controller.core import Core
+from edl.controller.plan_cycle import PlanCycle
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota, ScalePlan
+from edl.model.plan import Limits, Quota
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.simulated_controller import Living
@@ -45,16 +45,19 @@ class Row:
     refused: int
 
 
-class _Deaf(Executor):
-    """An executor whose plans hear nothing of refusals."""
+class _Deaf(PlanCycle):
+    """Plans that are told nothing of what the API server rejects."""
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The view as it is."""
         return view
 
-    async def probe(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
-        """Ask nothing."""
-        return bool(view.jobs) and plan is None
+
+class _Unasking(Core):
+    """A state machine that asks the API server about no pods beforehand."""
+
+    def _wants_probe(self, job: Job) -> bool:
+        return job is None
 
 
 def refused_by_webhook(living: Living) -> Job:
@@ -93,7 +96,8 @@ def hour(neighbour: Callable[[Living], Job], *, cured: bool) -> Row:
         living.do(lambda w: w.add(make_job("a", namespace=HONEST.namespace, min_trainers=2, max_trainers=SLOTS)))
         living.settle()
         if not cured:
-            living.controller._executor.__class__ = _Deaf  # noqa: SLF001 - the one part without the cure
+            controller = living.controller
+            controller._cycle.__class__, controller._core.__class__ = _Deaf, _Unasking  # noqa: SLF001 - uncured
             living.world.hides_quotas = True
         job = neighbour(living)
         living.do(lambda w: w.add(job))

@@ -140,7 +140,7 @@ class PlanCycle:
         )
         await asyncio.sleep(0)
         self._core.watch(watch)
-        allowed = self._allowed(view)
+        allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
         self.timer.wake(began_s + wake_in_s)
         plan = await self._plans.plan(allowed)
@@ -183,7 +183,7 @@ class PlanCycle:
     async def _starts(self, view: ClusterSnapshot, plan: ScalePlan) -> list[Start]:
         return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
 
-    def _allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+    def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The planner's view with bounds that respect what the API server rejects.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes.

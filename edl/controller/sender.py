@@ -6,15 +6,28 @@ The lease is checked before each action of a write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from edl.clock import Clock
 from edl.controller.concurrency import Concurrency
-from edl.controller.core import Core
 from edl.controller.pending_writes import Write
 from edl.controller.ports import Cluster, LeaderLease, Recorder
 from edl.model.actions import Action, EmitEvent, Outcome, Result
+
+
+class Source(Protocol):
+    """Offers writes, and is told how they ended; see `core.Core`."""
+
+    def take(self, *, patient: bool) -> Write | None:
+        """Return the next write to send now; None if there is none."""
+
+    def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
+        """Note how a write ended."""
+
+    def has_urgent(self) -> bool:
+        """True if a write can be sent that somebody waits for."""
 
 
 class Sender:
@@ -36,7 +49,7 @@ class Sender:
 
     def __init__(
         self,
-        core: Core,
+        core: Source,
         cluster: Cluster,
         clock: Clock,
         lease: LeaderLease,
@@ -93,6 +106,11 @@ class Sender:
     def is_idle(self) -> bool:
         """True if no write is under way, and none waits for a place."""
         return not self._tasks and not self.is_full
+
+    @property
+    def allowed(self) -> int:
+        """How many requests may be under way at once, 1 to `writes`."""
+        return self._concurrency.allowed
 
     @property
     def is_full(self) -> bool:
