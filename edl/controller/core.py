@@ -566,7 +566,8 @@ class Core:
         """All that may be sent of a job now."""
         mine = self._pods_under_way(job.uid)
         unanswered = self._unanswered(job, mine)
-        yield from (Write((action,), Lane.BASE) for action in unanswered)
+        if self._backoff.allows(job.uid, CreatePod, now_s):
+            yield from (Write((action,), Lane.BASE) for action in unanswered)
         yield from self._probe(job)
         under_way = (*mine, *unanswered)
         granted = self._granted(job)

@@ -127,8 +127,13 @@ def steady_s(job: Job) -> float:
 
 
 def failure_message(job: Job, failures: int) -> str:
-    """How the pods failed whose failures are counted in this round, and how many failures there are."""
-    failed = [p for p in job.pods if p.phase is PodPhase.FAILED and not p.intent and not p.disruption]
+    """How the pods failed whose failures are not stored yet, and how many failures there are."""
+    stored = job.status.failures if job.status is not None else 0
+    failed = [
+        p
+        for p in job.pods
+        if p.phase is PodPhase.FAILED and not p.disruption and (not p.intent or failure_number(p) > stored)
+    ]
     how = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
     return f"{how}; {count(failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"
 
