@@ -95,7 +95,7 @@ def test_as_many_writes_are_under_way_as_there_are_places() -> None:
         await asyncio.sleep(0.5)
         assert len(bench.server.begun) == 4
         assert bench.sender.is_full
-        assert not bench.sender.has_ended
+        assert not bench.offers.told
         await asyncio.sleep(1.0)
         assert bench.sender.has_ended
         assert bench.woken == 4

@@ -25,7 +25,7 @@ from edl.model.lending import RunningRequest
 from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.status import Reason
-from tests.controller.core.core_stage import A, NODE, NODES, CoreStage, of_type
+from tests.controller.core.core_stage import NODE, NODES, A, CoreStage, of_type
 from tests.controller.loop_stage import plan_of
 from tests.worlds.builders import make_job, make_shape, make_snapshot
 
