@@ -18,16 +18,21 @@ from edl.model.actions import (
     Need,
     PatchStatus,
     ProbePod,
+    RequestNode,
     ResizePod,
+    WithdrawNodeRequest,
 )
+from edl.model.cluster import NodeRequest
 from edl.model.jobs import FixedPods, Job
 from edl.model.lending import RunningRequest
 from edl.model.names import Role
-from edl.model.pods import PodPhase
+from edl.model.node_groups import NodeAsk, NodeGroup
+from edl.model.plan import Limits
+from edl.model.pods import Pod, PodPhase
 from edl.model.status import Reason
 from tests.controller.core.core_stage import NODE, NODES, A, CoreStage, of_type
 from tests.controller.loop_stage import plan_of
-from tests.worlds.builders import make_job, make_shape, make_snapshot
+from tests.worlds.builders import make_job, make_resources, make_shape, make_snapshot
 
 
 def told(job: Job) -> Job:
@@ -162,3 +167,20 @@ def test_a_job_that_breaks_the_code_is_reported_and_needs_nothing(monkeypatch: p
     job = stage.add("a")
     assert stage.writes.of(job, job, Granted(), Facts(NODES), ()) == []
     assert stage.recorder.failures == ["job default/a: broken"]
+
+
+def test_each_request_pod_is_followed_by_its_event() -> None:
+    group = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4)
+    stage = CoreStage(limits=Limits(expected_nodes=(group,)))
+    job = stage.add("a", min_trainers=2)
+    old = Pod("default", "a-node-0", "a-node-0", make_shape(3))
+    facts = Facts(NODES, node_requests={job.key: [NodeRequest(job.key, "spot", old)]})
+    given = granted(job, 0)
+    assert given.decision is not None
+    asks = NodeAsk("spot", kept=(), new=(make_resources(4, 4),))
+    given = replace(given, decision=replace(given.decision, asks=asks), may_ask=True)
+    actions = of_type(RequestNode | WithdrawNodeRequest | EmitEvent, stage.writes.of(job, job, given, facts, ()))
+    kinds = [type(action) for action in actions if not isinstance(action, PatchStatus)]
+    assert kinds[:4] == [WithdrawNodeRequest, EmitEvent, RequestNode, EmitEvent]
+    assert [actions[0].event, actions[2].event] == [actions[1], actions[3]]
+    assert not of_type(RequestNode, stage.writes.of(job, job, replace(given, may_ask=False), facts, ()))
