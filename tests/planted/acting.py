@@ -1,41 +1,225 @@
-"""Bugs in how a round sends its writes, and in how it is cut short."""
+"""Bugs in what the controller sends next, and in how it is sent."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from copy import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from edl.controller.write_queue import Lane, creation_lane, status_lane
-
+from edl.controller.pending_writes import Write
 from edl.kube.leader_election import AlwaysHeld
-from edl.lifecycle.action_order import status_updates
-from edl.model.actions import Action, Outcome
-from edl.model.jobs import Job
+from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, Result
 from tests.planted import Right, bug, targets
 
-PAUSES = "controller/test_pauses.py"
-HAND_BACK = "controller/test_hand_back.py"
-RELIEF, ROOM_AHEAD = "controller/test_relief.py", "planner/admission/test_relief.py"
+ALLOTMENTS = "controller/core/test_core_allotments.py"
+EVICTIONS = "controller/core/test_core_evictions.py"
+HOLDING = "controller/core/test_core_holding.py"
+WRITES = "controller/core/test_core_writes.py"
+EARLY = "controller/loop/test_loop_early_evictions.py"
+GROWTH = "controller/loop/test_loop_growth.py"
+CHANGED = "controller/loop/test_loop_changed_plans.py"
+WHILE_PLANNING = "controller/loop/test_loop_while_planning.py"
+ROOM_AHEAD = "planner/admission/test_relief.py"
+FINDS = f"{CHANGED}::test_the_rules_find_each_planted_bug_and_nothing_without_it"
 
 
 @bug(
-    "serving pods that keep coming put every plan off",
-    at=targets.RELIEF_OVERDUE,
-    caught_by=f"{RELIEF}::test_pods_that_keep_coming_put_a_plan_off_for_a_bounded_time",
+    "a slot of a plan is used for two pods",
+    at=targets.NOTE_SENT,
+    caught_by=f"{ALLOTMENTS}::test_what_a_plan_grants_is_created_once",
 )
-def no_plan_beside_reliefs(_: Right) -> Right:
-    return lambda _self: False
+def slots_used_twice(right: Right) -> Right:
+    def wrong(self: Any, write: Write) -> None:
+        right(self, write)
+        self.s.used.clear()
+        if self.s.planning is not None:
+            self.s.planning.sent.clear()
+
+    return wrong
 
 
 @bug(
-    "a plan is carried out for jobs that have changed since",
-    at=targets.CHANGED_SINCE,
-    caught_by="controller/test_early_answers.py",
+    "a pod that was created beside a plan uses no slot of that plan",
+    at=targets.WITHOUT_TAKEN,
+    caught_by=f"{ALLOTMENTS}::test_a_pod_that_is_created_while_a_plan_is_made_uses_a_slot_of_that_plan",
 )
-def changed_jobs_by_the_old_plan(_: Right) -> Right:
-    return lambda _self, _snapshot: {}
+def taken_slots_granted(_: Right) -> Right:
+    return lambda starts, _sent, _jobs: starts
+
+
+@bug(
+    "what was evicted ahead of a plan is lost once that is published",
+    at=targets.PUBLISHED,
+    caught_by=f"{EVICTIONS}::test_what_was_evicted_and_not_sent_is_sent_after_the_plan_was_published",
+)
+def amendment_lost(right: Right) -> Right:
+    def wrong(self: Any, *rest: Any, **more: Any) -> None:
+        if self.s.planning is not None:
+            self.s.planning.amended.clear()
+        right(self, *rest, **more)
+
+    return wrong
+
+
+@bug(
+    "a job that has changed uses what it was granted before",
+    at=targets.IS_FOR,
+    caught_by=f"{ALLOTMENTS}::test_a_job_that_has_changed_gets_nothing_of_the_plan",
+)
+def stale_grants_used(_: Right) -> Right:
+    return lambda _self, _job: True
+
+
+@bug(
+    "trainers end for a job that has changed since",
+    at=targets.SPARE,
+    caught_by=f"{ALLOTMENTS}::test_no_trainer_ends_for_a_job_that_has_changed_since",
+)
+def nobody_spared(_: Right) -> Right:
+    return lambda _self: None
+
+
+@bug(
+    "a job with a status under way is locked for ever",
+    at=targets.CORE_ENDED,
+    caught_by=f"{WRITES}::test_no_job_is_locked_for_ever_by_a_write_that_ended_somehow",
+)
+def locked_for_ever(right: Right) -> Right:
+    def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
+        right(self, write, outcomes)
+        if any(outcome.result is Result.CONFLICT for outcome in outcomes):
+            self.s.under_way.append(write)
+
+    return wrong
+
+
+@bug(
+    "what is being deleted is not known, and deleted again",
+    at=targets.PODS_UNDER_WAY,
+    caught_by=f"{FINDS}[a pod is deleted twice]",
+)
+def deletions_under_way_unknown(right: Right) -> Right:
+    return lambda self, uid: [action for action in right(self, uid) if isinstance(action, CreatePod)]
+
+
+@bug(
+    "a job creates pods while others of it are being deleted",
+    at=targets.OF_JOB,
+    caught_by=f"{ALLOTMENTS}::test_a_job_that_ends_pods_creates_none_until_they_are_being_deleted",
+)
+def growth_beside_deletions(right: Right) -> Right:
+    def wrong(self: Any, *given: Any) -> Iterator[Write]:
+        *rest, under_way = given
+        others = [action for action in under_way if not isinstance(action, DeletePod)]
+        going = {action.pod_uid for action in under_way if isinstance(action, DeletePod)}
+        for write in right(self, *rest, others):
+            if getattr(write.actions[0], "pod_uid", None) not in going:
+                yield write
+
+    return wrong
+
+
+@bug(
+    "a creation whose answer was lost is forgotten",
+    at=targets.UNANSWERED,
+    caught_by=f"{ALLOTMENTS}::test_a_creation_without_an_answer_is_asked_again_before_anything_else_and_makes_no_second_pod",
+)
+def lost_answers_forgotten(_: Right) -> Right:
+    return lambda _self, _job, _under_way: []
+
+
+@bug(
+    "writes go on after the lease is lost",
+    at=targets.TRY_ACTION,
+    caught_by=f"{GROWTH}::test_an_action_whose_turn_comes_after_the_lease_was_lost_is_not_sent",
+)
+def writes_without_the_lease(right: Right) -> Right:
+    async def wrong(self: Any, action: Action) -> Outcome:
+        self._lease = AlwaysHeld()
+        outcome: Outcome = await right(self, action)
+        return outcome
+
+    return wrong
+
+
+@bug(
+    "what was granted before the lease was lost is sent once it is regained",
+    at=targets.STAND_DOWN,
+    caught_by=f"{GROWTH}::"
+    "test_a_lost_lease_stops_every_write_and_nothing_of_the_old_allotment_is_sent_after_it_is_regained",
+)
+def allotments_outlive_the_lease(_: Right) -> Right:
+    return lambda _self: None
+
+
+@bug(
+    "changes without end hold surplus growth for ever",
+    at=targets.IS_HELD,
+    caught_by=f"{HOLDING}::test_changes_without_end_hold_surplus_for_two_thirds_of_the_time_at_most",
+)
+def held_for_ever(_: Right) -> Right:
+    return lambda self, _now_s: bool(self._unknown or self._obsolete or self._waits - self.s.known)
+
+
+@bug(
+    "surplus takes what somebody waits for that no plan knows",
+    at=targets.IS_HELD,
+    caught_by=f"{HOLDING}::test_surplus_waits_for_a_serving_pod_until_a_plan_takes_it_into_account",
+)
+def never_held(_: Right) -> Right:
+    return lambda _self, _now_s: False
+
+
+@bug(
+    "each failure of one moment doubles the rest of a job",
+    at=targets.LET_REST,
+    caught_by=f"{WRITES}::test_failures_of_one_moment_let_a_job_rest_once",
+)
+def rests_for_each_failure(right: Right) -> Right:
+    def wrong(self: Any, uid: str, failed: Any, now_s: float) -> None:
+        failures, _ = self.s.rests.get(uid, (0, 0.0))
+        if failed and failures:
+            self.s.rests[uid] = (failures, 0.0)
+        right(self, uid, failed, now_s)
+
+    return wrong
+
+
+@bug(
+    "the same jobs are served first again and again",
+    at=targets.TAKE_WRITE,
+    caught_by=f"{GROWTH}::test_jobs_grow_side_by_side_although_plans_follow_each_other",
+)
+def same_jobs_first(_: Right) -> Right:
+    def wrong(self: Any, lanes: Any) -> Write | None:
+        for lane in lanes:
+            for writes in self._ready[lane].values():
+                if writes:
+                    write: Write = writes.popleft()
+                    return write
+        return None
+
+    return wrong
+
+
+@bug(
+    "an event is dropped after its status was written",
+    at=targets.JOB_STATUS,
+    caught_by=f"{GROWTH}::test_an_event_whose_status_was_written_is_sent_whatever_is_planned_meanwhile",
+)
+def event_dropped(right: Right) -> Right:
+    def wrong(self: Any, *rest: Any, **more: Any) -> tuple[Action, ...]:
+        return tuple(a for a in right(self, *rest, **more) if not isinstance(a, EmitEvent))
+
+    return wrong
+
+
+@bug(
+    "a server that is too busy gets as many requests as before",
+    at=targets.LEARN_LOAD,
+    caught_by="controller/test_concurrency.py::test_places_that_must_wait_rest_and_come_back",
+)
+def busy_server_ignored(_: Right) -> Right:
+    return lambda *_, **__: None
 
 
 @bug(
@@ -52,131 +236,13 @@ def steps_are_never_taken_back(right: Right) -> Right:
 
 
 @bug(
-    "a deletion is sent although a newer plan is due",
-    at=targets.IS_DUE,
-    caught_by=f"{HAND_BACK}::test_a_deletion_that_the_newer_plan_does_not_want_is_never_sent",
+    "the answer about a new job is followed by no plan",
+    at=targets.NOTE_ANSWERS,
+    caught_by=f"{WHILE_PLANNING}"
+    "::test_a_job_that_comes_just_when_a_plan_begins_is_planned_as_soon_as_the_api_server_was_asked",
 )
-def dropped_deletion_sent(_: Right) -> Right:
-    return lambda _self: False
-
-
-@bug(
-    "growth begins while deletions are under way",
-    at=targets.WRITE_ALL,
-    caught_by=f"{HAND_BACK}::test_growth_never_begins_before_the_last_deletion_has_ended",
-)
-def growth_before_its_room(_: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, *_: object) -> list[Outcome]:
-        wanted = (*begun.wanted, *others.wanted)
-        lanes = [*others.ends(), *(creation_lane(job, actions) for job, actions in wanted)]
-        lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
-        outcomes: list[Outcome]
-        outcomes, self.left = await self._pool.run(lanes, self._is_due)
-        return outcomes
-
-    return wrong
-
-
-@bug(
-    "a round ends while its writes are still under way",
-    at=targets.RUN_LANES,
-    caught_by=f"{HAND_BACK}::test_no_two_rounds_and_no_two_steps_of_a_job_are_under_way_together",
-)
-def two_workers_on_a_job(right: Right) -> Right:
-    async def wrong(
-        self: Any, lanes: Iterable[Lane], is_due: Callable[[], bool], *pauses: Any
-    ) -> tuple[list[Outcome], int]:
-        pool = copy(self)
-        pool._under_way = {}
-        sending = asyncio.ensure_future(right(pool, lanes, is_due, *pauses))
-        while not sending.done():
-            if is_due():
-                return [], 1
-            await asyncio.sleep(0.01)
-        result: tuple[list[Outcome], int] = sending.result()
-        return result
-
-    return wrong
-
-
-@bug(
-    "a job that was answered in a pause is written by the older plan all the same",
-    at=targets.DROP_ANSWERED,
-    caught_by=f"{PAUSES}::test_a_job_that_was_answered_in_a_pause_is_left_alone_until_the_next_plan",
-)
-def answered_job_written(_: Right) -> Right:
-    return lambda _self, _uids: None
-
-
-@bug(
-    "a round that has yet to write answers nothing",
-    at=targets.PAUSE_IS_DUE,
-    caught_by=f"{PAUSES}::test_a_new_job_gets_its_status_while_a_round_writes_and_the_round_goes_on",
-)
-def never_paused(_: Right) -> Right:
-    return lambda _self: False
-
-
-@bug(
-    "a pause counts as writing",
-    at=targets.NOT_WRITING,
-    caught_by="controller/test_hand_back_times.py::test_a_pause_does_not_count_as_writing",
-)
-def pause_counts(_: Right) -> Right:
-    return lambda _self, _seconds: None
-
-
-@bug(
-    "a job that lacked nothing once is never looked at again",
-    at=targets.LACKS_NOTHING_STILL,
-    caught_by="controller/test_job_needs_at_rest.py",
-)
-def at_rest_for_ever(_: Right) -> Right:
-    return lambda self, job, *_: job.uid in self._idle
-
-
-@bug(
-    "writes go on after the lease is lost",
-    at=targets.SEND_ACTION,
-    caught_by=f"{HAND_BACK}::test_a_lost_lease_stops_everything_that_was_not_sent",
-)
-def writes_without_the_lease(right: Right) -> Right:
-    async def wrong(self: Any, action: Action) -> Outcome:
-        self._lease = AlwaysHeld()
-        outcome: Outcome = await right(self, action)
-        return outcome
-
-    return wrong
-
-
-@bug(
-    "a server that is too busy gets as many requests as before",
-    at=targets.LEARN_LOAD,
-    caught_by="controller/test_concurrency.py::test_places_that_must_wait_rest_and_come_back",
-)
-def busy_server_ignored(_: Right) -> Right:
-    return lambda *_, **__: None
-
-
-@bug(
-    "each round begins with the same jobs",
-    at=targets.SERVED_SINCE,
-    caught_by=f"{HAND_BACK}::test_jobs_grow_side_by_side_over_many_short_rounds",
-)
-def same_jobs_first(_: Right) -> Right:
-    return lambda *_: 0
-
-
-@bug(
-    "an event is dropped after its status was written",
-    at=targets.STATUS_LANE,
-    caught_by=f"{HAND_BACK}::test_an_event_whose_status_was_written_is_sent_even_if_the_round_is_cut_short",
-)
-def event_dropped(right: Right) -> Right:
-    def wrong(job: Job, updates: tuple[Action, ...]) -> Lane:
-        return tuple(stage for action in updates for stage in right(job, (action,)))
-
-    return wrong
+def left_out_for_an_interval(_: Right) -> Right:
+    return lambda _self: None
 
 
 @bug(
@@ -198,39 +264,22 @@ def relief_takes_minimums(_: Right) -> Right:
 
 
 @bug(
-    "every plan is given up for a serving pod",
-    at=targets.RELIEF_INTERRUPTS,
-    caught_by=f"{RELIEF}::test_two_plans_in_a_row_are_never_given_up",
+    "trainers are found for the same serving pod again and again",
+    at=targets.EVICTIONS_LOOK,
+    caught_by=f"{EARLY}::test_a_pod_that_nobody_can_help_is_looked_at_once",
 )
-def plans_never_made(right: Right) -> Right:
-    def wrong(self: Any, now: object) -> bool:
-        self._has_abandoned = False
-        given_up: bool = right(self, now)
-        return given_up
-
-    return wrong
-
-
-@bug(
-    "a serving pod makes room ahead of the plan in every round",
-    at=targets.RELIEF_GIFTS,
-    caught_by=f"{RELIEF}::test_a_pod_that_nobody_can_help_is_looked_at_once",
-)
-def relief_again_and_again(right: Right) -> Right:
-    async def wrong(self: Any, view: object, grace_left_s: object) -> object:
+def found_again_and_again(right: Right) -> Right:
+    def wrong(self: Any, limits: object) -> None:
         self._known = frozenset()
-        return await right(self, view, grace_left_s)
+        right(self, limits)
 
     return wrong
 
 
 @bug(
     "trainers go for a serving pod that kube-scheduler has not tried",
-    at=targets.FIND_NO_ROOM,
-    caught_by=f"{RELIEF}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
+    at=targets.EVICTIONS_REFUSED,
+    caught_by=f"{EARLY}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
 )
-def relief_before_the_verdict(_: Right) -> Right:
-    async def wrong(_self: object, _pods: object) -> bool:
-        return True
-
-    return wrong
+def evicted_before_the_verdict(_: Right) -> Right:
+    return lambda snapshot: frozenset(pod.uid for pod in snapshot.waiting_serving)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.write_queue import Lane
-
-from edl.controller.ports import RoundResult
+from edl.controller.pending_writes import Lane, Write
 from edl.lifecycle.data_progress import MasterReport, RosterEntry
-from edl.model.actions import Action
+from edl.model.actions import Action, CreatePod
 from edl.model.jobs import Job
+from edl.model.names import Role
 from tests.planted import Right, bug, targets
 
 Roster = tuple[RosterEntry, ...]
@@ -29,29 +28,28 @@ def refused_action_repeated_at_once(_: Right) -> Right:
 
 @bug(
     "trainers start although their pservers could not be created",
-    at=targets.CREATION_LANE,
+    at=targets.CREATIONS,
     caught_by="controller/loop/test_loop_with_planner.py::test_no_trainer_starts_if_a_pserver_could_not_be_created",
 )
 def trainers_without_pservers(right: Right) -> Right:
-    def wrong(job: Job, actions: Iterable[Action]) -> Lane:
-        stages: Lane = right(job, actions)
-        *needs, base, trainers = stages if len(stages) > 1 else ((), (), *stages)
-        return (*needs, (*base, *trainers))
+    def wrong(self: Any, job: Job, actions: Iterable[Action], *rest: Any) -> Iterator[Write]:
+        actions = tuple(actions)
+        yield from right(self, job, actions, *rest)
+        trainers = [a for a in actions if isinstance(a, CreatePod) and a.role is Role.TRAINER]
+        yield from (Write((action,), Lane.BASE) for action in trainers)
 
     return wrong
 
 
 @bug(
-    "a stale cache shortens the pauses after failed rounds",
-    at=targets.ROUND,
-    caught_by="controller/loop/test_loop_pace.py::test_a_skipped_round_after_a_failure_does_not_shorten_the_pause",
+    "a cache that is not complete is looked at again and again without a pause",
+    at=targets.WAIT_FOR_TURN,
+    caught_by="controller/loop/test_loop_pace.py"
+    "::test_a_cache_that_is_not_complete_is_looked_at_twice_a_second_and_nothing_is_written",
 )
-def skipped_round_ends_failures(right: Right) -> Right:
-    async def wrong(self: Any) -> RoundResult:
-        result: RoundResult = await right(self)
-        if result is RoundResult.SKIPPED:
-            self._failed_rounds = 0
-        return result
+def no_pause_without_a_cache(right: Right) -> Right:
+    async def wrong(self: Any, pause_s: float, stop: Any) -> None:
+        await right(self, pause_s if self._has_looked else 0.01, stop)
 
     return wrong
 

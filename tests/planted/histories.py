@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.write_queue import Write
-
-from edl.controller.loop import _deletes_for_serving
-from edl.controller.ports import RoundResult
+from edl.controller.job_writes import Granted
+from edl.controller.pending_writes import Write
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
-from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey
-from edl.model.plan import ScaleDecision
 from tests.planted import Right, bug, targets
 
 HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 
-@bug("trainers never give way to serving", at=targets.POSTPONED, caught_by=HISTORIES)
-def serving_waits_for_ever(_: Right) -> Right:
-    async def wrong(_self: Any, _view: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> frozenset[JobKey]:
-        return frozenset(decision.job for decision in decisions if _deletes_for_serving(decision))
+@bug("trainers never give way to serving", at=targets.GRANTED, caught_by=HISTORIES)
+def serving_waits_for_ever(right: Right) -> Right:
+    def wrong(self: Any, job: Job) -> Granted:
+        allotment = self.s.allotments.get(job.key)
+        granted: Granted = right(self, job)
+        return Granted() if allotment is not None and allotment.ends_for_serving else granted
 
     return wrong
 
@@ -43,15 +40,22 @@ def created_again_without_an_answer(right: Right) -> Right:
     return wrong
 
 
-@bug("a job that had a failed pod gets no more decisions", at=targets.ACT, caught_by=HISTORIES)
+@bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=HISTORIES)
 def job_lost_after_a_failure(right: Right) -> Right:
-    async def wrong(
-        self: Any, snapshot: ClusterSnapshot, decisions: Mapping[JobKey, ScaleDecision], *rest: Any, **more: Any
-    ) -> RoundResult:
-        lost = {job.key for job in snapshot.jobs if job.status is not None and job.status.failures}
-        kept = {key: decision for key, decision in decisions.items() if key not in lost}
-        result: RoundResult = await right(self, snapshot, kept, *rest, **more)
-        return result
+    def wrong(self: Any, job: Job) -> Granted:
+        granted: Granted = right(self, job)
+        return Granted() if job.status is not None and job.status.failures else granted
+
+    return wrong
+
+
+@bug("a job that a write failed of is not looked at again", at=targets.CORE_ENDED, caught_by=HISTORIES)
+def failures_forgotten(right: Right) -> Right:
+    def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
+        right(self, write, outcomes)
+        if not all(outcome.is_ok for outcome in outcomes):
+            self._dirty.pop(write.job_uid, None)
+            self._later.pop(write.job_uid, None)
 
     return wrong
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.write_queue import Worth, Write
-
-from edl.model.actions import Action, RequestNode
+from edl.model.actions import Action, EmitEvent
 from tests.planted import Right, bug, targets
 
 ASKS = "planner/nodes/test_asking.py"
 IDLE = "planner/nodes/test_idle.py"
-LANES = "controller/test_write_queue.py"
+WRITES = "controller/core/test_job_writes.py"
 REQUESTS = "lifecycle/test_node_requests.py"
 RUNS = "sim/test_simulation_nodes.py"
 
@@ -66,15 +64,13 @@ def forget_the_node(right: Right) -> Right:
 
 
 @bug(
-    "the event of a request pod is sent although the pod was refused",
-    at=targets.NODE_LANE,
-    caught_by=f"{LANES}::test_the_event_of_a_request_pod_belongs_to_its_write",
+    "a request pod comes or goes without its event",
+    at=targets.NODE_REQUESTS,
+    caught_by=f"{WRITES}::test_each_request_pod_is_followed_by_its_event",
 )
-def tell_before(_: Right) -> Right:
-    def wrong(actions: Any) -> Any:
-        asked = [action for action in actions if isinstance(action, RequestNode)]
-        writes: list[Action] = [*asked, *(action.event for action in asked if action.event is not None)]
-        return (tuple(Write((action,), Worth.SURPLUS) for action in writes),)
+def tell_nobody(right: Right) -> Right:
+    def wrong(self: Any, *rest: Any) -> tuple[Action, ...]:
+        return tuple(a for a in right(self, *rest) if not isinstance(a, EmitEvent))
 
     return wrong
 

@@ -45,13 +45,14 @@ class Access:
         kill_at: (index of an action, whether it still takes effect) at which the controller crashes.
         meanwhile: (index of an action, what happens when it begins); once.
         delay_s: how much longer than usual each write of a pod or a status takes.
+        begun: how many writes have begun.
         rules: judges each action.
     """
 
     def __init__(self, world: World, rules: WriteRules) -> None:
         self.world, self.rules = world, rules
         self.meanwhile: tuple[int, Callable[[], None]] | None = None
-        self.delay_s, self._begun, self._urged = 0.0, 0, 0
+        self.delay_s, self.begun, self._urged = 0.0, 0, 0
         self.effects: list[bool] = []
         self.kill_at: tuple[int, bool] | None = None
         self.alive = True
@@ -71,17 +72,17 @@ class Access:
         return self._urged
 
     def urge(self) -> None:
-        """Something has changed that cannot wait for the writes under way."""
+        """Something has changed that cannot wait."""
         self._urged += 1
-        self.rules.urge()
+        self.world.changed.set()
 
     async def apply(self, action: Action) -> Outcome:
         with self.rules.writing(action):
             return await self._apply(action)
 
     async def _apply(self, action: Action) -> Outcome:
-        self._begun += 1
-        if self.meanwhile is not None and self._begun > self.meanwhile[0]:
+        self.begun += 1
+        if self.meanwhile is not None and self.begun > self.meanwhile[0]:
             (_, happen), self.meanwhile = self.meanwhile, None
             happen()
         await asyncio.sleep(0.2 if isinstance(action, PatchStatus) else 0.01)
@@ -104,6 +105,9 @@ class Access:
 class Living:
     """A simulated cluster and its controller; virtual time continues between the calls.
 
+    Args:
+        runs: the controller runs as in a cluster; else whole rounds are run one by one.
+
     Attributes:
         plan_s: how long each plan takes; none takes any time by default.
     """
@@ -116,6 +120,7 @@ class Living:
         *,
         pace: Pace = Pace(unreachable_s=STRANDED_S),  # noqa: B008 - it is frozen
         queues: QueueReporter | None = None,
+        runs: bool = False,
     ) -> None:
         self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.world = World(nodes={node.name: node for node in nodes})
@@ -125,16 +130,24 @@ class Living:
         self.broken: list[str] = []
         self.changed_limits: Limits | None = None
         self.plan_s = 0.0
+        self._runs, self._stop = runs, asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
         self.run(self._new())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(what)
 
     def close(self) -> None:
+        if self._running is not None:
+            self.run(self._end(self._running))
         self.runner.close()
 
+    async def _end(self, running: asyncio.Task[None]) -> None:
+        self._stop.set()
+        await asyncio.gather(running, return_exceptions=True)
+
     async def _new(self) -> None:
-        rules = WriteRules(self.lease.is_held, LoopClock().monotonic_s, self.broken)
+        rules = WriteRules(self.world, self.lease.is_held, self.broken)
         self.access = Access(self.world, rules)
         deciding = PolicyPlanner(policy_named("maxmin"))
         self.controller = Controller(
@@ -148,6 +161,9 @@ class Living:
             queues=self.queues,
             changed_limits=self._changed_limits,
         )
+        if self._runs:
+            self._stop = asyncio.Event()
+            self._running = asyncio.ensure_future(self.controller.run(self._stop))
 
     async def _changed_limits(self) -> Limits | None:
         changed, self.changed_limits = self.changed_limits, None
@@ -156,6 +172,8 @@ class Living:
     def crash(self) -> None:
         """Crash the controller and start another one, which lists all objects first."""
         self.access.alive = False
+        if self._running is not None:
+            self.run(self._end(self._running))
         self.world.list_again()
         self.run(self._new())
 
@@ -189,22 +207,24 @@ class Living:
         assert status is not None
         return status
 
-    def during_the_next_round(self, after: int, happen: Callable[[], None]) -> None:
-        """Let something happen when so many writes of the controller have begun."""
-        self.access.meanwhile = (self.access._begun + after, happen)
+    def soon(self, after: int, happen: Callable[[], None]) -> None:
+        """Let something happen when the controller has begun so many further writes."""
+        self.access.meanwhile = (self.access.begun + after, happen)
 
     @contextmanager
     def slow_plans(self, plan_s: float) -> Iterator[None]:
         """Each plan takes so long."""
-        self.plan_s, self.access.rules.are_plans_slow = plan_s, True
+        self.plan_s = plan_s
         yield
-        self.plan_s, self.access.rules.are_plans_slow = 0.0, False
+        self.plan_s = 0.0
 
     def round(self) -> None:
-        """Run one round; if the controller crashes, start another one."""
+        """Run one round, or let the controller run for a moment; if it crashes, start another one."""
 
         async def once() -> bool:
-            self.access.rules.begin_round()
+            if self._runs:
+                await asyncio.sleep(self.plan_s + 2.0)
+                return self.access.alive
             try:
                 await self.controller.round()
             except Crash:

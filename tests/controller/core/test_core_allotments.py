@@ -108,6 +108,8 @@ def test_a_job_that_ends_pods_creates_none_until_they_are_being_deleted() -> Non
     writes = stage.take()
     assert of_type(DeletePod, writes)
     assert not of_type(CreatePod, writes)
+    stage.core.look_at_all()
+    assert not of_type(CreatePod, stage.take())
     for write in writes:
         stage.end(write)
     assert of_type(CreatePod, stage.send())

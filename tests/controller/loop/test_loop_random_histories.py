@@ -43,5 +43,5 @@ def test_the_histories_are_the_same_in_each_run_and_try_everything(plans: Rememb
 
 def test_a_plan_from_memory_is_the_plan_that_would_be_made() -> None:
     plans = RememberedPlans(check_every=3)
-    play(range(9), plans)
+    play(range(16), plans)
     assert plans.checked > 5
