@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import replace
+from typing import TypeVar, cast
 
 from edl.controller.loop import Controller
 from edl.controller.plan_maker import Planner
@@ -48,6 +49,7 @@ class SlowPlanner:
         result = call()
         if isinstance(result, ScalePlan):
             await asyncio.sleep(self._seconds)
+            return cast("T", replace(result, seconds=self._seconds))
         return result
 
 
