@@ -25,7 +25,7 @@ SPEAKERS = (
     "lifecycle/desired_state.py",
     "lifecycle/pod_events.py",
     "lifecycle/data_progress.py",
-    "controller/job_needs.py",
+    "controller/job_writes.py",
     "kube/outcomes.py",
     "kube/writer.py",
 )

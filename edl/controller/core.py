@@ -68,7 +68,6 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
-        began_s: when it was begun, in monotonic seconds.
         sent: the pods that were created since.
         asked: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.
@@ -76,7 +75,6 @@ class Planning:
     """
 
     snapshot: ClusterSnapshot
-    began_s: float = 0.0
     sent: list[CreatePod] = field(default_factory=list)
     asked: set[JobKey] = field(default_factory=set)
     amended: dict[JobKey, Allotment] = field(default_factory=dict)
@@ -195,7 +193,7 @@ class Core:
     def plan_begins(self) -> ClusterSnapshot:
         """A plan is being made; returns the cluster that it is made from, see `assumed`."""
         snapshot = replace(self.assumed(), observed_at_s=self._clock.now_s())
-        self.s.planning = Planning(snapshot, self._clock.monotonic_s())
+        self.s.planning = Planning(snapshot)
         return snapshot
 
     def published(

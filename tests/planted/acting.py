@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from edl.controller.pending_writes import Write
 from edl.kube.leader_election import AlwaysHeld
-from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, Outcome, Result
+from edl.model.actions import Action, CreatePod, EmitEvent, Outcome, Result
 from tests.planted import Right, bug, targets
 
 ALLOTMENTS = "controller/core/test_core_allotments.py"
@@ -99,23 +99,6 @@ def locked_for_ever(right: Right) -> Right:
 )
 def deletions_under_way_unknown(right: Right) -> Right:
     return lambda self, uid: [action for action in right(self, uid) if isinstance(action, CreatePod)]
-
-
-@bug(
-    "a job creates pods while others of it are being deleted",
-    at=targets.OF_JOB,
-    caught_by=f"{ALLOTMENTS}::test_a_job_that_ends_pods_creates_none_until_they_are_being_deleted",
-)
-def growth_beside_deletions(right: Right) -> Right:
-    def wrong(self: Any, *given: Any) -> Iterator[Write]:
-        *rest, under_way = given
-        others = [action for action in under_way if not isinstance(action, DeletePod)]
-        going = {action.pod_uid for action in under_way if isinstance(action, DeletePod)}
-        for write in right(self, *rest, others):
-            if getattr(write.actions[0], "pod_uid", None) not in going:
-                yield write
-
-    return wrong
 
 
 @bug(

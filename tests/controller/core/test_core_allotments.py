@@ -115,6 +115,20 @@ def test_a_job_that_ends_pods_creates_none_until_they_are_being_deleted() -> Non
     assert of_type(CreatePod, stage.send())
 
 
+def test_nor_while_a_deletion_is_under_way_that_may_fail() -> None:
+    stage = growing(2, a=4)
+    stage.world.finish(A, "a-trainer-0", 1)
+    stage.see()
+    while not of_type(DeletePod, writes := stage.take(1)):
+        stage.end(writes[0])
+    stage.plan({"a": 4})
+    others = stage.take()
+    assert not of_type(CreatePod, others)
+    for write in (*others, *writes):
+        stage.end(write)
+    assert of_type(CreatePod, stage.send())
+
+
 # --- Answers that are lost
 
 
