@@ -13,15 +13,15 @@ from edl.lifecycle.node_pinning import (
     MAX_NODES_WITHOUT_PINNING,
     REFUSED_AFTER_S,
     UNPINNED_S,
+    note_unpinned,
     pin,
     refused_pods,
-    update_unpinned,
 )
 from edl.model.actions import CreatePod, DeletePod, EnsureService
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
-from tests.worlds.builders import make_job, make_nodes, make_shape, make_snapshot
+from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.simulated_controller import Living
 
 KEY = JobKey("default", "job")
@@ -66,15 +66,15 @@ def test_a_pod_counts_as_refused_after_some_seconds_without_a_node(pod: Pod, now
 
 def test_only_the_successor_of_a_refused_pod_is_unpinned_for_a_while() -> None:
     job = job_of(waiting())
-    snapshot = replace(make_snapshot(make_nodes(1), jobs=(job,)), observed_at_s=200.0)
-    unpinned = update_unpinned({}, snapshot, now_s=10.0)
+    unpinned = note_unpinned({}, job, time_s=200.0, now_s=10.0)
     successor, other = (CreatePod(KEY, job.uid, Role.TRAINER, i, node="n007") for i in (0, 1))
     assert pin((successor, other), MANY, unpinned) == (successor, replace(other, pinned=True))
-    calm = replace(snapshot, jobs=(job_of(),))
-    assert pin((successor,), MANY, update_unpinned(unpinned, calm, now_s=9.0 + UNPINNED_S)) == (successor,)
-    assert pin((successor,), MANY, update_unpinned(unpinned, calm, now_s=10.0 + UNPINNED_S))[0] == replace(
-        successor, pinned=True
-    )
+
+    def later(now_s: float) -> dict[tuple[str, str], float]:
+        return note_unpinned(unpinned, job_of(), time_s=200.0, now_s=now_s)
+
+    assert pin((successor,), MANY, later(9.0 + UNPINNED_S)) == (successor,)
+    assert pin((successor,), MANY, later(10.0 + UNPINNED_S)) == (replace(successor, pinned=True),)
 
 
 @pytest.fixture
