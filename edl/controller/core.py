@@ -219,8 +219,8 @@ class Core:
         planning, self.s.planning = self.s.planning, None
         if planning is None:
             return
-        made_s = plan.seconds if plan is not None else 0.0  # a plan that was kept took no time now
-        self._statuses.plan_s = max(made_s, self._clock.monotonic_s() - planning.began_s)
+        if plan is not None:
+            self._statuses.plan_s = plan.seconds
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
         known = serving_without_node(planning.snapshot)
