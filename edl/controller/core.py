@@ -44,7 +44,7 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
@@ -520,14 +520,26 @@ class Core:
         ]
 
     def _unanswered(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
-        """The creations of a job whose answer was lost, and whose pods the cache does not show."""
+        """The creations of a job whose answer was lost, and whose pods the cache does not show.
+
+        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
+        """
         if not self.s.unanswered:
             return []
         there = {pod.name for pod in job.pods} | {a.pod_name for a in under_way if isinstance(a, CreatePod)}
+        live = {pod.name for pod in job.live_trainers}
+        live |= {a.pod_name for a in under_way if isinstance(a, CreatePod) and a.role is Role.TRAINER}
+        kept: list[CreatePod] = []
         for key, action in list(self.s.unanswered.items()):
-            if key[0] == job.uid and (action.pod_name in there or not job.is_schedulable):
+            if key[0] != job.uid:
+                continue
+            is_beyond = action.role is Role.TRAINER and len(live) >= job.bounds.max_trainers
+            if action.pod_name in there or not job.is_schedulable or is_beyond:
                 del self.s.unanswered[key]
-        return [action for (uid, _), action in self.s.unanswered.items() if uid == job.uid]
+            else:
+                kept.append(action)
+                live |= {action.pod_name} if action.role is Role.TRAINER else set()
+        return kept
 
     def _assumed(self, job: Job) -> Job:
         mine = self._pods_under_way(job.uid)
