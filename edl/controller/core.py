@@ -68,6 +68,7 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
+        unasked: UIDs of the jobs whose pods the API server was not asked about; nothing is taken from them for that.
         sent: the pods that were created since.
         asked: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.
@@ -75,6 +76,7 @@ class Planning:
     """
 
     snapshot: ClusterSnapshot
+    unasked: frozenset[str] = frozenset()
     sent: list[CreatePod] = field(default_factory=list)
     asked: set[JobKey] = field(default_factory=set)
     amended: dict[JobKey, Allotment] = field(default_factory=dict)
@@ -190,10 +192,14 @@ class Core:
             self._facts = replace(self._facts, watch=nodes)
             self.look_at_all()
 
-    def plan_begins(self) -> ClusterSnapshot:
-        """A plan is being made; returns the cluster that it is made from, see `assumed`."""
+    def plan_begins(self, unasked: frozenset[str] = frozenset()) -> ClusterSnapshot:
+        """A plan is being made; returns the cluster that it is made from, see `assumed`.
+
+        Args:
+            unasked: what `unprobed` has returned.
+        """
         snapshot = replace(self.assumed(), observed_at_s=self._clock.now_s())
-        self.s.planning = Planning(snapshot)
+        self.s.planning = Planning(snapshot, unasked)
         return snapshot
 
     def published(
@@ -223,6 +229,7 @@ class Core:
         self._statuses.plan_s = max(made_s, self._clock.monotonic_s() - planning.began_s)
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
+        decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unasked)]
         known = serving_without_node(planning.snapshot)
         slots: dict[JobKey, list[Slot]] = {}
         for start in without_taken(tuple(starts), planning.sent, bases):

@@ -151,7 +151,7 @@ class PlanCycle:
         began_s = self._clock.monotonic_s()
         is_urgent = self.timer.began(began_s)
         self._left_out = unprobed = self._core.unprobed()
-        snapshot = self._core.plan_begins()
+        snapshot = self._core.plan_begins(unprobed)
         watch = self._observer.watch(snapshot)
         view = await self._observer.planner_view(
             snapshot, watch, self._is_finishing, unprobed=unprobed, is_urgent=is_urgent
