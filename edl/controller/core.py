@@ -225,8 +225,7 @@ class Core:
         planning, self.s.planning = self.s.planning, None
         if planning is None:
             return
-        made_s = plan.seconds if plan is not None else 0.0  # a plan that was kept took no time now
-        self._statuses.plan_s = max(made_s, self._clock.monotonic_s() - planning.began_s)
+        self._statuses.plan_s = plan.seconds if plan is not None else 0.0
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
         decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unasked)]
