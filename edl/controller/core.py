@@ -44,7 +44,7 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.quota import QuotaNow
 
@@ -68,6 +68,7 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
+        unasked: UIDs of the jobs whose pods the API server was not asked about; nothing is taken from them for that.
         sent: the pods that were created since.
         asked: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.
@@ -75,6 +76,7 @@ class Planning:
     """
 
     snapshot: ClusterSnapshot
+    unasked: frozenset[str] = frozenset()
     sent: list[CreatePod] = field(default_factory=list)
     asked: set[JobKey] = field(default_factory=set)
     amended: dict[JobKey, Allotment] = field(default_factory=dict)
@@ -190,10 +192,14 @@ class Core:
             self._facts = replace(self._facts, watch=nodes)
             self.look_at_all()
 
-    def plan_begins(self) -> ClusterSnapshot:
-        """A plan is being made; returns the cluster that it is made from, see `assumed`."""
+    def plan_begins(self, unasked: frozenset[str] = frozenset()) -> ClusterSnapshot:
+        """A plan is being made; returns the cluster that it is made from, see `assumed`.
+
+        Args:
+            unasked: what `unprobed` has returned.
+        """
         snapshot = replace(self.assumed(), observed_at_s=self._clock.now_s())
-        self.s.planning = Planning(snapshot)
+        self.s.planning = Planning(snapshot, unasked)
         return snapshot
 
     def published(
@@ -223,6 +229,7 @@ class Core:
             self._statuses.plan_s = plan.seconds
         bases = {job.key: job for job in planning.snapshot.jobs}
         decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
+        decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unasked)]
         known = serving_without_node(planning.snapshot)
         slots: dict[JobKey, list[Slot]] = {}
         for start in without_taken(tuple(starts), planning.sent, bases):
@@ -520,14 +527,26 @@ class Core:
         ]
 
     def _unanswered(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
-        """The creations of a job whose answer was lost, and whose pods the cache does not show."""
+        """The creations of a job whose answer was lost, and whose pods the cache does not show.
+
+        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
+        """
         if not self.s.unanswered:
             return []
         there = {pod.name for pod in job.pods} | {a.pod_name for a in under_way if isinstance(a, CreatePod)}
+        live = {pod.name for pod in job.live_trainers}
+        live |= {a.pod_name for a in under_way if isinstance(a, CreatePod) and a.role is Role.TRAINER}
+        kept: list[CreatePod] = []
         for key, action in list(self.s.unanswered.items()):
-            if key[0] == job.uid and (action.pod_name in there or not job.is_schedulable):
+            if key[0] != job.uid:
+                continue
+            is_beyond = action.role is Role.TRAINER and len(live) >= job.bounds.max_trainers
+            if action.pod_name in there or not job.is_schedulable or is_beyond:
                 del self.s.unanswered[key]
-        return [action for (uid, _), action in self.s.unanswered.items() if uid == job.uid]
+            else:
+                kept.append(action)
+                live |= {action.pod_name} if action.role is Role.TRAINER else set()
+        return kept
 
     def _assumed(self, job: Job) -> Job:
         mine = self._pods_under_way(job.uid)

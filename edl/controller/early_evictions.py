@@ -30,7 +30,7 @@ VERDICT_S = 0.7
 
 
 @dataclass(slots=True)
-class _Search:
+class EarlySearch:
     """Trainers that are being found, or were found, for some serving pods.
 
     Attributes:
@@ -56,6 +56,9 @@ class EarlyEvictions:
         recorder: is told what is evicted.
         view: the planner's view of a cluster.
         wake: called once trainers were found.
+
+    Attributes:
+        search: what is being found, or was found and waits for kube-scheduler's answer.
     """
 
     def __init__(
@@ -71,58 +74,57 @@ class EarlyEvictions:
         self._core, self._clock, self._plans, self._recorder = core, clock, plans, recorder
         self._view, self._wake = view, wake
         self._known: frozenset[str] = frozenset()
-        self._search: _Search | None = None
+        self.search: EarlySearch | None = None
         self._task: asyncio.Task[None] | None = None
 
     def look(self, limits: Limits) -> None:
         """Take what the cache shows: begin to find trainers, or evict those that were found."""
-        self._judge()
-        waiting = self._core.snapshot.waiting_serving
-        if not waiting:
+        self.judge()
+        if not self._core.snapshot.waiting_serving:
             self._known = frozenset()
-        elif self._search is None and self._plans.took_s > SLOW_S:
-            self._begin(limits)
+        elif self.search is None and self._plans.took_s > SLOW_S and (search := self.begin(limits)) is not None:
+            self._task = asyncio.ensure_future(self._find(search))
 
     def next_look_s(self) -> float:
         """The monotonic time at which kube-scheduler's answer is waited for no longer; infinity if none is."""
-        return self._search.until_s if self._search is not None and self._search.decisions is not None else inf
+        return self.search.until_s if self.search is not None and self.search.decisions is not None else inf
 
     def close(self) -> None:
         """End the search under way."""
         if self._task is not None:
             self._task.cancel()
-        self._search = None
+        self.search = None
 
-    def _begin(self, limits: Limits) -> None:
-        """Begin to find trainers for the serving pods that have come."""
+    def begin(self, limits: Limits) -> EarlySearch | None:
+        """Begin to find trainers for the serving pods that have come; None if there are none to find."""
         snapshot = self._core.snapshot
         waiting = serving_without_node(snapshot)
         self._known &= waiting
         new = waiting - self._known
         if not new:
-            return
+            return None
         self._known |= new
         if len(new) > MOST_PODS:
-            return
+            return None
         view = self._view(self._core.assumed())
         new &= serving_without_node(view)
         if not new:
-            return
+            return None
         untried = serving_grace_left_s(snapshot, limits)
         tried = tuple(
             replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in untried else pod
             for pod in view.pods
         )
-        self._search = search = _Search(new, replace(view, pods=tried), self._clock.monotonic_s() + VERDICT_S)
-        self._task = asyncio.ensure_future(self._find(search))
+        self.search = EarlySearch(new, replace(view, pods=tried), self._clock.monotonic_s() + VERDICT_S)
+        return self.search
 
-    async def _find(self, search: _Search) -> None:
+    async def _find(self, search: EarlySearch) -> None:
         search.decisions = await self._plans.relieve(search.view)
         self._wake()
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         """Evict the trainers that were found if kube-scheduler has no capacity for any of the pods."""
-        search, snapshot = self._search, self._core.snapshot
+        search, snapshot = self.search, self._core.snapshot
         if search is None or search.decisions is None:
             return
         is_over = self._clock.monotonic_s() >= search.until_s
@@ -132,4 +134,4 @@ class EarlyEvictions:
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
                 return
-        self._search = None
+        self.search = None

@@ -234,7 +234,8 @@ class JobWrites:
         pods = [a for a in self._placed(job, actions, facts) if isinstance(a, CreatePod)]
         base = [pod for pod in pods if pod.role is not Role.TRAINER]
         yield from (Write((pod,), Lane.BASE) for pod in base)
-        if base or any(isinstance(a, CreatePod) and a.role is not Role.TRAINER for a in under_way):
+        is_lacking = any(sum(pod.role is fixed.role for pod in job.pods) < fixed.count for fixed in job.fixed)
+        if is_lacking or any(isinstance(a, CreatePod) and a.role is not Role.TRAINER for a in under_way):
             return
         lacking = job.min_trainers - len(job.live_trainers)
         for number, pod in enumerate(pods):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from edl.clock import Clock
@@ -26,13 +26,26 @@ from edl.lifecycle.broken_nodes import one_probe
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.model.actions import CreatePod, ResizePod
-from edl.model.cluster import ClusterSnapshot
+from edl.model.cluster import AvoidedNode, ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 
 PROBE_S = 1.0
 """How long a plan waits for the answers of the API server about the pods of new jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a plan is made from.
+
+    Attributes:
+        view: the cluster as the planner sees it.
+        avoided: nodes on which trainers of several jobs failed or hung.
+    """
+
+    view: ClusterSnapshot
+    avoided: tuple[AvoidedNode, ...]
 
 
 class PlanCycle:
@@ -130,10 +143,15 @@ class PlanCycle:
 
     async def make(self) -> RoundResult:
         """Make one plan of what the cache shows now and of what is under way, and publish it."""
+        draft = await self.begin()
+        return await self.publish(draft, await self._plans.plan(draft.view))
+
+    async def begin(self) -> Draft:
+        """Begin a plan: it is made from what the cache shows now and from what is under way."""
         began_s = self._clock.monotonic_s()
         is_urgent = self.timer.began(began_s)
         self._left_out = unprobed = self._core.unprobed()
-        snapshot = self._core.plan_begins()
+        snapshot = self._core.plan_begins(unprobed)
         watch = self._observer.watch(snapshot)
         view = await self._observer.planner_view(
             snapshot, watch, self._is_finishing, unprobed=unprobed, is_urgent=is_urgent
@@ -143,19 +161,26 @@ class PlanCycle:
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
         self.timer.wake(began_s + wake_in_s)
-        plan = await self._plans.plan(allowed)
+        return Draft(allowed, watch.avoided)
+
+    async def publish(self, draft: Draft, plan: ScalePlan | None) -> RoundResult:
+        """Publish the plan that was made of a draft; None: none could be made.
+
+        What the cache shows by now decides which CPU requests change.
+        """
         if plan is None:
             self._core.published(None)
             return RoundResult.FAILED
-        starts = one_probe(await self._starts(allowed, plan), watch.avoided)
+        view = draft.view
+        starts = one_probe(await self._starts(view, plan), draft.avoided)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
-        self._core.published(plan, starts, requests, awaited=serving_without_node(allowed))
+        self._core.published(plan, starts, requests, awaited=serving_without_node(view))
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         if self._advisor is not None:
-            self._advisor.planned(allowed, plan)
-        self._made = (allowed, plan)
+            self._advisor.planned(view, plan)
+        self._made = (view, plan)
         return RoundResult.ACTED
 
     async def show(self, show: Callable[[ClusterSnapshot, ScalePlan], None]) -> RoundResult:

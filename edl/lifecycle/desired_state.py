@@ -38,6 +38,7 @@ from edl.lifecycle.pod_events import (
     is_deleted_with_job,
     is_replaceable,
     is_restarting,
+    is_uncounted,
     pod_events,
     rerun_role,
     start_problem,
@@ -160,12 +161,12 @@ def _next(given: _Input) -> _Result:
     ended = _end_or_suspension(given, failures, events)
     if ended is not None:
         keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
-        going = () if keeps_pods else pods_to_end(job, unreachable)
+        going = [] if keeps_pods else _counted_pods_to_end(given)
         return _Result(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, unreachable)))
     given = _without_readmission(given)
     step = _planned_step(given, failures)
     if step.stage is Stage.WAITING:
-        going = () if step.unplanned else pods_to_end(job, unreachable)
+        going = [] if step.unplanned else _counted_pods_to_end(given)
         return _Result(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, unreachable)))
     cause = _cause_of_restart(given, events)
     if cause:
@@ -176,6 +177,12 @@ def _next(given: _Input) -> _Result:
         step = replace(step, rerun=rerun, finishing=done and rerun is not Role.TRAINER)
         result = (_elastic if job.fault_tolerant else _gang)(given, step, _to_replace(given, rerun))
     return replace(result, actions=(*marks, *result.actions))
+
+
+def _counted_pods_to_end(given: _Input) -> list[Pod]:
+    """The pods that are deleted now of a job that has none later; a failed one only once its failure is stored."""
+    job, unreachable = given.job, given.context.unreachable
+    return [p for p in pods_to_end(job, unreachable) if p.uid in unreachable or not is_uncounted(job, p)]
 
 
 def _without_readmission(given: _Input) -> _Input:

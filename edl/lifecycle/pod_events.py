@@ -205,9 +205,13 @@ def is_replaceable(job: Job, pod: Pod) -> bool:
     if pod.phase is PodPhase.SUCCEEDED:
         has_completed = not (pod.intent or pod.disruption)
         return not (has_completed and (pod.role is Role.TRAINER or not job.fault_tolerant))
-    if failure_number(pod):
-        return job.status is not None and job.status.failures >= failure_number(pod)
-    return bool(pod.intent or pod.disruption)
+    return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption)
+
+
+def is_uncounted(job: Job, pod: Pod) -> bool:
+    """True for a pod with the number of its failure that the stored status does not count yet: it must be kept."""
+    stored = job.status.failures if job.status is not None else 0
+    return failure_number(pod) > stored
 
 
 def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None) -> Iterator[PodEvent]:

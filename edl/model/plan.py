@@ -154,6 +154,11 @@ class ScaleDecision:
     asks: NodeAsk | None = None
 
     @property
+    def is_refused(self) -> bool:
+        """True if the job gets nothing because the API server rejects its pods, or was not asked about them."""
+        return not self.admitted and self.reason is Reason.PODS_REFUSED
+
+    @property
     def account(self) -> str:
         """The full account: `details`, or the message if there are none."""
         return self.details or self.message

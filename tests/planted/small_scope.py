@@ -5,32 +5,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from copy import copy
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
-from edl.controller.write_queue import Lane, Write, creation_lane, deletion_lane, status_lane
-
+from edl.controller.allotment import Allotment, Start
+from edl.controller.job_writes import Granted
+from edl.controller.pending_writes import Write
 from edl.controller.plan_maker import StartablePod
-from edl.kube.leader_election import AlwaysHeld
 from edl.lifecycle.action_order import status_updates
+from edl.lifecycle.desired_state import JobContext
 from edl.lifecycle.pod_events import event_of
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.job_policies import JobEvent
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import JobStatus
-from edl.planner.packing import Start
-from tests.planted import Right, bug, histories, targets
-from tests.worlds.small_scope.automaton import FIRST_TURN
+from edl.planner import packing
+from tests.planted import Right, bug, targets
 
 SEARCH = "controller/loop/test_loop_small_scope.py::test_every_history_of_a_scene_keeps_the_rules_and_comes_to_rest"
-Wanted = Sequence[tuple[Job, tuple[Action, ...]]]
+PodWrites = Collection[CreatePod | DeletePod]
 
 
 def found_in(scene: str) -> str:
@@ -41,82 +41,67 @@ def found_in(scene: str) -> str:
 # --- Order
 
 
-@bug("growth is sent beside the deletions that make its room", at=targets.WRITE_ALL, caught_by=found_in("failure"))
-def growth_beside_deletions(_: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, *_: object) -> list[Outcome]:
-        wanted = (*begun.wanted, *others.wanted)
-        lanes = [lane for job, actions in wanted for lane in (deletion_lane(actions), creation_lane(job, actions))]
-        lanes += [status_lane(job, status_updates(actions)) for job, actions in wanted]
-        outcomes: list[Outcome]
-        outcomes, self.left = await self._pool.run(lanes, self._is_due)
-        return outcomes
+@bug("growth is sent beside the deletions of its job", at=targets.WRITES_OF_JOB, caught_by=found_in("failure"))
+def growth_beside_deletions(right: Right) -> Right:
+    def wrong(self: Any, shown: Job, assumed: Job, granted: Granted, *around: Any) -> Iterator[Write]:
+        yield from right(self, shown, assumed, granted, *around)
+        facts, under_way = around
+        context, time_s = JobContext(facts.unreachable), self._clock.now_s()
+        actions = self._actions(assumed, granted, granted.slots, context, time_s)
+        if any(isinstance(action, MarkPod | DeletePod) for action in actions):
+            yield from self._creations(assumed, actions, facts, under_way)
 
     return wrong
 
 
-@bug("growth is sent before the deletions", at=targets.WRITE_ALL, caught_by=found_in("failure"))
-def growth_before_deletions(right: Right) -> Right:
-    async def wrong(self: Any, begun: Any, others: Any, *more: Any) -> list[Outcome]:
-        await self._pool.run([creation_lane(job, actions) for job, actions in others.wanted], self._is_due)
-        for number, (job, actions) in enumerate(others.wanted):
-            others.wanted[number] = job, tuple(a for a in actions if not isinstance(a, CreatePod))
-        outcomes: list[Outcome] = await right(self, begun, others, *more)
-        return outcomes
-
-    return wrong
-
-
-@bug("a round ends while its writes are under way", at=targets.RUN_LANES, caught_by=found_in("growth"))
-def two_rounds_under_way(right: Right) -> Right:
-    async def wrong(self: Any, lanes: Iterable[Lane], is_due: Any, *pauses: Any) -> tuple[list[Outcome], int]:
-        pool = copy(self)
-        pool._under_way = {}
-        sending = asyncio.ensure_future(right(pool, lanes, is_due, *pauses))
-        await asyncio.sleep(0)
-        return sending.result() if sending.done() else ([], 0)
-
-    return wrong
-
-
-@bug("an event is sent before its status is stored", at=targets.STATUS_LANE, caught_by=found_in("growth"))
+@bug("an event is sent before its status is stored", at=targets.STATUS_UPDATES, caught_by=found_in("growth"))
 def event_before_status(right: Right) -> Right:
-    def wrong(job: Job, updates: tuple[Action, ...]) -> Lane:
-        lane: Lane = right(job, tuple(sorted(updates, key=lambda action: not isinstance(action, EmitEvent))))
-        return lane
+    def wrong(actions: Iterable[Action]) -> tuple[Action, ...]:
+        return tuple(sorted(right(actions), key=lambda action: not isinstance(action, EmitEvent)))
+
+    return wrong
+
+
+@bug("a status is sent beside the marks that it counts", at=targets.STATUS_WRITE, caught_by=found_in("failure"))
+def status_beside_marks(right: Right) -> Right:
+    def wrong(self: Any, job: Job, actions: Iterable[Action], **_: object) -> tuple[Action, ...]:
+        updates: tuple[Action, ...] = right(self, job, actions, has_marks=False)
+        return updates
+
+    return wrong
+
+
+@bug("trainers are created beside their pservers", at=targets.CREATION_WRITES, caught_by=found_in("pserver"))
+def trainers_beside_pservers(right: Right) -> Right:
+    def wrong(self: Any, job: Job, *rest: Any) -> Iterator[Write]:
+        writes = list(right(self, replace(job, fixed=()), *rest))
+        yield from {write.actions: write for write in writes}.values()
 
     return wrong
 
 
 @bug(
-    "an event is sent although its status could not be stored",
-    at=targets.CARRY_OUT,
-    caught_by=found_in("growth-without-answers"),
+    "a trainer does not wait for the answer about its pserver",
+    at=targets.CREATION_WRITES,
+    caught_by=found_in("pserver"),
 )
-def event_without_status(right: Right) -> Right:
-    async def wrong(self: Any, write: Write) -> list[Outcome]:
-        return [one for action in write.actions for one in await right(self, replace(write, actions=(action,)))]
+def trainer_before_an_answer(right: Right) -> Right:
+    def wrong(self: Any, job: Job, actions: Sequence[Action], facts: object, _: PodWrites) -> Iterator[Write]:
+        yield from right(self, job, actions, facts, ())
 
     return wrong
 
 
-@bug("trainers are created beside their pservers", at=targets.CREATION_LANE, caught_by=found_in("pserver"))
-def trainers_beside_pservers(right: Right) -> Right:
-    def wrong(job: Job, actions: Iterable[Action]) -> Lane:
-        stages: Lane = right(job, actions)
-        return (tuple(write for stage in stages for write in stage),) if stages else ()
-
-    return wrong
-
-
-@bug("the next stage opens although the last one failed", at=targets.END_WRITE, caught_by=found_in("pserver"))
-def stage_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, taken: Any, *, is_ok: bool) -> None:  # noqa: ARG001 - that is the bug
-        right(self, taken, is_ok=True)
-
-    return wrong
+@bug(
+    "a job of whose pods the API server was not asked is taken down",
+    at=targets.CORE_PLAN_BEGINS,
+    caught_by=found_in("pserver"),
+)
+def unasked_taken_down(right: Right) -> Right:
+    return lambda self, _unasked: right(self)
 
 
-@bug("a deletion says that its intent is on the pod, and it is not", at=targets.DELETE, caught_by=found_in("arrival"))
+@bug("a deletion says that its intent is on the pod, and it is not", at=targets.DELETE, caught_by=found_in("edit"))
 def deletion_without_intent(right: Right) -> Right:
     def wrong(*given: Any) -> list[DeletePod]:
         return [replace(action, marked=True) for action in right(*given)]
@@ -145,6 +130,28 @@ def deleted_before_stored(_: Right) -> Right:
     return wrong
 
 
+@bug(
+    "a failed pod of a job that is taken down is deleted before the status has its failure",
+    at=targets.IS_UNCOUNTED,
+    caught_by=found_in("gang"),
+)
+def uncounted_failure_deleted(_: Right) -> Right:
+    return lambda _job, _pod: False
+
+
+@bug("a forced deletion is sent twice", at=targets.WRITES_OF_JOB, caught_by=found_in("node-lost"))
+def forced_twice(right: Right) -> Right:
+    def wrong(self: Any, shown: Job, assumed: Job, granted: Granted, *around: Any) -> Iterator[Write]:
+        facts, under_way = around
+        known = [a for a in under_way if not (isinstance(a, DeletePod) and a.force)]
+        yield from right(self, shown, assumed, granted, facts, known)
+
+    return wrong
+
+
+# --- Capacity
+
+
 @bug("pods get the room of pods that are still ending", at=targets.STARTABLE, caught_by=found_in("arrival"))
 def room_of_ending_pods(right: Right) -> Right:
     def wrong(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
@@ -161,7 +168,7 @@ def room_of_ending_pods(right: Right) -> Right:
 def plan_before_its_room(_: Right) -> Right:
     def wrong(_snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
         return [
-            Start(decision.job, Role.TRAINER, node)
+            packing.Start(decision.job, Role.TRAINER, node)
             for decision in plan.decisions
             for node, count in decision.nodes
             for _ in range(count)
@@ -170,46 +177,144 @@ def plan_before_its_room(_: Right) -> Right:
     return wrong
 
 
-# --- Staleness
+@bug(
+    "a slot is used that a pod got while the plan was made",
+    at=targets.WITHOUT_TAKEN,
+    caught_by=found_in("growth-of-three"),
+)
+def taken_slot_granted(_: Right) -> Right:
+    def wrong(starts: Sequence[Start], _sent: object, _jobs: object) -> tuple[Start, ...]:
+        return tuple(starts)
+
+    return wrong
 
 
-@bug("what a newer plan dropped is sent all the same", at=targets.IS_DUE, caught_by=found_in("change-of-mind"))
-def dropped_write_sent(_: Right) -> Right:
-    return lambda _self: False
+@bug("a slot is used twice", at=targets.CORE_NOTE_SENT, caught_by=found_in("growth-of-three"))
+def slot_used_twice(right: Right) -> Right:
+    def wrong(self: Any, write: Write) -> None:
+        right(self, write)
+        self.s.used.clear()
+
+    return wrong
 
 
 @bug(
-    "whether a newer plan is due is asked only before the first write",
-    at=targets.SEND_WRITES,
-    caught_by=found_in("change-of-mind"),
+    "a plan does not see the pods that are being created",
+    at=targets.CORE_ASSUMED,
+    caught_by=found_in("growth-of-three"),
 )
-def due_asked_once(right: Right) -> Right:
-    def wrong(self: Any, queue: Any, is_due: Any) -> bool:
-        has_begun = self._under_way or self.turns.taken > FIRST_TURN
-        return bool(right(self, queue, (lambda: False) if has_begun else is_due))
+def creations_not_assumed(_: Right) -> Right:
+    return lambda self: self.snapshot
+
+
+@bug(
+    "growth that was not sent stays granted by the next plan",
+    at=targets.REPLACE_ALLOTMENTS,
+    caught_by=found_in("arrival-in-growth"),
+)
+def stale_grant(right: Right) -> Right:
+    def wrong(self: Any, granted: Mapping[JobKey, Allotment], **more: Any) -> None:
+        old, used = self.s.allotments, self.s.used
+        kept = {key: a for key, a in old.items() if len(a.slots) > used.get(key, Counter()).total()}
+        right(self, {key: kept.get(key, new) for key, new in granted.items()}, **more)
 
     return wrong
 
 
-@bug("changes while the planner thinks are overlooked", at=targets.IS_DUE, caught_by=found_in("change-of-mind"))
-def changes_while_thinking_lost(right: Right) -> Right:
-    def wrong(self: Any) -> bool:
-        if self._phase.name == "THINK":
-            self.observe()
-        return bool(right(self))
+# --- Staleness
+
+
+@bug("an edited job gets what an old plan granted", at=targets.ALLOTMENT_IS_FOR, caught_by=found_in("change-of-mind"))
+def grant_of_an_old_spec(_: Right) -> Right:
+    return lambda self, job: self.uid == job.uid
+
+
+@bug("an eviction ahead of the plan is lost", at=targets.CORE_PUBLISHED, caught_by=found_in("serving-early"))
+def amendment_lost(right: Right) -> Right:
+    def wrong(self: Any, *rest: Any, **more: Any) -> None:
+        if self.s.planning is not None:
+            self.s.planning.amended, self.s.planning.evicted_for = {}, frozenset()
+        right(self, *rest, **more)
 
     return wrong
 
 
-@bug("writes go on without the lease", at=targets.SEND_ACTION, caught_by=found_in("growth-without-lease"))
-def written_without_the_lease(right: Right) -> Right:
-    async def wrong(self: Any, action: Action) -> Outcome:
-        lease, self._lease = self._lease, AlwaysHeld()
-        try:
-            outcome: Outcome = await right(self, action)
-        finally:
-            self._lease = lease
-        return outcome
+@bug(
+    "trainers end for serving pods that do not wait any more",
+    at=targets.ALLOTMENT_OF,
+    caught_by=found_in("serving-goes"),
+)
+def vain_eviction(right: Right) -> Right:
+    def wrong(*given: Any) -> Allotment:
+        allotment: Allotment = right(*given)
+        return replace(allotment, awaited=frozenset())
+
+    return wrong
+
+
+@bug(
+    "a controller without the lease keeps its plan",
+    at=targets.CORE_STAND_DOWN,
+    caught_by=found_in("growth-without-lease"),
+)
+def plan_kept_without_the_lease(_: Right) -> Right:
+    return lambda _self: None
+
+
+@bug(
+    "a job that rests after a failure rests for ever",
+    at=targets.CORE_LET_REST,
+    caught_by=found_in("growth-without-answers"),
+)
+def rests_for_ever(right: Right) -> Right:
+    def wrong(self: Any, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
+        right(self, uid, failed, now_s)
+        if uid in self.s.rests:
+            self.s.rests[uid] = (1, inf)
+
+    return wrong
+
+
+@bug("a job is not looked at after a status", at=targets.CORE_ENDED, caught_by=found_in("growth"))
+def locked_after_a_status(right: Right) -> Right:
+    def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
+        right(self, write, outcomes)
+        if not isinstance(write.actions[0], CreatePod | DeletePod):
+            self._dirty.pop(write.job_uid, None)
+
+    return wrong
+
+
+@bug(
+    "a job is looked at while its status is under way",
+    at=targets.CORE_MAY_BE_LOOKED_AT,
+    caught_by=found_in("growth"),
+)
+def looked_at_too_early(_: Right) -> Right:
+    return lambda _self, uids, _now_s: iter(tuple(uids))
+
+
+@bug(
+    "a creation without an answer counts as one that failed",
+    at=targets.CORE_NOTE_CREATION,
+    caught_by=found_in("eviction-without-answers"),
+)
+def unanswered_creation_forgotten(right: Right) -> Right:
+    def wrong(self: Any, action: CreatePod, outcome: Outcome) -> None:
+        right(self, action, replace(outcome, result=Result.CONFLICT) if outcome.result is Result.FAILED else outcome)
+
+    return wrong
+
+
+@bug(
+    "a creation without an answer is sent again beyond a new maximum",
+    at=targets.CORE_UNANSWERED,
+    caught_by=found_in("edit-without-answers"),
+)
+def unanswered_beyond_the_maximum(right: Right) -> Right:
+    def wrong(self: Any, job: Job, under_way: PodWrites) -> list[CreatePod]:
+        unanswered: list[CreatePod] = right(self, replace(job, max_trainers=99), under_way)
+        return unanswered
 
     return wrong
 
@@ -227,35 +332,6 @@ def name_of_an_ending_pod(right: Right) -> Right:
 @bug("trainers that have not started are not counted", at=targets.LIVE_TRAINERS, caught_by=found_in("growth"))
 def pending_trainers_not_counted(right: Any) -> Any:
     return property(lambda job: tuple(pod for pod in right.fget(job) if pod.phase is PodPhase.RUNNING))
-
-
-@bug(
-    "a creation without an answer is sent again under another name",
-    at=targets.CARRY_OUT,
-    caught_by=found_in("growth-without-answers"),
-)
-def created_again_elsewhere(right: Right) -> Right:
-    async def wrong(self: Any, write: Write) -> list[Outcome]:
-        outcomes: list[Outcome] = await right(self, write)
-        lost = [one.action for one in outcomes if one.result is Result.FAILED and isinstance(one.action, CreatePod)]
-        again = tuple(replace(action, index=action.index + 1) for action in lost)
-        return [*outcomes, *(await right(self, replace(write, actions=again)) if again else [])]
-
-    return wrong
-
-
-@bug(
-    "a write without an answer is sent again at once",
-    at=targets.CARRY_OUT,
-    caught_by=found_in("growth-without-answers"),
-)
-def sent_again_at_once(right: Right) -> Right:
-    async def wrong(self: Any, write: Write) -> list[Outcome]:
-        outcomes: list[Outcome] = await right(self, write)
-        is_lost = any(outcome.result is Result.FAILED for outcome in outcomes)
-        return [*outcomes, *(await right(self, write) if is_lost else [])]
-
-    return wrong
 
 
 @bug("the status claims an older spec than it answers", at=targets.DESCRIBE, caught_by=found_in("edit"))
@@ -301,7 +377,7 @@ def list_of_the_past(_: Right) -> Right:
     return lambda self: tuple(one for one, begun in self._begun if one.lists_done < begun)
 
 
-@bug("a standby lists the jobs alone", at=targets.FRESH_LISTS_REQUIRE, caught_by=found_in("takeover-gang"))
+@bug("a standby lists the jobs alone", at=targets.FRESH_LISTS_REQUIRE, caught_by=found_in("takeover-failure"))
 def fresh_jobs_alone(right: Right) -> Right:
     return lambda self, collections: right(self, tuple(collections)[:1])
 
@@ -312,7 +388,7 @@ def fresh_jobs_alone(right: Right) -> Right:
 @bug(
     "a deletion that a crash cut in two is not completed",
     at=targets.COMPLETE_DELETIONS,
-    caught_by=found_in("arrival-crash"),
+    caught_by=found_in("change-of-mind-crash"),
 )
 def half_a_deletion(_: Right) -> Right:
     return lambda _given: []
@@ -332,19 +408,27 @@ def failure_counted_twice(_: Right) -> Right:
 @bug(
     "the status counts a failure whose mark was not written",
     at=targets.DEGRADED_UPDATE,
-    caught_by=found_in("failure"),
+    caught_by=found_in("failure-refused"),
 )
 def counted_without_a_mark(_: Right) -> Right:
     return lambda _job, actions: status_updates(actions)
 
 
-# Two bugs that random histories find as well.
-no_decision_after_a_failure = replace(
-    histories.job_lost_after_a_failure, name="small_scope:no_decision_after_a_failure", caught_by=found_in("failure")
-)
-refused_for_ever = replace(
-    histories.refusal_kept_for_ever, name="small_scope:refused_for_ever", caught_by=found_in("growth-refused")
-)
+@bug("a job that had a failed pod gets no more decisions", at=targets.CORE_GRANTED, caught_by=found_in("failure"))
+def no_decision_after_a_failure(right: Right) -> Right:
+    def wrong(self: Any, job: Job, **more: Any) -> Granted:
+        granted: Granted = right(self, job, **more)
+        return Granted() if job.status is not None and job.status.failures else granted
+
+    return wrong
+
+
+@bug("a refused request is never tried again", at=targets.BACKOFF_RECORD, caught_by=found_in("growth-refused"))
+def refused_for_ever(right: Right) -> Right:
+    def wrong(self: Any, outcome: Outcome, now_s: float) -> None:
+        right(self, outcome, inf if outcome.result is Result.REFUSED else now_s)
+
+    return wrong
 
 
 @bug("a restart ends before the last old pod is gone", at=targets.CAUSE_OF_RESTART, caught_by=found_in("gang"))

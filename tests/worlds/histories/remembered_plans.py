@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edl.explain.decision import decide
+from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.planner.policies.registry import policy_named
 
@@ -36,6 +37,7 @@ class RememberedPlans:
     recalled: int = 0
     checked: int = 0
     _plans: dict[Any, ScalePlan] = field(default_factory=dict)
+    _reliefs: dict[Any, tuple[ScaleDecision, ...]] = field(default_factory=dict)
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """The plan for a snapshot."""
@@ -44,11 +46,18 @@ class RememberedPlans:
             plan = self._plans[key] = self._make(snapshot, limits)
             return plan
         self.recalled += 1
-        plan = _for_generations(plan, snapshot)
+        plan = replace(plan, decisions=_of_generations(plan.decisions, snapshot))
         if self.check_every and self.recalled % self.check_every == 0:
             self.checked += 1
             assert self._make(snapshot, limits) == plan, key
         return plan
+
+    def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+        """The evictions for serving ahead of a plan."""
+        key = situation(snapshot)
+        if (decisions := self._reliefs.get(key)) is None:
+            decisions = self._reliefs[key] = relief_decisions(snapshot, policy_named("maxmin"), limits)
+        return _of_generations(decisions, snapshot)
 
     def _make(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """A new plan; it takes no time, because what the controller does depends on the time that plans take."""
@@ -56,10 +65,10 @@ class RememberedPlans:
         return replace(decide(snapshot, policy_named("maxmin"), limits), seconds=0.0)
 
 
-def _for_generations(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
-    """The plan with the generations of the jobs of a snapshot."""
+def _of_generations(decisions: Iterable[ScaleDecision], snapshot: ClusterSnapshot) -> tuple[ScaleDecision, ...]:
+    """The decisions with the generations of the jobs of a snapshot."""
     generations = {job.key: job.generation for job in snapshot.jobs}
-    return replace(plan, decisions=tuple(replace(d, generation=generations[d.job]) for d in plan.decisions))
+    return tuple(replace(d, generation=generations[d.job]) for d in decisions)
 
 
 def situation(snapshot: ClusterSnapshot) -> tuple[Any, ...]:

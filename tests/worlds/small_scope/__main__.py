@@ -14,10 +14,11 @@ from tests.planted import Bug, small_scope
 from tests.planted.install import swapped
 from tests.worlds.histories.remembered_plans import RememberedPlans
 from tests.worlds.small_scope.scenes import SCENES
-from tests.worlds.small_scope.search import Figures, Search, Space, replay
+from tests.worlds.small_scope.search import Figures, Search, replay
+from tests.worlds.small_scope.space import Space
 
 MOST = int(os.environ.get("EDL_STATES", "2000000"))
-HEADS = ("scene", "states", "steps", "depth", "at rest", "rounds", "plans", "CPU s", "")
+HEADS = ("scene", "states", "steps", "depth", "at rest", "turns", "plans", "CPU s", "")
 
 
 def main(words: list[str]) -> int:
@@ -41,7 +42,7 @@ def searched(names: list[str]) -> int:
     for name in names:
         figures = search(name, plans, MOST)
         found.append(figures)
-        counts = (figures.states, figures.steps, figures.depth, figures.at_rest, figures.rounds, figures.plans)
+        counts = (figures.states, figures.steps, figures.depth, figures.at_rest, figures.turns, figures.plans)
         print(_row(name, *counts, f"{figures.seconds:.1f}", "" if figures.is_whole else "not whole"), flush=True)
         if figures.broken:
             print(table(figures))
@@ -52,11 +53,7 @@ def searched(names: list[str]) -> int:
 
 def search(name: str, plans: RememberedPlans, most: int) -> Figures:
     """Search one scene."""
-    space = Space(SCENES[name], plans)
-    try:
-        return Search(space, most).run()
-    finally:
-        space.close()
+    return Search(Space(SCENES[name], plans), most).run()
 
 
 def table(figures: Figures) -> str:
@@ -79,8 +76,6 @@ def replayed(scene: str, trace: str) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    finally:
-        space.close()
     return int(is_broken)
 
 

@@ -20,8 +20,8 @@ from edl.model.names import JobKey
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape, Resources
 
-START_S, PAUSE_S = 1000.0, 400.0
-"""The time at the beginning, and how far it jumps when everything that waits for a time has waited long enough."""
+START_S = 1000.0
+"""The time, which stands still."""
 
 
 class Stream(IntEnum):
@@ -45,8 +45,6 @@ Pods = tuple[Owned, ...]
 Serving = tuple[Pod, ...]
 Nodes = tuple[Node, ...]
 Versions = tuple[int, ...]
-Told = tuple[Stream, JobKey | str]
-"""What an answer shows: a job by its key, or a pod by its name."""
 
 
 class World(NamedTuple):
@@ -56,22 +54,13 @@ class World(NamedTuple):
         happened: the events of the scene that have happened, as bits.
         streams: for each stream the numbers of its versions, from the shown to the true one.
         owed: for each stream how many events the cache must show before it may be read, after a takeover.
-        pauses: how often the time has jumped.
         standby: the streams of a standby, which gets no answers; empty if none may take over any more.
-        doubted: names of the pods whose creation has no answer, which edl reads before the cache; sorted.
     """
 
     happened: int
     streams: tuple[Versions, Versions, Versions, Versions]
     owed: tuple[int, int, int, int] = (0, 0, 0, 0)
-    pauses: int = 0
-    doubted: tuple[str, ...] = ()
     standby: tuple[Versions, ...] = ()
-
-    @property
-    def now_s(self) -> float:
-        """The time."""
-        return START_S + PAUSE_S * self.pauses
 
     def true(self, stream: Stream) -> int:
         """The number of the true version."""
@@ -109,11 +98,10 @@ class Event:
 
 
 class Move(NamedTuple):
-    """A step of the cluster: what it is called, the state after it, and whether the cache shows something urgent."""
+    """A step of the cluster: what it is called, and the state after it."""
 
     name: str
     world: World
-    is_urgent: bool
 
 
 @dataclass
@@ -132,7 +120,6 @@ class Cluster:
     def __post_init__(self) -> None:
         self._pod_moves: dict[tuple[int, int, int], list[tuple[str, Stream, int]]] = {}
         self._shown_jobs = Table()
-        self._urgent: dict[tuple[Stream, int, int], bool] = {}
         self._bit = {event.name: 1 << number for number, event in enumerate(self.events)}
 
     def begin(self, jobs: Jobs, nodes: Nodes) -> World:
@@ -145,77 +132,57 @@ class Cluster:
         """The true collection of a stream, or the one that the cache shows."""
         return self.tables[stream].values[world.streams[stream][0 if is_shown else -1]]
 
-    def put(self, world: World, stream: Stream, value: Any) -> tuple[World, bool]:
-        """A new true version of a stream; a watch that would be too late shows its oldest event.
-
-        Args:
-            world: the state before.
-            stream: what changes.
-            value: its new collection.
-
-        Returns:
-            The state after it, and whether the cache showed something urgent.
-        """
+    def put(self, world: World, stream: Stream, value: Any) -> World:
+        """A new true version of a stream; a watch that would be too late shows its oldest event."""
         return self.put_number(world, stream, self.tables[stream].number(value))
 
-    def put_number(self, world: World, stream: Stream, number: int) -> tuple[World, bool]:
+    def put_number(self, world: World, stream: Stream, number: int) -> World:
         """The same by the number of the collection."""
         if number == world.true(stream):
-            return world, False
-        versions = (*world.streams[stream], number)
-        standby, is_urgent = world.standby, False
+            return world
+        versions, standby = (*world.streams[stream], number), world.standby
         world = world._replace(streams=_set(world.streams, stream, versions))
         if len(versions) > self.depth + 1:
-            world, is_urgent = self.show(world, stream)
+            world = self.show(world, stream)
         if standby:
             late = (*standby[stream], number)[-self.depth - 1 :]
             world = world._replace(standby=_set(standby, stream, late))
-        return world, is_urgent
+        return world
 
-    def tell(self, world: World, told: Told | None) -> tuple[World, bool]:
-        """The state after an answer of the API server, and whether the cache showed something urgent.
+    def tell(self, world: World, stream: Stream, key: JobKey | str, is_told: Callable[[Any], bool]) -> World:
+        """The state after an answer of the API server: the cache shows an object as it was after the request.
 
-        The cache shows the object as it is now. The events of its watch that are still to come show it as it was
-        before, which changes nothing any more.
+        If the cache shows it already, or as it was later, nothing changes: the newer version wins. The events of the
+        watch that are still to come show the object as it was before, which changes nothing any more.
+
+        Args:
+            world: the state before.
+            stream: of the object.
+            key: a job by its key, or a pod by its name.
+            is_told: true for the collection of the stream since the request.
         """
-        if told is None:
-            return world, False
-        stream, key = told
         table, before = self.tables[stream], world.streams[stream]
-        true = table.values[before[-1]]
-        shown = [table.number(_with_object(table.values[number], key, true)) for number in before]
-        versions = tuple(number for number, _ in groupby(shown))
-        after = world._replace(streams=_set(world.streams, stream, versions))
-        return after, self._is_urgent(stream, before[0], versions[0])
+        first = next((place for place, number in enumerate(before) if is_told(table.values[number])), 0)
+        true = table.values[before[first]]
+        shown = [table.number(_with_object(table.values[number], key, true)) for number in before[:first]]
+        versions = tuple(number for number, _ in groupby((*shown, *before[first:])))
+        return world._replace(streams=_set(world.streams, stream, versions))
 
-    def doubt(self, world: World, pod: str) -> World:
-        """The state after the creation of a pod had no answer."""
-        return world._replace(doubted=tuple(sorted({*world.doubted, pod})))
-
-    def read(self, world: World, pod: str) -> tuple[World, bool]:
-        """The state after edl has read a pod in doubt, and whether the cache showed something urgent."""
-        after = world._replace(doubted=tuple(name for name in world.doubted if name != pod))
-        exists = any(owned.pod.name == pod for owned in self.value(world, Stream.PODS))
-        return self.tell(after, (Stream.PODS, pod) if exists else None)
-
-    def show(self, world: World, stream: Stream) -> tuple[World, bool]:
-        """The watch shows its oldest event; returns the state and whether the event is urgent."""
-        before, *later = world.streams[stream]
+    def show(self, world: World, stream: Stream) -> World:
+        """The watch shows its oldest event."""
         owed = _set(world.owed, stream, max(0, world.owed[stream] - 1))
-        shown = world._replace(streams=_set(world.streams, stream, tuple(later)), owed=owed)
-        if len(world.standby) > stream and len(world.standby[stream]) > 1:
-            shown = shown._replace(standby=_set(world.standby, stream, world.standby[stream][1:]))
-        return shown, self._is_urgent(stream, before, later[0])
+        standby = world.standby
+        if len(standby) > stream and len(standby[stream]) > 1:
+            standby = _set(standby, stream, standby[stream][1:])
+        streams = _set(world.streams, stream, world.streams[stream][1:])
+        return world._replace(streams=streams, owed=owed, standby=standby)
 
     def listed(self, world: World) -> World:
         """The state after everything was listed."""
         streams = tuple((versions[-1],) for versions in world.streams)
-        return world._replace(
-            streams=(streams[0], streams[1], streams[2], streams[3]),
-            owed=(0, 0, 0, 0),
-            doubted=(),
-            standby=streams if world.standby else (),
-        )
+        standby = streams if world.standby else ()
+        shown = (streams[0], streams[1], streams[2], streams[3])
+        return world._replace(streams=shown, owed=(0, 0, 0, 0), standby=standby)
 
     # --- What may happen
 
@@ -223,9 +190,9 @@ class Cluster:
         """What the watches, kubelets and schedulers may do by themselves; it happens sooner or later."""
         for stream in Stream:
             if len(world.streams[stream]) > 1:
-                yield Move(f"{stream.name.lower()} shown", *self.show(world, stream))
+                yield Move(f"{stream.name.lower()} shown", self.show(world, stream))
         for name, stream, number in self._moves_of_pods(world):
-            yield Move(name, *self.put_number(world, stream, number))
+            yield Move(name, self.put_number(world, stream, number))
 
     def happenings(self, world: World) -> Iterator[Move]:
         """The events of the scene that may happen now."""
@@ -234,11 +201,10 @@ class Cluster:
                 changes = event.change(self, world)
                 if changes is None:
                     continue
-                is_urgent, after = False, self.note(world, event.name)
+                after = self.note(world, event.name)
                 for stream, value in changes.items():
-                    after, urges = self.put(after, stream, value)
-                    is_urgent |= urges
-                yield Move(event.name, after, is_urgent)
+                    after = self.put(after, stream, value)
+                yield Move(event.name, after)
 
     def may_happen(self, world: World, event: Event) -> bool:
         """True if an event has not happened, and those before it have."""
@@ -267,13 +233,6 @@ class Cluster:
             ]
         return found
 
-    def _is_urgent(self, stream: Stream, before: int, after: int) -> bool:
-        key = (stream, before, after)
-        if (found := self._urgent.get(key)) is None:
-            values = self.tables[stream].values
-            found = self._urgent[key] = _is_urgent(stream, values[before], values[after])
-        return found
-
     # --- What the controller sees
 
     def snapshot(self, world: World) -> ClusterSnapshot:
@@ -284,7 +243,7 @@ class Cluster:
         uids = {job.uid for job in jobs}
         others = [replace(o.pod, job=None, role=None) for o in pods if o.owner not in uids and not o.pod.is_finished]
         foreign = tuple(sorted((*serving, *others), key=lambda p: (p.namespace, p.name)))
-        return ClusterSnapshot(world.now_s, nodes, foreign, jobs)
+        return ClusterSnapshot(START_S, nodes, foreign, jobs)
 
 
 def _set(values: tuple[Any, ...], index: int, value: Any) -> Any:
@@ -374,21 +333,3 @@ def _moves_of_pods(pods: Pods, serving: Serving, nodes: Nodes) -> Iterator[tuple
             yield f"{pod.name} starts", Stream.SERVING, _set(serving, number, runs_there)
         elif not pod.tried:
             yield f"{pod.name} fits nowhere", Stream.SERVING, _set(serving, number, replace(pod, tried=True))
-
-
-def _is_urgent(stream: Stream, before: Any, after: Any) -> bool:
-    """What `edl.kube.mirror.urgency` says of the same change."""
-    if stream is Stream.NODES:
-        return True
-    if stream is Stream.JOBS:
-        return {(j.uid, j.generation) for j in before} != {(j.uid, j.generation) for j in after}
-    if stream is Stream.SERVING:
-        return {p.uid for p in before if p.is_waiting_serving} != {p.uid for p in after if p.is_waiting_serving}
-    now = {o.pod.name: o.pod for o in after}
-    then = {o.pod.name: o.pod for o in before}
-    vanished = any(name not in now and not pod.intent for name, pod in then.items())
-    return vanished or any(_has_ended(pod) and not _has_ended(then.get(name)) for name, pod in now.items())
-
-
-def _has_ended(pod: Pod | None) -> bool:
-    return pod is not None and (pod.is_finished or (pod.terminating and not pod.intent))

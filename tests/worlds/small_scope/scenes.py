@@ -41,7 +41,8 @@ class Scene:
         events: changes of the cluster that happen once each.
         faults: names of `FAULTS`, and of what happens to the controller: crash, another crash, takeover, lease lost.
         minimums_fit: the minimums of all jobs fit whatever happens.
-        pauses: how often the time may jump.
+        evicts_early: plans take so long that trainers are evicted ahead of them.
+        waits_for_counts: a status that only repeats counts waits a little.
         is_warm: the jobs run already; else the scene begins with their start.
         depth: by how many changes a watch may be late.
     """
@@ -52,9 +53,10 @@ class Scene:
     events: tuple[Event, ...] = ()
     happens: tuple[str, ...] = ()
     minimums_fit: bool = True
-    pauses: int = 0
     depth: int = 2
     is_warm: bool = True
+    evicts_early: bool = False
+    waits_for_counts: bool = False
     faults: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -172,10 +174,26 @@ SMALL = (
     Scene("growth", (job("a", 1, 2),), TWO, happens=("crash",), is_warm=False),
     Scene("growth-without-answers", (job("a", 1, 2),), TWO, happens=("no answer", "answer lost"), is_warm=False),
     Scene("growth-without-lease", (job("a", 1, 2),), TWO, happens=("lease lost",), is_warm=False),
-    Scene("growth-refused", (job("a", 1, 2),), TWO, happens=("refused",), pauses=2, is_warm=False),
+    Scene("growth-refused", (job("a", 1, 2),), TWO, happens=("refused",), is_warm=False),
     Scene("pserver", (job("a", 1, 1, fixed=(PSERVER,)),), TWO, happens=("no answer", "crash"), is_warm=False),
     Scene("serving", (job("a", 1, 3),), TWO, events=WEB[:1], happens=("crash",)),
+    Scene("serving-early", (job("a", 1, 3),), TWO, events=WEB[:1], evicts_early=True),
+    Scene("serving-two-early", (job("a", 1, 3),), events=WEB, evicts_early=True),
+    Scene("serving-goes", (job("a", 1, 3),), TWO, events=(WEB[0], serving_goes("web-0"))),
+    Scene("growth-of-three", (job("a", 1, 3),), TWO, is_warm=False),
+    Scene("node-lost", (job("a", 1, 2),), TWO, events=(node_lost("n000"),)),
+    Scene("failure-refused", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("refused",)),
+    Scene("growth-paced", (job("a", 1, 2),), TWO, is_warm=False, waits_for_counts=True),
+    Scene(
+        "edit-without-answers",
+        (job("a", 1, 2),),
+        TWO,
+        events=(SHRUNK,),
+        happens=("no answer", "answer lost"),
+        is_warm=False,
+    ),
     Scene("arrival", (job("a", 1, 4),), TWO, events=(B_COMES,)),
+    Scene("arrival-in-growth", (job("a", 1, 4),), TWO, events=(B_COMES,), is_warm=False, depth=1),
     Scene("arrival-crash", (job("a", 1, 4),), TWO, events=(B_COMES,), happens=("crash",), depth=1),
     Scene("failure", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("no answer", "crash")),
     Scene("eviction", (job("a", 1, 2),), TWO, events=(evicted("a-trainer-0"),), happens=("crash",)),
@@ -188,6 +206,7 @@ SMALL = (
     ),
     Scene("edit", (job("a", 1, 3),), TWO, events=(SHRUNK,), happens=("crash",)),
     Scene("change-of-mind", (job("a", 1, 3),), TWO, events=(SHRUNK, GROWN)),
+    Scene("change-of-mind-crash", (job("a", 1, 2),), TWO, events=(SHRUNK, GROWN), happens=("crash",), depth=1),
     Scene("gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("crash",)),
     Scene("takeover-serving", (job("a", 1, 3),), TWO, events=WEB[:1], happens=("takeover",)),
     Scene("takeover-failure", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),

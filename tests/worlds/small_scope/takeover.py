@@ -36,9 +36,5 @@ def taken_over(world: World) -> World:
     awaited = {one.stream for one in fresh.missing()}
     own = world.standby
     owed = [len(versions) - 1 if s in awaited else 0 for s, versions in zip(Stream, own, strict=True)]
-    return world._replace(
-        streams=(own[0], own[1], own[2], own[3]),
-        owed=(owed[0], owed[1], owed[2], owed[3]),
-        doubted=(),
-        standby=(),
-    )
+    streams = (own[0], own[1], own[2], own[3])
+    return world._replace(streams=streams, owed=(owed[0], owed[1], owed[2], owed[3]), standby=())
