@@ -253,7 +253,8 @@ def relief_takes_minimums(_: Right) -> Right:
 )
 def found_again_and_again(right: Right) -> Right:
     def wrong(self: Any, limits: object) -> None:
-        self._known = frozenset()
+        if self._clock.monotonic_s() >= getattr(self, "_again_s", 0.0):
+            self._again_s, self._known = self._clock.monotonic_s() + 1.0, frozenset()
         right(self, limits)
 
     return wrong
