@@ -43,6 +43,6 @@ def test_the_cluster_of_the_small_scope() -> None:
     world = cluster.begin(scene.jobs, (make_node("n1", 4, 64),))
     before = cluster.snapshot(world)
     jobs = cluster.value(world, Stream.JOBS)
-    after, _ = cluster.put(world, Stream.JOBS, jobs[:1])
-    after, _ = cluster.show(after, Stream.JOBS)
+    after = cluster.put(world, Stream.JOBS, jobs[:1])
+    after = cluster.show(after, Stream.JOBS)
     assert changed_jobs(before, cluster.snapshot(after)) == {jobs[1].key}

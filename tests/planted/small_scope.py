@@ -385,15 +385,6 @@ def fresh_jobs_alone(right: Right) -> Right:
 # --- Crashes
 
 
-@bug(
-    "a deletion that a crash cut in two is not completed",
-    at=targets.COMPLETE_DELETIONS,
-    caught_by=found_in("change-of-mind-crash"),
-)
-def half_a_deletion(_: Right) -> Right:
-    return lambda _given: []
-
-
 @bug("a failure is counted again after a crash", at=targets.COUNT_FAILURES, caught_by=found_in("failure"))
 def failure_counted_twice(_: Right) -> Right:
     def wrong(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
