@@ -414,7 +414,7 @@ def no_decision_after_a_failure(right: Right) -> Right:
     return wrong
 
 
-@bug("a refused request is never tried again", at=targets.BACKOFF_RECORD, caught_by=found_in("growth-refused"))
+@bug("a refused request is never tried again", at=targets.BACKOFF_RECORD, caught_by=found_in("failure-refused"))
 def refused_for_ever(right: Right) -> Right:
     def wrong(self: Any, outcome: Outcome, now_s: float) -> None:
         right(self, outcome, inf if outcome.result is Result.REFUSED else now_s)
