@@ -19,7 +19,7 @@ from tests.worlds.small_scope.scenes import SCENES
 from tests.worlds.small_scope.search import Search
 from tests.worlds.small_scope.space import Space
 
-STATES = 1_500
+STATES = 300
 NAMES = ("growth-of-three", "arrival", "edits", "pods-end", "serving-two-early", "growth-refused", "a-node-is-lost")
 
 

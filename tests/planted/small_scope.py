@@ -385,15 +385,6 @@ def fresh_jobs_alone(right: Right) -> Right:
 # --- Crashes
 
 
-@bug(
-    "a deletion that a crash cut in two is not completed",
-    at=targets.COMPLETE_DELETIONS,
-    caught_by=found_in("change-of-mind-crash"),
-)
-def half_a_deletion(_: Right) -> Right:
-    return lambda _given: []
-
-
 @bug("a failure is counted again after a crash", at=targets.COUNT_FAILURES, caught_by=found_in("failure"))
 def failure_counted_twice(_: Right) -> Right:
     def wrong(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
@@ -423,7 +414,7 @@ def no_decision_after_a_failure(right: Right) -> Right:
     return wrong
 
 
-@bug("a refused request is never tried again", at=targets.BACKOFF_RECORD, caught_by=found_in("growth-refused"))
+@bug("a refused request is never tried again", at=targets.BACKOFF_RECORD, caught_by=found_in("failure-refused"))
 def refused_for_ever(right: Right) -> Right:
     def wrong(self: Any, outcome: Outcome, now_s: float) -> None:
         right(self, outcome, inf if outcome.result is Result.REFUSED else now_s)

@@ -161,7 +161,7 @@ class Desk:
         core, writes = self.parts.core, self.parts.core._writes
         s = core.s
         core.look_at([uid for uid, at_s in core._later.items() if at_s <= NOW_S])
-        core._done = {uid: done for uid, done in core._done.items() if done[1] == NOW_S}
+        core._done.clear()  # it is for a cache that does not show what was answered
         core._later = {uid: at_s for uid, at_s in core._later.items() if uid not in core._dirty}
         s.under_way.sort(key=called)
         s.turns = 0
