@@ -2,7 +2,7 @@
 # A base for trainers, python and edl only:     docker build -t you/trainer-base --target trainer-base .
 # For several kinds of machines:                docker buildx build --platform linux/amd64,linux/arm64 ...
 #
-# Each stage starts from BASE: any image with python3 >= 3.11 and its venv module; give it with its digest to pin it.
+# Each stage starts from BASE: any image with python3 >= 3.11.2 and its venv module; give it with its digest to pin it.
 # Libraries are those of requirements/ (`make lock`), by hash. pip's own settings are build arguments, so that it builds
 # without the internet: PIP_INDEX_URL, or PIP_NO_INDEX=1 with PIP_FIND_LINKS.
 ARG BASE=python:3.12-slim

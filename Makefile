@@ -1,4 +1,4 @@
-# `make` lists the targets. They need Python 3.11 or newer; the first one that runs Python creates .venv: with what the
+# `make` lists the targets. They need the Python that pyproject.toml asks for; the first one that runs Python creates .venv: with what the
 # sandbox needs for `make demo`, and with what tests need besides for the others.
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
@@ -11,8 +11,16 @@ SANDBOX := $(VENV)/.sandbox
 STAMP := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 # Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
-# The versions that the tests have passed with; the package itself has lower bounds (docs/adr/0063).
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint requirements/constraints.txt
+# The versions that the tests have passed with; the package itself has lower bounds (docs/adr/0063), which requirements/lowest.txt has.
+# pip reads the first variable up to version 25.2 for what builds edl, too, and later ones the second.
+CONSTRAINTS := requirements/constraints.txt
+PIP := PIP_CONSTRAINT=$(abspath $(CONSTRAINTS)) PIP_BUILD_CONSTRAINT=$(abspath $(CONSTRAINTS)) $(BIN)/pip install --quiet \
+  --disable-pip-version-check --no-compile
+REQUIRED := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
+NAMED := $(shell sed -n 's/^ *"Programming Language :: Python :: \(3\.[0-9]*\)",/\1/p' pyproject.toml)
+# Fails with a sentence if PYTHON is older than that.
+FIT := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(REQUIRED)".split("."))))' || \
+  { echo "edl needs Python $(REQUIRED) or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
 NODES ?= tests/e2e/control_plane/mixes/twenty.yaml
 WORLDS ?= 10000
 SEEDS ?= 10
@@ -54,9 +62,8 @@ QUICK := $(IN_PARTS) --hypothesis-profile=quick
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(SANDBOX): pyproject.toml requirements/constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "edl needs Python 3.11 or newer, but $(PYTHON) is older; choose another one: make PYTHON=python3.12 ..." >&2; exit 2; }
+$(SANDBOX): pyproject.toml $(CONSTRAINTS)
+	@$(FIT)
 	@echo "creating $(VENV) and installing into it what the sandbox needs (once: half a minute, or minutes if the machine is busy)" >&2
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "$(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
@@ -107,6 +114,15 @@ format: $(STAMP) ## format the code with ruff
 
 unit: $(STAMP) ## the tests of single parts, with a few of their random cases (below 4 minutes)
 	@EDL_HISTORIES=200 $(PYTEST) $(IN_FIVE) $(NO_CLUSTER) $(QUICK)
+
+# Each in an environment of its own (tools/pythons.py), the oldest with the lowest versions of the libraries.
+oldest: ## make test on the oldest Python of this machine, with the lowest libraries that pyproject.toml allows
+	@$(FIT)
+	@chosen=$$($(PYTHON) -m tools.pythons oldest) && $(MAKE) --no-print-directory test $$chosen
+
+newest: ## make unit on the newest Python of this machine
+	@$(FIT)
+	@chosen=$$($(PYTHON) -m tools.pythons newest) && $(MAKE) --no-print-directory unit $$chosen
 
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FIVE) --hypothesis-profile=thorough $(NO_CLUSTER)
@@ -220,24 +236,29 @@ docs: $(DOCS) ## build the site of the documents into site/; fails on a dead lin
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 release: $(STAMP) ## build and check wheel, sdist, SBOM, the chart (if make chart-test has built Helm) and the image (if Docker runs)
-	@$(PIP) 'build>=1.2'
+	@$(PIP) 'build>=1.6.1'
 	@$(BIN)/python -m tools.release $(addprefix --helm ,$(lastword $(wildcard $(HOME)/.cache/edl/control-plane/helm-*/helm))) \
 	  $$(docker info >/dev/null 2>&1 && echo --docker docker)
 	@$(MAKE) --no-print-directory sbom
 
 # What the image installs, on any machine that it can be built for, and what this Makefile installs for tests;
 # `make lock UPGRADE=--upgrade` takes newer versions.
-COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
+COMPILE := pip compile --quiet --universal --python-version $(REQUIRED) --generate-hashes --no-header $(UPGRADE)
+BUILD := $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
+EVERYTHING := --no-generate-hashes --no-annotate --extra dev
+WHEELS := $(BIN)/uv pip install --quiet --dry-run --target $(VENV)/none --only-binary :all:
 
 lock: $(STAMP) ## pin what the image installs, by hash, and what the tests use: requirements/*.txt; UPGRADE=--upgrade takes newer versions
 	@$(PIP) 'uv>=0.9'
 	@$(BIN)/uv $(COMPILE) --extra controller --extra lines --output-file requirements/controller.txt pyproject.toml
-	@$(BIN)/uv $(COMPILE) --no-generate-hashes --no-annotate --extra dev --output-file requirements/constraints.txt pyproject.toml
-	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" | \
-	  $(BIN)/uv $(COMPILE) --output-file requirements/build.txt -
+	@$(BUILD) | $(BIN)/uv $(COMPILE) $(EVERYTHING) --output-file requirements/constraints.txt pyproject.toml -
+	@$(BUILD) | $(BIN)/uv $(COMPILE) --output-file requirements/build.txt -
+	@rm -f requirements/lowest.txt # uv would keep the version of a library whose bound has become lower
+	@$(BUILD) | $(BIN)/uv $(COMPILE) $(EVERYTHING) --resolution lowest-direct --output-file requirements/lowest.txt pyproject.toml -
 	@for kind in x86_64 aarch64; do \
-	  $(BIN)/uv pip install --quiet --dry-run --python-platform $$kind-manylinux_2_28 --python-version 3.12 --target $(VENV)/none \
-	    --require-hashes --only-binary :all: --requirement requirements/controller.txt || exit 1; done
+	  $(WHEELS) --python-platform $$kind-manylinux_2_28 --python-version 3.12 --require-hashes --requirement requirements/controller.txt || exit 1; \
+	  for python in $(REQUIRED) $(NAMED); do \
+	    $(WHEELS) --python-platform $$kind-manylinux_2_28 --python-version $$python --requirement requirements/lowest.txt || exit 1; done; done
 
 audit: $(STAMP) ## look up the known defects of the libraries that the image installs (asks the package index)
 	@$(PIP) 'pip-audit>=2.9'

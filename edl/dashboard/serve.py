@@ -107,8 +107,12 @@ async def serve_page(session: ApiSession, settings: PageSettings, started: Calla
             tasks.create_task(parts.live.run())
             started(Address(_url(bound, port, token), token))
             await _watch(cache, parts.live, clock)
-    except* TemporaryError as group:
-        raise group.exceptions[0] from group
+    except ExceptionGroup as group:
+        # Before Python 3.11.4, what is raised in `except*` comes out in a group of its own.
+        temporary, others = group.split(TemporaryError)
+        if temporary is None or others is not None:
+            raise
+        raise temporary.exceptions[0] from group
     finally:
         parts.close()
         await runner.cleanup()
