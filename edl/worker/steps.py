@@ -30,6 +30,10 @@ class PeerLostError(EdlError):
     """A collective failed because another trainer of the world is gone."""
 
 
+class DivergedError(PermanentError):
+    """The trainers have different models: the job must not go on with any of them."""
+
+
 class Piece(NamedTuple):
     """Some neighbouring positions of a step, which one trainer computes together.
 
@@ -47,16 +51,29 @@ class Piece(NamedTuple):
     weight: float
 
 
+class StepDone(NamedTuple):
+    """A step that every trainer of the world has applied, and that nobody knows of yet.
+
+    Attributes:
+        start, end: counted through all epochs, half-open.
+    """
+
+    start: int
+    end: int
+
+
 class Flags(NamedTuple):
     """What every trainer adds to the sum of a step: 0 or 1 each; the sum counts trainers.
 
     Attributes:
         must_change: the master wants another world.
         leaving: the trainer leaves after this step.
+        stop: the training ends with this step, in all trainers.
     """
 
     must_change: float
     leaving: float
+    stop: float = 0.0
 
 
 class Replica(Protocol):
@@ -76,8 +93,8 @@ class Replica(Protocol):
     def disconnect(self) -> None:
         """Close the connections; a collective of a peer that is under way fails."""
 
-    def copy_state(self, source: int) -> None:
-        """Copy the state of a rank; a copy that fails changes nothing.
+    def copy_state(self, world: World) -> None:
+        """Copy the state of the holders of a world to its other trainers; a copy that fails changes nothing.
 
         Raises:
             PeerLostError: a trainer is gone.
@@ -97,6 +114,7 @@ class Replica(Protocol):
 
         Raises:
             PeerLostError: a trainer is gone.
+            DivergedError: the trainers have different models.
         """
 
     def scale_rate(self, factor: float) -> None:
@@ -240,6 +258,9 @@ class StepLoop:
 
     Attributes:
         position: how far the model is, None without a state.
+        must_stop: set it to end the training with the next step, in all trainers.
+        is_stopped: a trainer has ended it.
+        was_left: the caller has left `events` before they ended.
         counts: for people and measurements.
         on_step: called after each step that this trainer has applied: its first position, its end, its world.
     """
@@ -256,23 +277,38 @@ class StepLoop:
         self._is_leaving, self._save_at_master = is_leaving, save
         self.position: int | None = None
         self._has_trained = self._is_connected = False
+        self.must_stop = self.is_stopped = self.was_left = False
         self.counts = StepCounts()
         self.on_step: Callable[[int, int, World], None] = lambda _start, _end, _world: None
 
     @property
     def is_complete(self) -> bool:
         """True if the model of this trainer has had every step; false if it left, or came after the end."""
-        return self.position == self.settings.end
+        return self.position == self.settings.end or self.is_stopped
 
     def pieces(self) -> Generator[Piece, None, None]:
-        """The pieces of this trainer; the loop has computed the gradient of one when it asks for the next.
+        """The pieces of this trainer; the loop has computed the gradient of one when it asks for the next."""
+        for event in self.events():
+            if isinstance(event, Piece):
+                yield event
 
-        Ends when the job has ended, or when this trainer has left.
+    def events(self) -> Generator[Piece | StepDone, None, None]:
+        """The pieces of this trainer, and after those of each step that the step is done.
+
+        What the caller changes after a step, before it asks for the next event, belongs to the state that trainers
+        copy and save. Ends when the job has ended, or when this trainer has left.
 
         Raises:
             EdlError: the master refuses this trainer.
             PermanentError: the state of the model is lost, and this process has trained already.
         """
+        try:
+            yield from self._events()
+        except GeneratorExit:
+            self.was_left = True
+            raise
+
+    def _events(self) -> Generator[Piece | StepDone, None, None]:
         since_s = time.monotonic()
         while (world := self._group.enter(self.position, self._is_leaving)) is not None:
             if not self._begin(world):
@@ -299,7 +335,7 @@ class StepLoop:
             if world.checkpoint and world.rank == world.source:
                 self._replica.load(world.checkpoint)
             if world.must_copy and world.size > 1:
-                self._replica.copy_state(world.source)
+                self._replica.copy_state(world)
         except PeerLostError as error:
             self._give_up(world, error)
             return False
@@ -324,7 +360,7 @@ class StepLoop:
                 _LOSE_LESS,
             )
 
-    def _train(self, world: World) -> Generator[Piece, None, bool]:
+    def _train(self, world: World) -> Generator[Piece | StepDone, None, bool]:
         """Train until the world ends; the generator returns True if this trainer leaves."""
         settings, replica = self.settings, self._replica
         while (start := self.position) is not None and start < settings.end:
@@ -335,13 +371,20 @@ class StepLoop:
                 replica.end_piece(piece)
             leaves = self._is_leaving()
             try:
-                flags = replica.end_step(Flags(float(self._group.must_change), float(leaves)))
+                wanted = Flags(float(self._group.must_change), float(leaves), float(self.must_stop))
+                flags = replica.end_step(wanted)
             except PeerLostError as error:
                 self._give_up(world, error)
                 return False
+            except DivergedError as error:
+                self._group.stop(start, str(error))
+                raise
             self.position, self._has_trained = settings.step_end(start, world.size), True
             self.counts.steps += 1
             self.on_step(start, self.position, world)
+            yield StepDone(start, self.position)
+            if flags.stop:
+                return self._stop(world)
             is_empty = flags.leaving >= world.size  # nobody is left to copy the state from
             self._report(world, must_save=is_empty or settings.is_saved_after(start, world.size))
             if leaves:
@@ -349,6 +392,13 @@ class StepLoop:
             if flags.must_change or flags.leaving:
                 return False
         return False
+
+    def _stop(self, world: World) -> bool:
+        """The training ends here: save the model, and tell the master that no more records are wanted."""
+        self.is_stopped = True
+        self._report(world, must_save=self.settings.save_every != 0)
+        self._group.stop(self.position or 0)
+        return True
 
     def _report(self, world: World, *, must_save: bool) -> None:
         """Report the position; rank 0 saves the model if it must be saved now."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.job import Job, connect
-from edl.worker.steps import Piece
+from edl.worker.steps import Piece, StepDone
 from edl.worker_torch.elastic import Elastic
 
 try:
@@ -50,17 +50,17 @@ class Accelerator:
         elastic: what trains; None before `prepare`.
     """
 
-    def __init__(self, job: Job | None = None, **options: Any) -> None:  # noqa: ANN401 - options of Elastic
+    def __init__(self, job: Job | None = None, **options: Any) -> None:
         self._job, self._options = job or connect(), options
         self.elastic: Elastic | None = None
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
+    def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"Accelerator of edl.worker_torch has no {name}: with trainers that come and go it would not mean what it"
             " means in Accelerate; take it out, or write the loop with edl.worker_torch.Elastic"
         )
 
-    def prepare(self, *parts: Any) -> Any:  # noqa: ANN401 - as in Accelerate
+    def prepare(self, *parts: Any) -> Any:
         """The same parts, made for training in step.
 
         Args:
@@ -91,11 +91,11 @@ class Accelerator:
         replaced[id(data)] = _Epochs(self._job, self.elastic)
         return tuple(replaced.get(id(part), part) for part in parts)
 
-    def backward(self, loss: Any, **options: Any) -> None:  # noqa: ANN401 - a tensor
+    def backward(self, loss: Any, **options: Any) -> None:
         """Compute the gradients of a loss: the mean over its batch."""
         loss.backward(**options)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:  # noqa: ANN401 - torch's
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:
         """Clip the gradient of the step that comes, once it is summed over all trainers.
 
         Args:
@@ -149,13 +149,13 @@ class Accelerator:
         return self.process_index == 0
 
     @staticmethod
-    def _only(parts: tuple[Any, ...], kind: type, name: str) -> Any:  # noqa: ANN401
+    def _only(parts: tuple[Any, ...], kind: type, name: str) -> Any:
         found = [part for part in parts if isinstance(part, kind)]
         if len(found) != 1:
             raise ConfigError(f"Accelerator.prepare: it got {len(found)} of {name}; give exactly one {name}")
         return found[0]
 
-    def _check(self, data: Any) -> None:  # noqa: ANN401 - a DataLoader
+    def _check(self, data: Any) -> None:
         source, total = self._job.dataset["source"], self._job.dataset["total"]
         length = len(data.dataset) if hasattr(data.dataset, "__len__") else None
         if not str(source).startswith("index:") or length != total:
@@ -169,10 +169,10 @@ class Accelerator:
 class _NoSteps:
     """An optimizer or a scheduler whose steps the loader makes, once all trainers have their gradients."""
 
-    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - torch's
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def step(self, *_: object) -> None:
@@ -212,6 +212,6 @@ class _Epochs:
 
     def _to_the_end(self) -> Generator[tuple[Piece, Any], None, None]:
         with self._job:
-            yield from self._elastic.pieces()
+            yield from (event for event in self._elastic.events() if not isinstance(event, StepDone))
             if self._job.leaving():
                 sys.exit(LEFT)

@@ -111,8 +111,8 @@ class ListReplica:
         if self.world is not None:
             self.wire.end(self.world)
 
-    def copy_state(self, source: int) -> None:
-        model = self.exchange(list(self.model))[source]
+    def copy_state(self, world: World) -> None:
+        model = self.exchange(list(self.model))[world.source]
         assert isinstance(model, list)
         self.model = model
 
