@@ -305,7 +305,7 @@ class StepLoop:
         try:
             yield from self._events()
         except GeneratorExit:
-            self.was_left = True
+            self.was_left = not self.is_stopped
             raise
 
     def _events(self) -> Generator[Piece | StepDone, None, None]:
@@ -362,43 +362,67 @@ class StepLoop:
 
     def _train(self, world: World) -> Generator[Piece | StepDone, None, bool]:
         """Train until the world ends; the generator returns True if this trainer leaves."""
-        settings, replica = self.settings, self._replica
-        while (start := self.position) is not None and start < settings.end:
-            replica.begin_step()
-            for piece in settings.pieces(start, world.rank, world.size):
-                replica.begin_piece(start, piece)
-                yield piece
-                replica.end_piece(piece)
+        while (start := self.position) is not None and start < self.settings.end:
+            yield from self._compute(world, start)
             leaves = self._is_leaving()
-            try:
-                wanted = Flags(float(self._group.must_change), float(leaves), float(self.must_stop))
-                flags = replica.end_step(wanted)
-            except PeerLostError as error:
-                self._give_up(world, error)
+            flags = self._make_step(world, start, leaves=leaves)
+            if flags is None:
                 return False
-            except DivergedError as error:
-                self._group.stop(start, str(error))
-                raise
-            self.position, self._has_trained = settings.step_end(start, world.size), True
-            self.counts.steps += 1
-            self.on_step(start, self.position, world)
-            yield StepDone(start, self.position)
+            yield StepDone(start, self.settings.step_end(start, world.size))
             if flags.stop:
-                return self._stop(world)
+                self._end_early(world)
+                return True
             is_empty = flags.leaving >= world.size  # nobody is left to copy the state from
-            self._report(world, must_save=is_empty or settings.is_saved_after(start, world.size))
+            self._report(world, must_save=is_empty or self.settings.is_saved_after(start, world.size))
             if leaves:
                 return True
             if flags.must_change or flags.leaving:
                 return False
         return False
 
-    def _stop(self, world: World) -> bool:
+    def _compute(self, world: World, start: int) -> Generator[Piece, None, None]:
+        """The gradients of this trainer's pieces of a step."""
+        self._replica.begin_step()
+        pieces = self.settings.pieces(start, world.rank, world.size)
+        for piece in pieces:
+            self._replica.begin_piece(start, piece)
+            try:
+                yield piece
+            except GeneratorExit:
+                if self.must_stop and piece is pieces[-1]:  # the caller has ended the training, and goes
+                    self._replica.end_piece(piece)
+                    if self._make_step(world, start, leaves=False) is not None:
+                        self._end_early(world)
+                        self._group.leave()
+                        self._disconnect()
+                raise
+            self._replica.end_piece(piece)
+
+    def _make_step(self, world: World, start: int, *, leaves: bool) -> Flags | None:
+        """Make a step with all trainers; None if one of them is lost.
+
+        Raises:
+            DivergedError: the trainers have different models; no trainer goes on with the job.
+        """
+        wanted = Flags(float(self._group.must_change), float(leaves), float(self.must_stop))
+        try:
+            flags = self._replica.end_step(wanted)
+        except PeerLostError as error:
+            self._give_up(world, error)
+            return None
+        except DivergedError as error:
+            self._group.stop(start, str(error))
+            raise
+        self.position, self._has_trained = self.settings.step_end(start, world.size), True
+        self.counts.steps += 1
+        self.on_step(start, self.position, world)
+        return flags
+
+    def _end_early(self, world: World) -> None:
         """The training ends here: save the model, and tell the master that no more records are wanted."""
         self.is_stopped = True
         self._report(world, must_save=self.settings.save_every != 0)
         self._group.stop(self.position or 0)
-        return True
 
     def _report(self, world: World, *, must_save: bool) -> None:
         """Report the position; rank 0 saves the model if it must be saved now."""
@@ -432,3 +456,12 @@ class StepLoop:
         if self._is_connected:
             self._is_connected = False
             self._replica.disconnect()
+
+
+def left_early(loop: StepLoop) -> PermanentError:
+    """The error of a script that has left its loop by `break` or `return` before the training ended."""
+    return PermanentError(
+        f"steps: the loop was left at position {loop.position or 0} of {loop.settings.end}, so this trainer has no"
+        " complete model, none is saved, and the other trainers go on without it; to end the training early in all"
+        " trainers, with the model saved, call elastic.stop() before you leave the loop"
+    )

@@ -219,7 +219,10 @@ class Elastic:
         return summed(self._replica.wire, numbers)
 
     def stop(self) -> None:
-        """End the training with the step that is under way, in all trainers: the model is complete and is saved."""
+        """End the training with the step that is under way, in all trainers: the model is complete and is saved.
+
+        The loop may go on to the next batch, which does not come, or leave by `break`.
+        """
         self.loop.must_stop = True
 
     @property
@@ -259,15 +262,26 @@ class Elastic:
 
     def events(self) -> Generator[tuple[Piece, Any] | StepDone, None, None]:
         """The batches, each with the piece of a step that it is, and after those of each step that it is done."""
-        for event in self.loop.events():
-            if isinstance(event, StepDone):
-                for hook in self._hooks:
-                    hook()
-                yield event
-            else:
-                yield event, self._collate(self._job.piece(event, self._read))
+        inner = self.loop.events()
+        try:
+            for event in inner:
+                if isinstance(event, StepDone):
+                    self._run_hooks()
+                    yield event
+                else:
+                    yield event, self._collate(self._job.piece(event, self._read))
+        except GeneratorExit:
+            inner.close()  # after stop() it makes the last step
+            if self.is_complete:
+                self._run_hooks()
+                self._replica.save_model()
+            raise
         if self.is_complete:
             self._replica.save_model()
+
+    def _run_hooks(self) -> None:
+        for hook in self._hooks:
+            hook()
 
 
 def _listed(value: Any) -> list[Any]:

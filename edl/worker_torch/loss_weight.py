@@ -34,6 +34,7 @@ class LossKind(NamedTuple):
         kind: RECORDS, WEIGHT or SUM.
         weight: over how much a loss of the kind WEIGHT is a mean; else 1.
         is_divided: it is a sum that was divided, and no loss that torch knows as a mean.
+        is_constant: it was divided by a number of Python's, not by a tensor such as the sum of a mask.
         ignores: some labels do not count.
         is_certain: False if the loss has terms that need different weights.
     """
@@ -41,6 +42,7 @@ class LossKind(NamedTuple):
     kind: int
     weight: float = 1.0
     is_divided: bool = False
+    is_constant: bool = False
     ignores: bool = False
     is_certain: bool = True
 
@@ -63,7 +65,7 @@ def kind_of(loss: Any, records: int, step_records: int) -> LossKind:
             " are ignored) and another one a mean over something else; no one weight is right for both: compute them"
             " separately, or say what counts with elastic.backward(loss, weight=...)"
         )
-    if found.is_divided and found.weight == step_records != records:
+    if found.is_constant and found.weight == step_records != records:
         return LossKind(SUM)  # a sum over the batch, divided by the size of the whole step
     return found
 
@@ -131,4 +133,12 @@ def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind
         return found
     if isinstance(other, torch.Tensor) and other.numel() != 1:
         return found
-    return LossKind(WEIGHT, float(other), is_divided=True)
+    return LossKind(WEIGHT, float(other), is_divided=True, is_constant=_is_number(other))
+
+
+def _is_number(other: Any) -> bool:
+    """True for a number of Python's, which gives way to the type of any tensor."""
+    if not isinstance(other, torch.Tensor):
+        return True
+    small = torch.ones((), dtype=torch.float16 if other.is_floating_point() else torch.int8)
+    return bool(torch.result_type(small, other) == small.dtype)
