@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -28,9 +29,11 @@ LABELS = torch.where(torch.arange(WIDTH) < torch.tensor(LENGTHS)[:, None], TEXTS
 CLASS_WEIGHTS = torch.rand(WORDS, generator=DRAW) + 0.1
 
 
+BUILT = nn.Sequential(nn.Embedding(WORDS, 8), nn.Linear(8, WORDS))
+
+
 def model() -> Any:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Embedding(WORDS, 8), nn.Linear(8, WORDS))
+    return copy.deepcopy(BUILT)  # trainers are threads here, and torch's random numbers are common to them
 
 
 def over_tokens(net: Any, x: Any, y: Any) -> Any:
