@@ -236,6 +236,11 @@ class Elastic:
         return self._replica.parameters
 
     @property
+    def replica(self) -> TorchReplica:
+        """The model of this trainer among those of the others; adapters use it."""
+        return self._replica
+
+    @property
     def is_complete(self) -> bool:
         """True if the model has had every step of the job; false if this trainer left, or came after the end."""
         return self.loop.is_complete

@@ -30,8 +30,8 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-STEP, FORGET = 1, 2
-"""What a script may ask of a step: that the optimizers step, and that the gradients are forgotten."""
+STEP, DROP = 1, 2
+"""What a script may ask of a step: that the optimizers step, and that carried gradients are dropped before."""
 _MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
 _UNIT = 2.0**20  # weights are summed as whole numbers, in any order with the same result
 _log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class TorchReplica:
         max_norm: of the gradient of a step, as this trainer wants it; 0 for no limit.
         norm: of the gradient of the last step that had a limit, before it was clipped.
         action: what the script asks of this step.
+        is_stepping: the optimizers make their steps now.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class TorchReplica:
         self.wire = Wire(host, timeout_s)
         owned = set(state.model.parameters())
         self.guard = StepGuard(state.optimizers, state.schedulers, scaler, owned.__contains__, self._note_loss)
-        self.logical_ranks, self.action = 0, STEP | FORGET
+        self.logical_ranks, self.action = 0, STEP
         self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
         self._rates = [[group["lr"] for group in one.param_groups] for one in state.optimizers]
         self._sum, self._equality = GradientSum(state, self.wire), Equality(state)
@@ -79,6 +80,7 @@ class TorchReplica:
         self._most = len(owned), len(state.buffers)
         self._names: tuple[str, ...] = ()
         self._has_last_part, self._has_said, self._has_trained = True, False, False
+        self.is_stepping = False
         self._piece: Piece | None = None
         self._loss: LossKind | None = None
         self._kind, self._weight, self._records = 0, 0, 0
@@ -185,7 +187,7 @@ class TorchReplica:
         """
         ballots = self._exchange(self._ballot(flags))
         last = next((one for one in reversed(ballots) if one.kind), ballots[-1])
-        gradients = self._sum.summed(self._divisor(ballots), self._union(ballots))
+        gradients = self._sum.summed(self._divisor(ballots), self._union(ballots, last.action))
         self._buffers.sync(_union(one.changed for one in ballots), is_last=self._has_last_part)
         self._apply(gradients, last)
         now_s = time.monotonic()
@@ -239,10 +241,10 @@ class TorchReplica:
             raise _mixed()
         return sum(one.weight for one in ballots) / _UNIT or 1.0
 
-    def _union(self, ballots: list[Ballot]) -> int:
+    def _union(self, ballots: list[Ballot], action: int) -> int:
         """Which parameters have a gradient in some trainer; said once if others lack it."""
         present = _union(one.present for one in ballots)
-        if not present and not self.state.carried:
+        if action & STEP and not present and not self.state.carried:
             raise _no_gradient("a step")
         for place, one in enumerate(ballots):
             lacks = present & ~one.present
@@ -260,22 +262,21 @@ class TorchReplica:
 
     def _apply(self, gradients: list[Any], ballot: Ballot) -> None:
         """Make the step, as the trainer with the last records wants it: others may have had no batch to say so."""
-        carried = self.state.carried
+        carried = {} if ballot.action & DROP else self.state.carried
         for gradient, parameter in zip(gradients, self._sum.parameters, strict=True):
             before = carried.get(self.state.name_of(parameter)) if carried else None
             parameter.grad = gradient if before is None else before if gradient is None else before + gradient
         with self.guard.during_step():
             if ballot.action & STEP:
                 self._step(bits_float(ballot.max_norm))
-            if ballot.action & FORGET:
                 self.state.carried = {}
+                self.forget_gradients()
+                for scheduler in self.state.schedulers:
+                    scheduler.step()
             else:
                 pairs = ((p, p.grad) for p in self._sum.parameters if p.grad is not None)
                 self.state.carried = {self.state.name_of(p): grad.clone() for p, grad in pairs}
-            self.forget_gradients()
-            if ballot.action & STEP:
-                for scheduler in self.state.schedulers:
-                    scheduler.step()
+                self.forget_gradients()
 
     def _step(self, max_norm: float) -> None:
         if self._scaler is not None:
@@ -283,11 +284,13 @@ class TorchReplica:
                 self._scaler.unscale_(optimizer)
         if max_norm:
             self.norm = nn.utils.clip_grad_norm_(self._sum.parameters, max_norm)
+        self.is_stepping = True
         for optimizer in self.state.optimizers:
             if self._scaler is not None:
                 self._scaler.step(optimizer)
             else:
                 optimizer.step()
+        self.is_stepping = False
         if self._scaler is not None:
             self._scaler.update()
         self.state.steps += 1
