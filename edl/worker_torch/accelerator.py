@@ -16,10 +16,8 @@ Source: https://huggingface.co/docs/accelerate, "Adding Accelerate to your code"
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
-import math
 import os
 import sys
 from collections.abc import Iterator
@@ -28,15 +26,15 @@ from types import CodeType, FrameType
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.termination_log import write_termination_log
 from edl.worker.job import Job, connect
 from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
     import torch
     from torch import nn, optim
-    from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+    from torch.utils.data import DataLoader, RandomSampler
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
@@ -151,7 +149,8 @@ class Accelerator:
                 " one learning-rate scheduler"
             )
         data = next((one for one in loaders if isinstance(one.sampler, RandomSampler)), loaders[0])
-        self._check(data)
+        batch = (data.batch_size or 1) * self.gradient_accumulation_steps
+        check_loader(self._job, data, batch, "Accelerator.prepare")
         if self._places:
             model.to(self.device)
         options = self._options_of(data, schedulers)
@@ -351,31 +350,6 @@ class Accelerator:
             options["state"] = {**(options.get("state") or {}), "edl.scheduler": schedulers[0]}
         return options
 
-    def _check(self, data: Any) -> None:
-        source, total = self._job.dataset["source"], self._job.dataset["total"]
-        length = len(data.dataset) if hasattr(data.dataset, "__len__") else None
-        if not str(source).startswith("index:") or length != total:
-            raise ConfigError(
-                f"Accelerator.prepare: the data of the DataLoader has {length} records, and the job trains on"
-                f" {source!r} with {total}; set spec.dataset.source to index:N with the length of the data, and give"
-                " the loader of the training data first"
-            )
-        plain = type(data.sampler) in {RandomSampler, SequentialSampler} and not getattr(
-            data.sampler, "replacement", 0
-        )
-        if not plain or data.batch_size is None or len(data.sampler) != total:
-            raise ConfigError(
-                f"Accelerator.prepare: the DataLoader has the sampler {type(data.sampler).__name__}"
-                f"{'' if data.batch_size else ' and a batch sampler of its own'}, and the master decides the order:"
-                " each record once in an epoch, shuffled; for a part of the data give a DataLoader of"
-                " torch.utils.data.Subset, with spec.dataset.source index:N for its length"
-            )
-        if data.drop_last and total % (data.batch_size * self.gradient_accumulation_steps):
-            raise ConfigError(
-                f"Accelerator.prepare: the DataLoader has drop_last=True, and {total} records are no multiple of its"
-                f" batch of {data.batch_size}: edl trains on every record; leave drop_last away"
-            )
-
     def _in_precision(self, forward: Any) -> Any:
         """The forward call of a model in lower precision, with results in single precision, as Accelerate does."""
 
@@ -385,48 +359,6 @@ class Accelerator:
             return _in_single(found)
 
         return call
-
-
-def fail_at_exit(stepper: Stepper) -> None:
-    """If the script ends before the job, and without an error of its own, say why that is one, and fail."""
-
-    def check() -> None:
-        text = stepper.left_early()
-        if text and not hasattr(sys, "last_value"):
-            write_termination_log(text, os.environ)
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
-            sys.stdout.flush()
-            os._exit(1)  # the only way to change the exit code at this point
-
-    atexit.register(check)
-
-
-class Epochs:
-    """The batches of a trainer, an epoch at a time, with the length that the loader would have.
-
-    Args:
-        stepper: whose batches.
-        elastic: knows the steps of an epoch.
-        data: the loader of the script.
-        device: to which tensors go; None leaves them where they are.
-    """
-
-    def __init__(self, stepper: Stepper, elastic: Elastic, data: Any, device: Any) -> None:
-        self._stepper, self._elastic, self._data, self._device = stepper, elastic, data, device
-        self.dataset, self.batch_size = data.dataset, data.batch_size
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._stepper.epoch():
-            yield batch if self._device is None or self._device.type == "cpu" else _moved(batch, self._device)
-
-    def __len__(self) -> int:
-        """Batches of an epoch of one trainer that is alone."""
-        settings = self._elastic.loop.settings
-        step = settings.global_batch or settings.micro_batch or 1
-        steps, rest = divmod(settings.total, step)
-        micro = settings.micro_batch or step
-        return steps * math.ceil(step / micro) + math.ceil(rest / micro)
 
 
 def _refusal(name: str) -> str:
@@ -446,18 +378,6 @@ def _names(code: CodeType) -> set[str]:
     """The names of attributes and globals that a function uses, and those of the functions in it."""
     inner = (one for one in code.co_consts if isinstance(one, CodeType))
     return set(code.co_names).union(*map(_names, inner))
-
-
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=True)
-    if isinstance(value, dict):
-        return type(value)({key: _moved(item, device) for key, item in value.items()})
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(item, device) for item in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_moved(item, device) for item in value)
-    return value
 
 
 def _in_single(value: Any) -> Any:

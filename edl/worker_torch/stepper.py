@@ -36,6 +36,7 @@ class Stepper:
     Attributes:
         was_lost: the last step was not made, because a trainer was lost.
         is_partial: the calls of `step` are ignored, because more batches of the same step come.
+        first_epoch: of the job, in which this trainer began; None before its first batch.
     """
 
     def __init__(self, job: Job, elastic: Elastic, optimizer: Any) -> None:
@@ -44,7 +45,7 @@ class Stepper:
         self._piece: Piece | None = None
         self._coming: tuple[Piece, Any] | None = None
         self._has_epoch_ended = self._has_ended = self._must_zero = False
-        self._first_epoch: int | None = None
+        self.first_epoch: int | None = None
         self._epochs = 0
         self.was_lost = self.is_partial = self._is_made = False
         model = elastic.replica.state.model
@@ -72,7 +73,7 @@ class Stepper:
         self._epochs += 1
         self._has_epoch_ended = False
         total = self._elastic.loop.settings.epochs
-        if self._has_ended and self._first_epoch == 0 and self._epochs == total + 1:
+        if self._has_ended and self.first_epoch == 0 and self._epochs == total + 1:
             raise PermanentError(
                 f"steps: the script asks for epoch {self._epochs}, but the job has {total} epochs and has ended with"
                 " the model saved; set spec.dataset.epochs to the epochs of the script, or the other way round"
@@ -91,8 +92,8 @@ class Stepper:
                 found = None if event is None or isinstance(event, StepDone) else event
             if found is not None:
                 self._piece = found[0]
-                if self._first_epoch is None:
-                    self._first_epoch = found[0].epoch
+                if self.first_epoch is None:
+                    self.first_epoch = found[0].epoch
                 self._replica.action = 0
                 return found[1]
         return None

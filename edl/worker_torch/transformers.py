@@ -18,8 +18,8 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.job import Job, connect
-from edl.worker_torch.accelerator import Epochs, fail_at_exit
 from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.epochs import Epochs, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
@@ -87,18 +87,19 @@ class Trainer(transformers.Trainer):
             self.lr_scheduler = found = Scheduler(found, self._stepper)
         return found
 
-    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
-        """The batches; each loss is a mean over what counts in its batch, and edl weighs it by that."""
-        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        return batches, None
-
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """Compute the gradients of this trainer's share of a step, batch by batch; returns the mean loss."""
-        stepper = self._stepper
-        losses = [super().training_step(model, inputs, num_items_in_batch)]
+        """Compute the gradients of this trainer's share of a step, batch by batch; returns the mean loss.
+
+        Each loss is a mean over what counts in its batch, and edl weighs it by that.
+        """
+        stepper, count = self._stepper, num_items_in_batch
+        losses, counts = [super().training_step(model, inputs, count)], [1.0 if count is None else float(count)]
         while stepper is not None and not stepper.is_last:
-            losses.append(super().training_step(model, stepper.next(), num_items_in_batch))
-        return torch.stack(losses).mean()
+            (batch,), count = self.get_batch_samples(iter([stepper.next()]), 1, self.args.device)
+            losses.append(super().training_step(model, batch, count))
+            counts.append(1.0 if count is None else float(count))
+        weights = torch.tensor(counts, device=losses[0].device)
+        return (torch.stack(losses) * weights).sum() / weights.sum()
 
     def _clip_grad_norm(self, _: Any) -> Any:
         """Make the step with its gradients clipped; returns their norm before. The call of `step` finds it made."""
