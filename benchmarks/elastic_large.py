@@ -3,8 +3,8 @@
     python -m benchmarks.elastic_large --millions 3 20 124
 
 A trainer trains; a second one joins and leaves, a third one joins and is killed. A pause is the time from the last
-step before a change to the first one after it, less the median step of the world that begins. The state of a model with
-AdamW has 12 bytes for each parameter; it is copied within the pause of a join.
+step before a change to the first one after it, less the median step of the world that begins. The state of a model
+with AdamW has 12 bytes for each parameter; it is copied within the pause of a join.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.leaving import LeavingSignal
 from edl.worker.session import MasterSession
-from edl.worker.steps import Piece, Replica, StepLoop, StepSettings, left_early
+from edl.worker.step_settings import Piece, StepSettings
+from edl.worker.steps import Replica, StepLoop, left_early
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
 """Reads batches of record numbers and yields the batches in the same order; a `BadRecord` replaces a bad batch."""

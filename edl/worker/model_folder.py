@@ -81,6 +81,21 @@ class ModelFolder:
                 " folder in which it was saved, and only the newest checkpoints stay there"
             ) from error
 
+    def check_is_new(self) -> None:
+        """Training begins at the first record: the folder may hold no checkpoint of an earlier training.
+
+        Raises:
+            PermanentError: it holds one.
+        """
+        names = sorted(path.name for path in self._path.glob("*.pt")) if self._path is not None else []
+        found = [name for name in names if _NAME.fullmatch(name)]
+        if found:
+            raise PermanentError(
+                f"model: the folder {self._path} holds {found[-1]} of another job (or of this one, whose journal is"
+                " lost), and this job begins at the first record with a new model; set EDL_CHECKPOINTS or folder= to"
+                " another folder, or move these files away"
+            )
+
     def delete_before(self, checkpoint: int) -> None:
         """Delete the checkpoints that are too old, now that training would return to this one."""
         if self._path is None or not self._keep:

@@ -31,7 +31,8 @@ from edl.errors import ConfigError
 from edl.worker.data import Reader
 from edl.worker.job import Job
 from edl.worker.model_folder import KEPT, ModelFolder
-from edl.worker.steps import Piece, StepDone, StepLoop
+from edl.worker.step_settings import Piece
+from edl.worker.steps import StepDone, StepLoop
 from edl.worker_torch import loss_weight
 from edl.worker_torch.buffers import LAST
 from edl.worker_torch.loader import Collate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker.steps import parts_of
+from edl.worker.step_settings import parts_of
 from edl.worker_torch.part_tree import Node, RunningSum, cover, total
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire

@@ -10,7 +10,8 @@ from typing import Any
 from edl.errors import ConfigError, PermanentError
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import Flags, Piece, parts_of
+from edl.worker.step_settings import Piece, parts_of
+from edl.worker.steps import Flags
 from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
@@ -299,6 +300,10 @@ class TorchReplica:
         """Each parameter has none then."""
         for parameter in self._sum.parameters:
             parameter.grad = None
+
+    def begin_anew(self) -> None:
+        """See `Replica.begin_anew`."""
+        self._folder.check_is_new()
 
     def scale_rate(self, factor: float) -> None:
         """See `Replica.scale_rate`."""

@@ -51,6 +51,12 @@ class TrainState:
                     " load_state_dict; give it both, so that it can be copied to trainers that join and saved"
                 )
         self._check(self.parameters)
+        for one in self.optimizers:
+            if isinstance(one, torch.optim.LBFGS):
+                raise ConfigError(
+                    "Elastic: LBFGS computes gradients several times in a step, by a closure, and a step here has the"
+                    " gradients of one pass; use an optimizer whose step() needs no closure"
+                )
 
     @property
     def parameters(self) -> list[Any]:
@@ -148,6 +154,11 @@ class TrainState:
                 raise ConfigError(
                     f"Elastic: the parameter {name} has no values yet (it is lazy, or on the device meta); make them"
                     " first: call the model once, or model.to_empty(device=...) and load its weights"
+                )
+            if hasattr(parameter, "to_local"):
+                raise ConfigError(
+                    f"Elastic: the parameter {name} is a shard (a DTensor, as FSDP2 makes it), and trainers exchange"
+                    " whole models; leave fully_shard away"
                 )
             if parameter.dtype not in _KINDS:
                 raise ConfigError(

@@ -16,7 +16,8 @@ from typing import Any
 
 from edl.errors import PermanentError
 from edl.worker.job import Job
-from edl.worker.steps import Piece, StepDone
+from edl.worker.step_settings import Piece
+from edl.worker.steps import StepDone
 from edl.worker_torch.elastic import Elastic
 from edl.worker_torch.replica import DROP, STEP
 

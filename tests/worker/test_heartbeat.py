@@ -14,6 +14,7 @@ from typing import Any
 
 from edl.ledger.group import GroupSettings
 from tests.worlds.master_server import TOKEN, Served, serving
+from tests.worlds.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 UNWATCHED_S = 1.0
@@ -41,10 +42,7 @@ def start(served: Served, folder: Path, busy_s: int) -> subprocess.Popen[str]:
 
 
 async def until(ready: Callable[[], Any], what: str) -> None:
-    async with asyncio.timeout(60):
-        while not ready():
-            await asyncio.sleep(0.05)
-    assert ready(), what
+    await asyncio.to_thread(wait_until, ready, what, 60)
 
 
 async def test_a_trainer_in_a_long_call_that_lets_no_thread_run_is_not_lost(tmp_path: Path) -> None:

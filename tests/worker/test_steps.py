@@ -17,7 +17,7 @@ from edl.worker import connect
 from edl.worker.group import World
 from edl.worker.job import Job
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import StepSettings, parts_of
+from edl.worker.step_settings import StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.in_step.lists import ListReplica, Wire
 from tests.worlds.master_server import TOKEN, Served, serving

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from edl.worker.group import World
-from edl.worker.steps import parts_of
+from edl.worker.step_settings import parts_of
 from edl.worker_torch import copying
 from edl.worker_torch.copying import chain, copy_state
 from edl.worker_torch.equality import bits_of

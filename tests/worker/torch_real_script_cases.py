@@ -467,7 +467,7 @@ async def test_state_of_the_script_is_copied_to_a_trainer_that_joins_and_is_as_w
         found = await trained(
             tmp_path / str(count),
             count,
-            make=functools.partial(Averaging, first=count, folder=tmp_path / "m"),
+            make=functools.partial(Averaging, first=count, folder=tmp_path / f"m{count}"),
         )
         for script in found:
             mine = script.average.state_dict()  # type: ignore[attr-defined]
@@ -757,3 +757,19 @@ async def test_an_evaluation_is_shared_and_is_as_without_edl(tmp_path: Path) -> 
     assert found[0].found[-1]["loss"] == pytest.approx(float(last), rel=1e-5)  # type: ignore[attr-defined]
     assert sum(map(sum, counts.values())) == 3 * len(batches)
     assert all(max(its) < len(batches) for its in counts.values())
+
+
+async def test_a_new_job_does_not_begin_in_the_folder_of_another_one(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    build = functools.partial(Script, folder=models)
+    (first,) = await trained(tmp_path / "1", make=build)
+    with pytest.raises(PermanentError, match=r"holds checkpoint-\d+\.pt of another job .*another folder, or move"):
+        await trained(tmp_path / "2", make=build)
+    saved = torch.load(models / "model.pt", weights_only=True)
+    assert all(torch.equal(value, saved[name]) for name, value in first.model.state_dict().items())
+
+
+async def test_an_optimizer_that_needs_a_closure_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, f"index:{RECORDS}") as served:
+        with pytest.raises(ConfigError, match="LBFGS computes gradients several times in a step"):
+            await in_thread(lambda: Script(served, optimizer=lambda model: torch.optim.LBFGS(model.parameters())))

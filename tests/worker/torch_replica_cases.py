@@ -10,7 +10,8 @@ import torch
 
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import Flags, PeerLostError, Piece
+from edl.worker.step_settings import Piece
+from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch.replica import TorchReplica
 from edl.worker_torch.state import TrainState
 from example.fit_flights.local import free_ports
