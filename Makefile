@@ -317,7 +317,7 @@ KILLS ?= 20
 $(TORCH_STAMP): pyproject.toml
 	@echo "adding PyTorch and what its tests need to $(TORCH) (once; on Linux 6 GB)" >&2
 	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
-	@$(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+	@$(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn transformers accelerate lightning
 	@touch $@
 
 torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch import nn
 from edl.errors import ConfigError, PermanentError
 from edl.worker import connect
 from edl.worker.steps import DivergedError
-from edl.worker_torch import Elastic
+from edl.worker_torch import Elastic, wire
 from tests.worker.test_worker import in_thread
 from tests.worlds.master_server import TOKEN, Served, serving
 from tests.worlds.waiting import wait_until
@@ -773,3 +774,19 @@ async def test_an_optimizer_that_needs_a_closure_is_refused(tmp_path: Path) -> N
     async with serving(tmp_path, f"index:{RECORDS}") as served:
         with pytest.raises(ConfigError, match="LBFGS computes gradients several times in a step"):
             await in_thread(lambda: Script(served, optimizer=lambda model: torch.optim.LBFGS(model.parameters())))
+
+
+async def test_a_trainer_that_evaluates_for_long_is_waited_for_and_the_others_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_SAY_AFTER_S", 0.3)
+
+    def body(script: Script, x: Any, y: Any) -> None:
+        nn.functional.mse_loss(script.model(x), y).backward()
+        world = script.job.world()
+        if script.elastic.step == 3 and world is not None and world.rank == 0:
+            time.sleep(2.0)
+
+    scripts = await trained(tmp_path, 2, body)
+    assert [script.elastic.loop.counts.worlds for script in scripts] == [1, 1]
+    assert any("has waited 0 s for another one to finish its part of a step" in line for line in caplog.messages)
