@@ -338,11 +338,11 @@ KILLS ?= 20
 $(TORCH_STAMP): pyproject.toml
 	@echo "adding PyTorch and what its tests need to $(TORCH) (once; on Linux 6 GB)" >&2
 	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
-	@$(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn
+	@$(TORCH)/bin/pip install --quiet --disable-pip-version-check -e '.[sandbox,torch,test]' scikit-learn transformers accelerate lightning
 	@touch $@
 
 torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
-	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(addprefix tests/worker/torch_,cases.py elastic_cases.py accelerator_cases.py replica_cases.py step_cases.py sandbox_cases.py)
+	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(wildcard tests/worker/torch_*cases.py)
 
 elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
 	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \

@@ -25,6 +25,7 @@ ALLOWED = {
     "aiohttp": {"dashboard", "kube", "master", "observability", "sandbox"},
     "highspy": {"planner"},
     "kubernetes": {"kube", "sandbox"},
+    "lightning": {"worker_torch"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "matplotlib": {"sim"},
     "numpy": {"planner", "sim"},
@@ -34,6 +35,7 @@ ALLOWED = {
     "rich": {"explain", "observability", "sandbox", "sim"},
     "scipy": {"planner", "sim"},
     "torch": {"worker_torch"},
+    "transformers": {"worker_torch"},
     "typer": {"cli"},
     "yaml": {"install", "kube", "sandbox", "sim"},
 }

@@ -165,6 +165,13 @@ class StepsDone(NamedTuple):
     end: int
 
 
+class TrainingStopped(NamedTuple):
+    """Trainers in step have ended the training before its last epoch: nothing that is to do is wanted any more."""
+
+    position: int  # of the model, counted through all epochs
+    error: str  # why the job has failed; empty if it has succeeded
+
+
 Event = (
     DatasetSet
     | SessionOpened
@@ -184,6 +191,7 @@ Event = (
     | Replied
     | WorldFormed
     | StepsDone
+    | TrainingStopped
 )
 
 _KINDS: dict[str, Any] = {
@@ -205,6 +213,7 @@ _KINDS: dict[str, Any] = {
     "reply": Replied,
     "world": WorldFormed,
     "steps": StepsDone,
+    "stop": TrainingStopped,
 }
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -38,7 +38,7 @@ class GroupSettings:
     Attributes:
         reconnect_s: a trainer whose connection broke is lost if it does not come back within this time; at once if
             its peers lost it, too.
-        unwatched_s: a trainer that does not watch for this long is lost.
+        unwatched_s: a trainer that does not watch for this long, and whose process is not seen alive, is lost.
         regroup_s: once a trainer waits for the next world, the others of its world must follow within this time.
         first_s: the first world waits this long for its full number of trainers.
     """
@@ -109,6 +109,7 @@ class _Member:
         waits_since_s: since when it waits for a world; None while it does not.
         unwatched_since_s: since when it has no `watch` under way; None while it has one.
         was_dropped: the connection of its last `watch` broke, during the call or after it.
+        alive_s: when its process was last seen alive, although it may be too busy to watch.
     """
 
     session: int
@@ -120,6 +121,7 @@ class _Member:
     waits_since_s: float | None = None
     unwatched_since_s: float | None = None
     was_dropped: bool = False
+    alive_s: float = 0.0
 
 
 class Group:
@@ -207,6 +209,23 @@ class Group:
         if world is not None and generation == world.generation and self._is_present(session.number):
             self._advance(member, position)
             self._commit()
+
+    def keep_alive(self, key: SessionKey, now_s: float) -> None:
+        """The process of a trainer lives, although its loop may be too busy to watch."""
+        session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
+        member = self._members.get(session.number) if session is not None else None
+        if member is not None:
+            member.alive_s = now_s
+
+    def stop(self, key: SessionKey, generation: int, position: int, error: str, now_s: float) -> None:
+        """The trainers of a world end the training with the step that ends at a position; an error fails the job.
+
+        Raises:
+            ConflictError: see `Ledger.step_session`.
+        """
+        session, world = self._ledger.step_session(key, now_s), self.world
+        if world is not None and generation == world.generation and self._is_present(session.number):
+            self._ledger.stop_training(position, error)
 
     def unwatch(self, key: SessionKey, now_s: float, *, dropped: bool) -> None:
         """The watch of a trainer has ended; `dropped` if that is because its connection broke."""
@@ -389,7 +408,10 @@ class Group:
             return REMOVED
         if member.unwatched_since_s is not None:
             limit_s = self._settings.reconnect_s if member.was_dropped else self._settings.unwatched_s
-            if now_s - member.unwatched_since_s >= limit_s or self._is_missed(member):
+            since_s = (
+                member.unwatched_since_s if member.was_dropped else max(member.unwatched_since_s, member.alive_s)
+            )
+            if now_s - since_s >= limit_s or self._is_missed(member):
                 return DROPPED if member.was_dropped else SILENT
         if member.waits_since_s is None and self._is_present(number):
             waiting = (self._members[session].waits_since_s for session in self._present())

@@ -36,6 +36,7 @@ def state_to_json(state: LedgerState) -> _Object:
         "election": state.election and list(state.election),
         "roster": state.roster and list(state.roster),
         "world": state.world and list(state.world),
+        "stopped": [state.is_stopped, state.stop_error],
     }
 
 
@@ -84,6 +85,7 @@ def _state(value: _Object) -> LedgerState:
     state.roster = _optional(RosterSet, value["roster"])
     state.roster_uids = frozenset(state.roster.pod_uids if state.roster else ())
     state.world = _optional(WorldFormed, value.get("world"))  # snapshots of older versions have none
+    state.is_stopped, state.stop_error = value.get("stopped", [False, ""])
     return state
 
 

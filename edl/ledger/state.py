@@ -29,6 +29,7 @@ from edl.ledger.events import (
     SessionForgotten,
     SessionOpened,
     StepsDone,
+    TrainingStopped,
     TruncateAccepted,
     TruncateOffered,
     WorldFormed,
@@ -55,6 +56,8 @@ class LedgerState:
         redispatched: positions of the open epoch that were leased and returned undone; each return counts.
         roster_uids: the UIDs of the pods on the roster.
         world: the trainers that train in step; None while trainers lease ranges.
+        is_stopped: they have ended the training early.
+        stop_error: why they have, if the job has failed.
     """
 
     def __init__(self) -> None:
@@ -74,6 +77,7 @@ class LedgerState:
         self.roster: RosterSet | None = None
         self.roster_uids: frozenset[str] = frozenset()
         self.world: WorldFormed | None = None
+        self.is_stopped, self.stop_error = False, ""
         self._apply: dict[type, Callable[[Any], None]] = {
             DatasetSet: self._dataset_set,
             SessionOpened: self._session_opened,
@@ -93,6 +97,7 @@ class LedgerState:
             Replied: self._replied,
             WorldFormed: self._world_formed,
             StepsDone: self._steps_done,
+            TrainingStopped: self._training_stopped,
         }
 
     @property
@@ -102,14 +107,18 @@ class LedgerState:
 
     @property
     def is_finished(self) -> bool:
-        """True if every epoch is closed."""
-        return self.dataset is not None and self.epoch >= self.dataset.epochs
+        """True if every epoch is closed, or the trainers have ended the training early."""
+        is_stopped = self.is_stopped and not self.stop_error
+        return self.dataset is not None and (is_stopped or self.epoch >= self.dataset.epochs)
 
     @property
     def is_failed(self) -> bool:
-        """True if more positions are quarantined than the data set allows."""
+        """True if more positions are quarantined than the data set allows, or the trainers' models differ."""
         data = self.dataset
-        return data is not None and self.quarantined.size > data.max_quarantined_fraction * data.total
+        return data is not None and (bool(self.stop_error) or self._has_too_many_quarantined(data))
+
+    def _has_too_many_quarantined(self, data: DatasetSet) -> bool:
+        return self.quarantined.size > data.max_quarantined_fraction * data.total
 
     @property
     def is_open(self) -> bool:
@@ -124,8 +133,8 @@ class LedgerState:
     @property
     def done_position(self) -> int:
         """The first position that is not done, counted through all epochs; 0 without a data set."""
-        start = self.epoch * self.total
-        return start + (self.todo.first()[0] if self.todo else self.total) if self.is_open else start
+        start, may_be_within = self.epoch * self.total, self.is_open or (self.is_stopped and self.todo)
+        return start + (self.todo.first()[0] if self.todo else self.total) if may_be_within else start
 
     @property
     def unsaved(self) -> int:
@@ -291,6 +300,7 @@ class LedgerState:
     def _restored(self, event: Restored) -> None:
         for fence, lease in list(self.leases.items()):
             self._end_lease(fence, lease.start)
+        self.is_stopped, self.stop_error = False, ""
         undone, before = self.redispatched + self.reported.size + self.committed.size, self.epoch
         checkpoint = self.checkpoints[event.checkpoint] if event.checkpoint else None
         if checkpoint is not None:
@@ -332,3 +342,8 @@ class LedgerState:
             raise ValueError("the steps are of another world, or there are none")
         self.todo.remove(event.start, event.end)
         self.reported.add(event.start, event.end)
+
+    def _training_stopped(self, event: TrainingStopped) -> None:
+        if self.world is None or event.position != self.done_position:
+            raise ValueError(f"the steps up to {self.done_position} are counted, not up to {event.position}")
+        self.is_stopped, self.stop_error = True, event.error

@@ -48,7 +48,7 @@ def _phase(state: LedgerState) -> str:
 
 
 def _counts(state: LedgerState) -> _Object:
-    if state.is_finished and state.closed:
+    if state.is_finished and state.closed and not state.is_stopped:
         last = state.closed[-1]
         quarantined = sum(end - start for start, end in last.quarantined)
         idle = {"todo": 0, "leased": 0, "reported": last.total - quarantined, "committed": 0}

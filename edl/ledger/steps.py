@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from edl.errors import ConflictError
 from edl.ledger.checkpoints import CheckpointLedger
 from edl.ledger.entries import TrainerSession
-from edl.ledger.events import StepsDone, WorldFormed
+from edl.ledger.events import StepsDone, TrainingStopped, WorldFormed
 from edl.ledger.request import SessionKey
 
 
@@ -74,3 +74,14 @@ class StepLedger(CheckpointLedger):
             end = min(state.total, position - state.epoch * state.total)
             self._emit(StepsDone(state.world.generation, start, end))
             self._close_epoch()
+
+    def stop_training(self, position: int, error: str) -> None:
+        """The training ends at a position, before the end of the last epoch; a second call changes nothing.
+
+        Args:
+            position: of the model that counts from now on; the steps before it count as done.
+            error: why the job has failed; empty if it has succeeded.
+        """
+        self.commit_steps(position)
+        if self.state.is_open:
+            self._emit(TrainingStopped(self.position, error))

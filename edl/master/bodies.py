@@ -202,7 +202,10 @@ class MemberAnswer(msgspec.Struct, frozen=True):
 
 
 class EnterAnswer(msgspec.Struct, frozen=True):
-    """The world of a trainer; with the status `wait` there is none yet, with `job_end` there will be none."""
+    """The world of a trainer; with the status `wait` there is none yet, with `job_end` there will be none.
+
+    `error` says why trainers have stopped a job that has failed.
+    """
 
     status: str
     generation: int = 0
@@ -210,6 +213,7 @@ class EnterAnswer(msgspec.Struct, frozen=True):
     position: int = 0
     checkpoint: int | None = None
     members: list[MemberAnswer] = []
+    error: str = ""
 
 
 class WatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -246,6 +250,21 @@ class LeaveAnswer(msgspec.Struct, frozen=True):
     """True if the process may end: no trainer of its world is still in a step."""
 
     is_free: bool
+
+
+class AliveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The process of a trainer in step lives; another process of its pod says so while its loop is busy."""
+
+    session: SessionBody
+
+
+class StopBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A trainer in step ends the training with the step that ends at a position; an error fails the job."""
+
+    session: SessionBody
+    generation: _Whole
+    position: _Whole
+    error: Annotated[str, Meta(max_length=4096)] = ""
 
 
 class RosterPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -119,6 +119,14 @@ class GroupCalls:
             self._end_watch(key, call, is_done=is_done)
         return self._group.must_change(key, call.generation)
 
+    def keep_alive(self, key: SessionKey) -> None:
+        """See `Group.keep_alive`."""
+        self._group.keep_alive(key, self._clock.monotonic_s())
+
+    def stop(self, key: SessionKey, generation: int, position: int, error: str) -> None:
+        """See `Group.stop`."""
+        self._run(lambda: self._group.stop(key, generation, position, error, self._clock.monotonic_s()))
+
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
         """See `Group.leave`; held until nobody needs the trainer any more."""
 

@@ -24,6 +24,7 @@ from edl.ledger.errors import UnknownCheckpointError
 from edl.ledger.group import EnterRequest
 from edl.ledger.request import JOB_END, RUN, WAIT
 from edl.master.bodies import (
+    AliveBody,
     BeginBody,
     CommitBody,
     DatasetBody,
@@ -41,6 +42,7 @@ from edl.master.bodies import (
     PieceAnswer,
     RestoreBody,
     RosterBody,
+    StopBody,
     SyncBody,
     WatchAnswer,
     WatchBody,
@@ -125,6 +127,8 @@ class MasterApi:
         app.router.add_post("/v1/group/enter", self._enter)
         app.router.add_post("/v1/group/watch", self._watch)
         app.router.add_post("/v1/group/leave", self._leave)
+        app.router.add_post("/v1/group/alive", self._alive)
+        app.router.add_post("/v1/group/stop", self._stop)
         app.router.add_put("/v1/roster", self._roster)
         app.router.add_get("/v1/status", self._status)
         for prefix in ("", "/v1"):
@@ -306,7 +310,7 @@ class MasterApi:
         wanted = EnterRequest(body.generation, body.position, body.endpoint, body.min_size, body.settings)
         world, has_ended = await self._master.enter(body.session.key, wanted, body.wait_s)
         if world is None:
-            return _answer(EnterAnswer(JOB_END if has_ended else WAIT))
+            return _answer(EnterAnswer(JOB_END if has_ended else WAIT, error=self._master.stop_error))
         members = [MemberAnswer(*member) for member in world.members]
         place = world.generation, world.rank, world.position, world.checkpoint
         return _answer(EnterAnswer(RUN, *place, members))
@@ -325,6 +329,17 @@ class MasterApi:
         body = await self._body(request, LeaveBody)
         place = body.session.key, body.generation, body.position
         return _answer(LeaveAnswer(await self._master.leave(*place, body.wait_s)))
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        body = await self._body(request, AliveBody)
+        self._limit_calls((body.session.pod_uid, body.session.incarnation))
+        self._master.keep_alive(body.session.key)
+        return _answer({})
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        body = await self._body(request, StopBody)
+        await self._master.stop(body.session.key, body.generation, body.position, body.error)
+        return _answer({})
 
     async def _roster(self, request: web.Request) -> web.Response:
         body = await self._body(request, RosterBody, ROSTER_BYTES)

@@ -253,6 +253,21 @@ class Master:
         await self._store.durable(self._store.appended)
         return is_free
 
+    def keep_alive(self, key: SessionKey) -> None:
+        """See `Group.keep_alive`; nothing of it is durable."""
+        self._group.keep_alive(key)
+
+    @property
+    def stop_error(self) -> str:
+        """Why trainers in step have stopped a job that has failed; else empty."""
+        return self._ledger.state.stop_error
+
+    async def stop(self, key: SessionKey, generation: int, position: int, error: str) -> None:
+        """See `Group.stop`."""
+        self._refuse_while_blocked()
+        self._group.stop(key, generation, position, error)
+        await self._store.durable(self._store.appended)
+
     async def set_roster(self, generation: int, pod_uids: Iterable[str]) -> None:
         """See `Ledger.set_roster`."""
         await self._execute_durably(lambda: self._ledger.set_roster(generation, pod_uids))

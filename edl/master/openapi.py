@@ -76,6 +76,20 @@ _ROUTES: tuple[tuple[str, str, str, type | None, type | None], ...] = (
         bodies.LeaveBody,
         bodies.LeaveAnswer,
     ),
+    (
+        "post",
+        "/v1/group/alive",
+        "Say that the process of a trainer lives, while its loop may be too busy to watch",
+        bodies.AliveBody,
+        None,
+    ),
+    (
+        "post",
+        "/v1/group/stop",
+        "End the training of the world with the step that ends at a position",
+        bodies.StopBody,
+        None,
+    ),
     ("put", "/v1/roster", "Set the pods that may hold leases; needs the controller's token", bodies.RosterBody, None),
     ("get", "/v1/status", "Read the progress, the sessions and the leases", None, None),
 )

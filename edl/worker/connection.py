@@ -47,6 +47,12 @@ class MasterConnection:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._connection: http.client.HTTPConnection | None = None
 
+    @property
+    def place(self) -> dict[str, str | None]:
+        """The URL, the token and the file of the authority, for another process of this trainer."""
+        token = self._headers["Authorization"].removeprefix("Bearer ")
+        return {"url": self.url, "token": token, "ca_file": self._ca_file}
+
     def duplicate(self) -> MasterConnection:
         """An independent connection to the same master."""
         new = MasterConnection.__new__(MasterConnection)

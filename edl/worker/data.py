@@ -19,8 +19,10 @@ from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
 from edl.worker.lease import BadRecord
 
 _CACHE_BYTES = 64 * 1024 * 1024
-_CHUNK_ROWS = 1024
+_CHUNK_BYTES = 64 * 1024  # of rows that are turned into Python's objects at once
+_MOST_CHUNK_ROWS = 1024
 _CACHED_CHUNKS = 32
+_LEAST_PIECES = 2  # a window of the epoch's order may take turns between the pieces at its ends
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Reader = Callable[[Any], Any]
@@ -96,7 +98,7 @@ class FileSource:
         self._cache[first] = found["count"], piece
         insort(self._firsts, first)
         self._bytes += piece.size
-        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+        while self._bytes > _CACHE_BYTES and len(self._cache) > _LEAST_PIECES:
             old_first, (_, old) = self._cache.popitem(last=False)
             self._firsts.remove(old_first)
             self._bytes -= old.size
@@ -193,14 +195,17 @@ class _Rows:
                     f" {error}; replace the file by an intact copy"
                 ) from error
         self.size = int(self._table.nbytes)
+        self._chunk: int = max(
+            1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES * max(1, self._table.num_rows) // max(1, self.size))
+        )
         self._chunks: OrderedDict[int, list[_Object]] = OrderedDict()
 
     def record(self, index: int) -> _Object:
         """One row."""
-        number, offset = divmod(index, _CHUNK_ROWS)
+        number, offset = divmod(index, self._chunk)
         chunk = self._chunks.get(number)
         if chunk is None:
-            chunk = self._chunks[number] = self._table.slice(number * _CHUNK_ROWS, _CHUNK_ROWS).to_pylist()
+            chunk = self._chunks[number] = self._table.slice(number * self._chunk, self._chunk).to_pylist()
             if len(self._chunks) > _CACHED_CHUNKS:
                 self._chunks.popitem(last=False)
         return chunk[offset]

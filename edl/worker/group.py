@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from edl.errors import EdlError, TemporaryError
+from edl.errors import EdlError, PermanentError, TemporaryError
+from edl.worker.heartbeat import Heartbeat
 from edl.worker.session import MasterSession
 
 _HOLD_S = 5.0
 _REPORT_EVERY_S = 0.5
+_LONGEST_ERROR = 2000
 _ENTER_S, _LEAVE_S, _LAST_WORLD_S = 2.0, 5.0, 10.0
 
 
@@ -34,6 +36,8 @@ class World(NamedTuple):
         checkpoint: what the source loads first; 0 is a new model, None if it has the state.
         endpoints: rank -> where the others reach it.
         has_state: this trainer has a state of this job, maybe an older one.
+        names: rank -> name of the trainer.
+        holders: the ranks that have the state, in their order.
     """
 
     generation: int
@@ -45,6 +49,8 @@ class World(NamedTuple):
     checkpoint: int | None
     endpoints: tuple[str, ...]
     has_state: bool
+    names: tuple[str, ...] = ()
+    holders: tuple[int, ...] = (0,)
 
 
 class StepGroup:
@@ -69,6 +75,7 @@ class StepGroup:
         self._must_change = self._is_broken = self._is_closing = False
         self._error: EdlError | None = None
         self._thread = threading.Thread(target=self._watch, name="edl-group", daemon=True)
+        self._heartbeat: Heartbeat | None = None
 
     @property
     def must_change(self) -> bool:
@@ -99,6 +106,8 @@ class StepGroup:
         self._position = position
         if not self._thread.is_alive():
             self._thread.start()
+        if self._heartbeat is None:
+            self._heartbeat = self._session.heartbeat()
         left_s = float("inf") if position is not None else 0.0
         while True:
             if self._error is not None:
@@ -113,6 +122,8 @@ class StepGroup:
             except TemporaryError:
                 continue
             if answer["status"] == "job_end":
+                if answer["error"]:
+                    raise PermanentError(f"job: it has failed, and no trainer goes on with it: {answer['error']}")
                 return None
             if answer["status"] == "run":
                 break
@@ -136,6 +147,19 @@ class StepGroup:
         self._position = position
         return int(self._call(self._session, "watch", knows=True, wait_s=0.0)["done"]) if now else 0
 
+    def stop(self, position: int, error: str = "") -> None:
+        """End the training of the job with the step that ends at a position.
+
+        Args:
+            position: of the model.
+            error: why the job has failed; empty if it has succeeded early.
+
+        Raises:
+            PermanentError: the master refuses this trainer.
+        """
+        body = {"generation": self._generation, "position": position, "error": error[:_LONGEST_ERROR]}
+        self._session.call("POST", "/v1/group/stop", {"session": self._session.identity, **body})
+
     def leave(self) -> None:
         """Leave after the last step of the world; returns once no trainer of it needs this process."""
         self._stop_watching()
@@ -151,6 +175,8 @@ class StepGroup:
         self._watcher.cancel_calls()
         if self._thread.is_alive():
             self._thread.join(_HOLD_S)
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
 
     def _watch(self) -> None:
         """The body of the thread."""
@@ -198,14 +224,17 @@ class StepGroup:
 def _world(answer: dict[str, Any]) -> World:
     positions = [member["position"] for member in answer["members"]]
     checkpoint, start, rank = answer["checkpoint"], answer["position"], answer["rank"]
+    holders = tuple(rank for rank, position in enumerate(positions) if position == start)
     return World(
         generation=answer["generation"],
         rank=rank,
         size=len(positions),
         position=start,
-        source=positions.index(start) if checkpoint is None else 0,
+        source=holders[0] if checkpoint is None else 0,
         must_copy=any(position != start for position in positions),
         checkpoint=checkpoint,
         endpoints=tuple(member["endpoint"] for member in answer["members"]),
         has_state=positions[rank] is not None,
+        names=tuple(member["name"] for member in answer["members"]),
+        holders=holders if checkpoint is None else (0,),
     )

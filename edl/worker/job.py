@@ -35,7 +35,8 @@ from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.leaving import LeavingSignal
 from edl.worker.session import MasterSession
-from edl.worker.steps import Piece, Replica, StepLoop, StepSettings
+from edl.worker.step_settings import Piece, StepSettings
+from edl.worker.steps import Replica, StepLoop, left_early
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
 """Reads batches of record numbers and yields the batches in the same order; a `BadRecord` replaces a bad batch."""
@@ -118,6 +119,7 @@ class Job:
         self._session, self.remote, self._environment = session, remote, environment
         self._leaving = LeavingSignal()
         self._group: StepGroup | None = None
+        self._loop: StepLoop | None = None
         self._dataset: dict[str, Any] | None = None
         self._order: tuple[int, EpochOrder | None] = (-1, None)
         self._source: Source | None = None
@@ -134,6 +136,8 @@ class Job:
         if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
             write_termination_log(str(error), os.environ)
         self._session.close(f"{type(error).__name__}: {error}" if failed else "")
+        if error is None and self._loop is not None and self._loop.was_left and not self._leaving.is_set():
+            raise left_early(self._loop)
 
     @property
     def epoch(self) -> int:
@@ -341,7 +345,8 @@ class Job:
         total, epochs = self.dataset["total"], self.dataset["epochs"]
         settings = StepSettings(total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate)
         self._group = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.division)
-        return StepLoop(self._group, replica, settings, self._leaving.is_set, self._save)
+        self._loop = StepLoop(self._group, replica, settings, self._leaving.is_set, self._save)
+        return self._loop
 
     def piece(self, piece: Piece, read: Reader | None = None) -> list[Any]:
         """The records of a piece of a step.

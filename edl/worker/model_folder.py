@@ -6,9 +6,13 @@ Every file appears as a whole, so that a reader never sees a part of it.
 from __future__ import annotations
 
 import logging
+import os
+import pickle
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from edl.errors import ConfigError, PermanentError
 
@@ -17,6 +21,7 @@ MODEL = "model.pt"
 KEPT = 3
 """How many checkpoints stay by default."""
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -36,8 +41,12 @@ class ModelFolder:
             raise ConfigError(f"keep={keep} is less than 0; give how many checkpoints should stay, or 0 for all")
         self._path, self._keep = path, keep
 
-    def write(self, checkpoint: int, data: bytes) -> None:
+    def write(self, checkpoint: int, save: Callable[[Path], object]) -> None:
         """Write a checkpoint.
+
+        Args:
+            checkpoint: its number.
+            save: writes the file that it gets, piece by piece.
 
         Raises:
             ConfigError: there is no folder.
@@ -45,15 +54,19 @@ class ModelFolder:
         """
         path = self._path_of(checkpoint)
         try:
-            _write(path, data, str(checkpoint))
-        except OSError as error:
+            _write(path, save, str(checkpoint))
+        except (OSError, RuntimeError) as error:
             raise PermanentError(
-                f"checkpoint {checkpoint}: the file {path} cannot be written: {error.strerror}; make room or repair"
+                f"checkpoint {checkpoint}: the file {path} cannot be written: {_why(error)}; make room or repair"
                 " the folder"
             ) from error
 
-    def read(self, checkpoint: int) -> bytes:
+    def read(self, checkpoint: int, load: Callable[[Path], _T]) -> _T:
         """The content of a checkpoint.
+
+        Args:
+            checkpoint: its number.
+            load: reads the file.
 
         Raises:
             ConfigError: there is no folder.
@@ -61,12 +74,27 @@ class ModelFolder:
         """
         path = self._path_of(checkpoint)
         try:
-            return path.read_bytes()
-        except OSError as error:
+            return load(path)
+        except (OSError, RuntimeError, pickle.UnpicklingError) as error:
             raise PermanentError(
-                f"checkpoint {checkpoint}: the file {path} cannot be read: {error.strerror}; all trainers need the"
+                f"checkpoint {checkpoint}: the file {path} cannot be read: {_why(error)}; all trainers need the"
                 " folder in which it was saved, and only the newest checkpoints stay there"
             ) from error
+
+    def check_is_new(self) -> None:
+        """Training begins at the first record: the folder may hold no checkpoint of an earlier training.
+
+        Raises:
+            PermanentError: it holds one.
+        """
+        names = sorted(path.name for path in self._path.glob("*.pt")) if self._path is not None else []
+        found = [name for name in names if _NAME.fullmatch(name)]
+        if found:
+            raise PermanentError(
+                f"model: the folder {self._path} holds {found[-1]} of another job (or of this one, whose journal is"
+                " lost), and this job begins at the first record with a new model; set EDL_CHECKPOINTS or folder= to"
+                " another folder, or move these files away"
+            )
 
     def delete_before(self, checkpoint: int) -> None:
         """Delete the checkpoints that are too old, now that training would return to this one."""
@@ -80,8 +108,11 @@ class ModelFolder:
             except OSError as error:
                 _log.warning("the old checkpoint %s is not deleted: %s", path, error.strerror)
 
-    def write_model(self, data: bytes) -> None:
+    def write_model(self, save: Callable[[Path], object]) -> None:
         """Write the trained model, if there is a folder.
+
+        Args:
+            save: writes the file that it gets.
 
         Raises:
             PermanentError: the file cannot be written.
@@ -90,10 +121,10 @@ class ModelFolder:
             return
         path = self._path / MODEL
         try:
-            _write(path, data, uuid.uuid4().hex[:8])
-        except OSError as error:
+            _write(path, save, uuid.uuid4().hex[:8])
+        except (OSError, RuntimeError) as error:
             raise PermanentError(
-                f"model: the file {path} cannot be written: {error.strerror}; the training is complete, so make room"
+                f"model: the file {path} cannot be written: {_why(error)}; the training is complete, so make room"
                 " or repair the folder, and take the model from the last checkpoint there"
             ) from error
 
@@ -106,9 +137,20 @@ class ModelFolder:
         return self._path / f"checkpoint-{checkpoint}.pt"
 
 
-def _write(path: Path, data: bytes, draft: str) -> None:
-    """Write a file by way of a draft that no other trainer writes."""
+def _write(path: Path, save: Callable[[Path], object], draft: str) -> None:
+    """Write a file by way of a draft that no other trainer writes; it has its name once all of it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.parent / f"{draft}.draft"
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+    try:
+        save(unfinished)
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)  # it may have taken the last room
+        raise
+
+
+def _why(error: Exception) -> str:
+    """The reason in one line; what writes tensors has its own error for a full disk."""
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0]

@@ -16,6 +16,7 @@ from typing import Any
 from edl.errors import EdlError, TemporaryError
 from edl.waiting import PauseLengths
 from edl.worker.connection import MasterConnection
+from edl.worker.heartbeat import Heartbeat
 from edl.worker.lease import BadRecord, HeldLease, PositionBatch
 from edl.worker.lease_queue import LeaseQueue, Reports
 
@@ -62,6 +63,10 @@ class MasterSession:
     def beside(self) -> MasterSession:
         """Another session object of the same trainer, for calls that would block this one; it never holds leases."""
         return MasterSession(self._call_connection.duplicate(), self.identity)
+
+    def heartbeat(self) -> Heartbeat:
+        """Start a process that tells the master that this one lives, however busy it is."""
+        return Heartbeat({**self._call_connection.place, "session": self.identity})
 
     def cancel_calls(self) -> None:
         """Let the call that another thread waits for fail soon, and each later one."""

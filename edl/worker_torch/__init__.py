@@ -6,7 +6,8 @@
         for x, y in Elastic(job, model, optimizer, read=dataset.__getitem__).batches():
             loss_function(model(x), y).backward()
 
-`Accelerator` takes the place of Hugging Face Accelerate's in a script that has one.
+`Accelerator` takes the place of Hugging Face Accelerate's in a script that has one. `edl.worker_torch.transformers`
+has a `Trainer` for Hugging Face, `edl.worker_torch.lightning` a strategy for PyTorch Lightning.
 `loader` is for trainers that share no gradients, such as those of parameter servers. Start reading in `elastic.py`.
 """
 

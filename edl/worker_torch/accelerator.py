@@ -9,33 +9,75 @@
             optimizer.step()
             optimizer.zero_grad()
 
-It has the methods that such a loop needs, and refuses the others by name, so that no script trains on with another
-meaning. Accelerate itself is not used and need not be installed.
-Source: https://huggingface.co/docs/accelerate, "Adding Accelerate to your code".
+What it has means what it means in Accelerate with one process and the global batch. The rest is refused by name;
+`prepare` already warns of what the calling function mentions. Accelerate is not used and need not be installed.
+Source: https://huggingface.co/docs/accelerate, "Adding Accelerate to your code" and the reference of `Accelerator`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.job import Job, connect
-from edl.worker.steps import Piece
 from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
+from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
+    import torch
     from torch import nn, optim
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, RandomSampler
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-LEFT = 143
-"""The exit code of a trainer that left after SIGTERM."""
+_ELASTIC = (
+    "collate",
+    "global_batch",
+    "micro_batch",
+    "deterministic",
+    "scaler",
+    "state",
+    "buffers",
+    "max_grad_norm",
+    "folder",
+    "save_every",
+    "keep",
+    "timeout_s",
+    "host",
+)
+_NOT_HERE = {
+    "gather",
+    "reduce",
+    "load_state",
+    "join_uneven_inputs",
+    "trigger_sync_in_backward",
+    "skip_first_batches",
+    "split_between_processes",
+    "set_trigger",
+    "check_trigger",
+    "lomo_backward",
+    "clip_grad_value_",
+    "unscale_gradients",
+    "get_tracker",
+    "prepare_model",
+    "prepare_optimizer",
+    "prepare_scheduler",
+    "prepare_data_loader",
+}
+"""What `Accelerator` of Accelerate has and this one has not."""
+_PRECISIONS = {"no": None, "bf16": torch.bfloat16}
+
+_log = logging.getLogger(__name__)
 
 
 class Accelerator:
@@ -43,59 +85,106 @@ class Accelerator:
 
     Args:
         job: by default the connection that `edl.worker.connect` makes.
+        gradient_accumulation_steps: batches of a step within `accumulate`.
+        mixed_precision: no or bf16.
+        cpu, device_placement, step_scheduler_with_optimizer: as in Accelerate, with its defaults.
         options: of `Elastic`, such as `save_every`; without a global batch in the spec of the job, the batch of the
-            loader is the global one.
+            loader times `gradient_accumulation_steps` is the global one.
+
+    Raises:
+        ConfigError: an option is not known here, or has a value that cannot be used.
 
     Attributes:
         elastic: what trains; None before `prepare`.
+        sync_gradients: the batch in hand is the last one of its step.
     """
 
-    def __init__(self, job: Job | None = None, **options: Any) -> None:  # noqa: ANN401 - options of Elastic
+    def __init__(
+        self,
+        job: Job | None = None,
+        *,
+        gradient_accumulation_steps: int = 1,
+        mixed_precision: str | None = None,
+        cpu: bool = False,
+        device_placement: bool = True,
+        step_scheduler_with_optimizer: bool = True,
+        **options: Any,
+    ) -> None:
+        unknown = sorted(options.keys() - set(_ELASTIC))
+        if unknown or (mixed_precision or "no") not in _PRECISIONS or not step_scheduler_with_optimizer:
+            raise ConfigError(
+                f"Accelerator: {', '.join(unknown) or f'mixed_precision={mixed_precision!r}'} is not offered by"
+                " edl.worker_torch; it has gradient_accumulation_steps, mixed_precision ('no' or 'bf16'), cpu,"
+                f" device_placement, and of Elastic {', '.join(_ELASTIC)}"
+            )
         self._job, self._options = job or connect(), options
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._precision, self._is_cpu, self._places = _PRECISIONS[mixed_precision or "no"], cpu, device_placement
         self.elastic: Elastic | None = None
+        self._stepper: Stepper | None = None
+        self.sync_gradients = True
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
-        raise AttributeError(
-            f"Accelerator of edl.worker_torch has no {name}: with trainers that come and go it would not mean what it"
-            " means in Accelerate; take it out, or write the loop with edl.worker_torch.Elastic"
-        )
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(_refusal(name))
 
-    def prepare(self, *parts: Any) -> Any:  # noqa: ANN401 - as in Accelerate
+    def prepare(self, *parts: Any) -> Any:
         """The same parts, made for training in step.
 
         Args:
             parts: a model, its optimizer, the DataLoader of the training data, and if need be a learning-rate
-                scheduler that makes a step after each step of the optimizer. Other loaders are returned unchanged.
+                scheduler. Of several DataLoaders the one that shuffles is that of the training data, or the first
+                one; the others are returned unchanged, so every trainer evaluates all of their data.
 
         Raises:
             ConfigError: a part is missing, or the DataLoader and the data set of the job do not fit together.
         """
+        _warn_of(sys._getframe(1))  # noqa: SLF001 - the script that calls
         model = self._only(parts, nn.Module, "model")
         optimizer = self._only(parts, optim.Optimizer, "optimizer")
         loaders = [part for part in parts if isinstance(part, DataLoader)]
-        others = [part for part in parts if part not in (model, optimizer) and not isinstance(part, DataLoader)]
-        if not loaders or len(others) > 1:
+        schedulers = [part for part in parts if part is not model and part is not optimizer and part not in loaders]
+        if not loaders or len(schedulers) > 1:
             raise ConfigError(
                 "Accelerator.prepare: give a model, an optimizer, the DataLoader of the training data, and at most"
                 " one learning-rate scheduler"
             )
-        data, scheduler = loaders[0], others[0] if others else None
-        self._check(data)
-        options = {"collate": data.collate_fn, **self._options}
-        if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
-            options.setdefault("global_batch", data.batch_size)
-        self.elastic = Elastic(
-            self._job, model, optimizer, read=data.dataset.__getitem__, scheduler=scheduler, **options
-        )
-        replaced: dict[int, Any] = {id(part): _NoSteps(part) for part in (optimizer, *others)}
-        replaced[id(data)] = _Epochs(self._job, self.elastic)
+        data = next((one for one in loaders if isinstance(one.sampler, RandomSampler)), loaders[0])
+        batch = (data.batch_size or 1) * self.gradient_accumulation_steps
+        check_loader(self._job, data, batch, "Accelerator.prepare")
+        if self._places:
+            model.to(self.device)
+        options = self._options_of(data, schedulers)
+        self.elastic = Elastic(self._job, model, optimizer, read=data.dataset.__getitem__, **options)
+        self._stepper = stepper = Stepper(self._job, self.elastic, optimizer)
+        fail_at_exit(stepper)
+        if self._precision is not None:
+            model.forward = self._in_precision(model.forward)
+        replaced: dict[int, Any] = {id(one): Scheduler(one, stepper) for one in schedulers}
+        replaced[id(data)] = Epochs(stepper, self.elastic, data, self.device if self._places else None)
         return tuple(replaced.get(id(part), part) for part in parts)
 
-    def backward(self, loss: Any, **options: Any) -> None:  # noqa: ANN401 - a tensor
-        """Compute the gradients of a loss: the mean over its batch."""
+    def backward(self, loss: Any, **options: Any) -> None:
+        """Compute the gradients of a loss; batches of one step are weighed by what their losses are means over."""
         loss.backward(**options)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:  # noqa: ANN401 - torch's
+    @contextlib.contextmanager
+    def accumulate(self, *_: Any) -> Iterator[None]:
+        """In the block, steps of the optimizer and of the scheduler wait for the last batch of a step."""
+        stepper = self._prepared("accumulate")
+        self.sync_gradients = stepper.is_last
+        stepper.is_partial = not self.sync_gradients
+        try:
+            yield
+        finally:
+            stepper.is_partial = False
+
+    @contextlib.contextmanager
+    def autocast(self, *_: Any, **__: Any) -> Iterator[None]:
+        """The block computes in the precision of `mixed_precision`."""
+        with torch.autocast(self.device.type, self._precision, enabled=self._precision is not None):
+            yield
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:
         """Clip the gradient of the step that comes, once it is summed over all trainers.
 
         Args:
@@ -121,15 +210,96 @@ class Accelerator:
             )
         return self.elastic.clip_grad_norm(max_norm)
 
-    def unwrap_model(self, model: nn.Module) -> nn.Module:
+    def gather_for_metrics(self, value: Any, *_: Any, **__: Any) -> Any:
+        """The value itself: every trainer evaluates all data of its other loaders."""
+        return value
+
+    def pad_across_processes(self, value: Any, *_: Any, **__: Any) -> Any:
+        """The value itself; see `gather_for_metrics`."""
+        return value
+
+    @contextlib.contextmanager
+    def main_process_first(self) -> Iterator[None]:
+        """The block runs at once: each trainer has files of its own."""
+        yield
+
+    local_main_process_first = main_process_first
+
+    @contextlib.contextmanager
+    def no_sync(self, *_: Any) -> Iterator[None]:
+        """The block computes gradients that are carried to the next batch, as without it: see `Stepper`."""
+        yield
+
+    def register_for_checkpointing(self, *values: Any) -> None:
+        """Objects with `state_dict` and `load_state_dict` belong to the state that is copied and saved.
+
+        Raises:
+            ConfigError: `prepare` was called before.
+        """
+        if self.elastic is not None:
+            raise ConfigError("Accelerator.register_for_checkpointing: call it before prepare(...)")
+        state = self._options.setdefault("state", {})
+        state.update({f"registered {len(state) + place}": value for place, value in enumerate(values)})
+
+    def save_state(self, folder: str | os.PathLike[str], **_: Any) -> None:
+        """Write the state of model, optimizer and scheduler as `state.pt`, in one trainer.
+
+        edl saves checkpoints by itself, and training continues from them without a call.
+        """
+        self._prepared("save_state")
+        if self.is_main_process and self.elastic is not None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            torch.save(self.elastic.replica.state.collected(), Path(folder) / "state.pt")
+
+    def wait_for_everyone(self) -> None:
+        """All trainers wait for each other at the end of each step; nothing is left to do."""
+
+    def unwrap_model(self, model: nn.Module, *_: Any, **__: Any) -> nn.Module:
         """The model itself."""
         return model
+
+    def get_state_dict(self, model: nn.Module, *_: Any, **__: Any) -> Any:
+        """The state of the model."""
+        return model.state_dict()
+
+    def save(self, value: Any, path: str | os.PathLike[str], **_: Any) -> None:
+        """Save in one trainer, if the training is complete; one that left has the model of half the training."""
+        if self.is_main_process and self.elastic is not None and self.elastic.is_complete:
+            torch.save(value, path)
 
     def print(self, *words: object) -> None:
         """Print in one trainer."""
         if self.is_main_process:
             sys.stdout.write(" ".join(map(str, words)) + "\n")
             sys.stdout.flush()
+
+    def log(self, *_: Any, **__: Any) -> None:
+        """There are no trackers, since `log_with` is not offered."""
+
+    def init_trackers(self, *_: Any, **__: Any) -> None:
+        """There are no trackers, since `log_with` is not offered."""
+
+    def end_training(self) -> None:
+        """The job ends by itself."""
+
+    def free_memory(self, *parts: Any) -> Any:
+        """The parts, unchanged."""
+        return parts
+
+    @property
+    def device(self) -> Any:
+        """Where the model computes."""
+        return torch.device("cuda" if torch.cuda.is_available() and not self._is_cpu else "cpu")
+
+    @property
+    def mixed_precision(self) -> str:
+        """`no` or `bf16`."""
+        return "no" if self._precision is None else "bf16"
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """True if the last step was lost with a trainer; the next batch has its records."""
+        return self._stepper is not None and self._stepper.was_lost
 
     @property
     def process_index(self) -> int:
@@ -148,70 +318,73 @@ class Accelerator:
         """True in one trainer."""
         return self.process_index == 0
 
+    @property
+    def is_local_main_process(self) -> bool:
+        """True: a pod has one trainer."""
+        return True
+
+    @property
+    def is_last_process(self) -> bool:
+        """True in one trainer."""
+        return self.process_index == self.num_processes - 1
+
+    def _prepared(self, name: str) -> Stepper:
+        if self._stepper is None:
+            raise ConfigError(f"Accelerator.{name}: no optimizer is known; call prepare(...) first")
+        return self._stepper
+
     @staticmethod
-    def _only(parts: tuple[Any, ...], kind: type, name: str) -> Any:  # noqa: ANN401
+    def _only(parts: tuple[Any, ...], kind: type, name: str) -> Any:
         found = [part for part in parts if isinstance(part, kind)]
         if len(found) != 1:
             raise ConfigError(f"Accelerator.prepare: it got {len(found)} of {name}; give exactly one {name}")
         return found[0]
 
-    def _check(self, data: Any) -> None:  # noqa: ANN401 - a DataLoader
-        source, total = self._job.dataset["source"], self._job.dataset["total"]
-        length = len(data.dataset) if hasattr(data.dataset, "__len__") else None
-        if not str(source).startswith("index:") or length != total:
-            raise ConfigError(
-                f"Accelerator.prepare: the data of the DataLoader has {length} records, and the job trains on"
-                f" {source!r} with {total}; set spec.dataset.source to index:N with the length of the data, and give"
-                " the loader of the training data first"
-            )
+    def _options_of(self, data: Any, schedulers: list[Any]) -> dict[str, Any]:
+        options = {"collate": data.collate_fn, **self._options}
+        if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
+            options.setdefault("global_batch", data.batch_size * self.gradient_accumulation_steps)
+        if self.gradient_accumulation_steps > 1:
+            options.setdefault("micro_batch", data.batch_size)
+        if schedulers:
+            options["state"] = {**(options.get("state") or {}), "edl.scheduler": schedulers[0]}
+        return options
+
+    def _in_precision(self, forward: Any) -> Any:
+        """The forward call of a model in lower precision, with results in single precision, as Accelerate does."""
+
+        def call(*args: Any, **options: Any) -> Any:
+            with self.autocast():
+                found = forward(*args, **options)
+            return _in_single(found)
+
+        return call
 
 
-class _NoSteps:
-    """An optimizer or a scheduler whose steps the loader makes, once all trainers have their gradients."""
-
-    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - torch's
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._inner, name)
-
-    def step(self, *_: object) -> None:
-        """The loader makes the step when the loop asks for the next batch."""
-
-    def zero_grad(self, **_: object) -> None:
-        """The loader forgets the gradients when it has added them up."""
+def _refusal(name: str) -> str:
+    return (
+        f"Accelerator of edl.worker_torch has no {name}: with trainers that come and go it would not mean what it"
+        " means in Accelerate; take it out, or write the loop with edl.worker_torch.Elastic"
+    )
 
 
-class _Epochs:
-    """Iterates over the batches of this trainer, an epoch at a time; after the last one it is empty.
+def _warn_of(frame: FrameType) -> None:
+    """Say before the first step what the calling function mentions, maybe in a branch, and what would be refused."""
+    for name in sorted(_names(frame.f_code) & _NOT_HERE):
+        _log.warning("this script mentions .%s: %s", name, _refusal(name))
 
-    A trainer that came late begins with the epoch of the others.
-    """
 
-    def __init__(self, job: Job, elastic: Elastic) -> None:
-        self._job, self._elastic = job, elastic
-        self._batches = self._to_the_end()
-        self._next: tuple[Piece, Any] | None = None
-        self._has_ended = False
+def _names(code: CodeType) -> set[str]:
+    """The names of attributes and globals that a function uses, and those of the functions in it."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
-    def __iter__(self) -> Iterator[Any]:
-        first = self._take()
-        while (found := self._take()) is not None:
-            first = first or found
-            if found[0].epoch > first[0].epoch:
-                return
-            self._next = None
-            yield found[1]
 
-    def _take(self) -> tuple[Piece, Any] | None:
-        """The batch that comes next, which stays the next one until `_next` is None."""
-        if self._next is None and not self._has_ended:
-            self._next = next(self._batches, None)
-            self._has_ended = self._next is None
-        return self._next
-
-    def _to_the_end(self) -> Generator[tuple[Piece, Any], None, None]:
-        with self._job:
-            yield from self._elastic.pieces()
-            if self._job.leaving():
-                sys.exit(LEFT)
+def _in_single(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in {torch.float16, torch.bfloat16} else value
+    if isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _in_single(item)
+        return value
+    return type(value)(map(_in_single, value)) if isinstance(value, list | tuple) else value

@@ -9,8 +9,12 @@
 
 The loop computes gradients; `batches` does everything else: when the loop asks for the next batch of a step, the
 gradients of the last one are added up, and after the last batch they are summed over the trainers and the optimizer
-makes its step. The loss must be the mean over the records of its batch. If a trainer is lost in the middle of a step,
-the loop gets the records of that step again, with the share that is now its own.
+makes its step. If a trainer is lost in the middle of a step, the loop gets the records of that step again, with the
+share that is now its own.
+
+The gradient of a step is the one that a single process would compute from all of its records. A loss may be a mean
+over records, over labels that count, or a sum: losses of PyTorch, and of models that use them, are recognised;
+`elastic.backward(loss, weight=...)` says it for others.
 
 What uses the model after the loop belongs behind `if elastic.is_complete:`. A trainer that left, or that came after
 the end, has no trained model.
@@ -19,7 +23,7 @@ the end, has no trained model.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +31,26 @@ from edl.errors import ConfigError
 from edl.worker.data import Reader
 from edl.worker.job import Job
 from edl.worker.model_folder import KEPT, ModelFolder
-from edl.worker.steps import Piece, StepLoop
+from edl.worker.step_settings import Piece
+from edl.worker.steps import StepDone, StepLoop
+from edl.worker_torch import loss_weight
+from edl.worker_torch.buffers import LAST
 from edl.worker_torch.loader import Collate
+from edl.worker_torch.loss_weight import LossKind
+from edl.worker_torch.metrics import evaluated, summed
 from edl.worker_torch.replica import TorchReplica
+from edl.worker_torch.state import TrainState
 
 try:
     from torch import nn, optim
+    from torch.optim.lr_scheduler import ReduceLROnPlateau
     from torch.utils.data import default_collate
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
+
+_KINDS = {"mean": loss_weight.RECORDS, "sum": loss_weight.SUM}
 
 
 class Elastic:
@@ -45,19 +58,25 @@ class Elastic:
 
     Args:
         job: connected.
-        model: in training mode; every trainer builds the same one. Buffers such as those of batch normalisation are
-            not summed: use layer or group normalisation.
-        optimizer: of the parameters of the model. `step` and `zero_grad` are called here; the loop may not call them.
+        model: in training mode; every trainer builds the same one.
+        optimizer: of parameters of the model, or a list of optimizers, which step one after the other. `step` and
+            `zero_grad` are called here; the loop may not call them.
         read: turns a number, a line or a row into a sample; by default the record is unchanged.
         collate: turns a list of samples into a batch.
         global_batch: records of an optimizer step, however many trainers there are; by default
             spec.elasticity.globalBatch.
-        micro_batch: the most records of a batch; a trainer with a larger share gets more batches in a step. Without
-            a global batch each trainer has one batch of this size in each step.
+        micro_batch: the most records of a batch; a trainer with a larger share gets more batches in a step, whose
+            gradients are added up. Without a global batch each trainer has one batch of this size in each step.
         deterministic: divide each step into that many parts, whatever the number of trainers, and sum their
-            gradients in their order; the weights then do not depend on the number of trainers. By default 0, or
+            gradients in a fixed order; the weights then do not depend on the number of trainers. By default 0, or
             `max-instance` if spec.elasticity.deterministic is set.
-        scheduler: a learning-rate scheduler, which makes a step after each step of the optimizer; not in the loop.
+        scheduler: a learning-rate scheduler, or a list of them, which make a step after each step of the optimizer;
+            not in the loop.
+        scaler: a `torch.amp.GradScaler`. The loop calls `scaler.scale(loss).backward()`, and nothing else of it.
+        state: name -> anything with `state_dict` and `load_state_dict`, such as averaged weights or a sampler; it is
+            copied to trainers that join, compared and saved. Change it in hooks of `on_step_end`.
+        buffers: how buffers such as the averages of batch normalisation are kept equal after each step: `last` takes
+            those of the trainer with the last records, `mean` the mean over the records of the step.
         max_grad_norm: clip the gradient of a step to this norm, once it is summed over all trainers, as
             `torch.nn.utils.clip_grad_norm_` does; None does not clip.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
@@ -66,8 +85,8 @@ class Elastic:
         save_every: save a checkpoint after so many steps of an epoch, and at the end; 0 saves only if all trainers
             leave. By default at the end of each epoch, if there is a folder.
         keep: how many of the last checkpoints stay; older ones in the folder are deleted. 0 deletes none.
-        timeout_s: a collective fails after this many seconds, if no trainer of the world has ended before. It should
-            be longer than a checkpoint takes.
+        timeout_s: how long the others wait for a trainer that lives, but does not finish its part of a step. A
+            trainer whose process is lost or stopped holds nobody up for that long.
         host: an address of this trainer that the others can reach; by default POD_IP.
 
     Raises:
@@ -81,20 +100,23 @@ class Elastic:
         self,
         job: Job,
         model: nn.Module,
-        optimizer: optim.Optimizer,
+        optimizer: optim.Optimizer | Sequence[optim.Optimizer],
         *,
         read: Reader | None = None,
         collate: Collate = default_collate,
         global_batch: int | None = None,
         micro_batch: int | None = None,
         deterministic: int | None = None,
-        scheduler: Any = None,  # noqa: ANN401 - any learning-rate scheduler
+        scheduler: Any = None,
+        scaler: Any = None,
+        state: Mapping[str, Any] | None = None,
+        buffers: str = LAST,
         max_grad_norm: float | None = None,
         scale_rate: bool = False,
         folder: str | os.PathLike[str] | None = None,
         save_every: int | None = None,
         keep: int = KEPT,
-        timeout_s: float = 30.0,
+        timeout_s: float = 600.0,
         host: str | None = None,
     ) -> None:
         place = folder or os.environ.get("EDL_CHECKPOINTS", "")
@@ -103,13 +125,17 @@ class Elastic:
                 "Elastic: save_every needs a folder that all trainers see; pass folder=, or set EDL_CHECKPOINTS"
             )
         self._job, self._read, self._collate = job, read, collate
+        self._hooks: list[Callable[[], object]] = []
+        extra = {**(state or {}), **({"edl.scaler": scaler} if scaler is not None else {})}
+        schedulers = _listed(scheduler)
+        _check_schedulers(schedulers)
         self._replica = TorchReplica(
-            model,
-            optimizer,
-            scheduler=scheduler,
+            TrainState(model, _listed(optimizer), schedulers, extra),
             folder=ModelFolder(Path(place) if place else None, keep),
             host=host or os.environ.get("POD_IP", ""),
             timeout_s=timeout_s,
+            scaler=scaler,
+            buffers=buffers,
         )
         self.loop: StepLoop = job.steps(
             self._replica,
@@ -124,7 +150,31 @@ class Elastic:
         if max_grad_norm is not None:
             self.clip_grad_norm(max_grad_norm)
 
-    def clip_grad_norm(self, max_norm: float) -> Any:  # noqa: ANN401 - a tensor
+    def backward(self, loss: Any, *, weight: float | None = None, reduction: str = "mean") -> None:
+        """Compute the gradients of the loss of a batch, and say how much it counts in the step.
+
+        Args:
+            loss: a scalar tensor.
+            weight: over how much the loss is a mean, such as the number of tokens of the batch that count; above 0.
+                The gradient of the step is divided by the sum of all weights. None recognises the losses of PyTorch.
+            reduction: `mean`, or `sum` for a loss that is a sum over the records of the batch.
+
+        Raises:
+            ConfigError: a value cannot be used.
+            PermanentError: another loss of the same batch counts differently.
+        """
+        if reduction not in _KINDS or (weight is not None and not weight > 0):
+            raise ConfigError(
+                f"Elastic.backward: weight={weight} and reduction={reduction!r} cannot be used; give a weight above"
+                " 0, and 'mean' or 'sum'"
+            )
+        if weight is not None:
+            self._replica.set_loss(LossKind(loss_weight.WEIGHT, float(weight)))
+        elif reduction == "sum":
+            self._replica.set_loss(LossKind(loss_weight.SUM))
+        loss.backward()
+
+    def clip_grad_norm(self, max_norm: float) -> Any:
         """Clip the gradients of this step and of those after it, once they are summed over all trainers.
 
         Args:
@@ -141,10 +191,55 @@ class Elastic:
         self._replica.max_norm = float(max_norm)
         return self._replica.norm
 
+    def on_step_end(self, hook: Callable[[], object]) -> Callable[[], object]:
+        """Call a function after each step, in every trainer, also in one that had no records in it.
+
+        What it changes (averaged weights, a learning rate, frozen parameters) belongs to the state that is copied and
+        saved, so it must do the same in all trainers. It may be used as a decorator.
+        """
+        self._hooks.append(hook)
+        return hook
+
+    def evaluate(self, batches: Sequence[Any], metrics: Callable[[Any], Mapping[str, float]]) -> dict[str, float]:
+        """Sums of metrics over batches that the trainers share among them; call it in a hook of `on_step_end`.
+
+        Others wait for it as long as it takes. If a trainer is lost meanwhile, this one computes all batches itself.
+
+        Args:
+            batches: all of them, the same in every trainer, such as a list or a data set with `__getitem__`.
+            metrics: gets a batch and returns numbers that are added up, such as a sum of losses and a count.
+        """
+        return evaluated(self._replica.wire, batches, metrics)
+
+    def sum(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """The sums of numbers over all trainers; call it in a hook of `on_step_end`, with the same names everywhere.
+
+        Raises:
+            PeerLostError: a trainer is gone; the hook may let it pass.
+        """
+        return summed(self._replica.wire, numbers)
+
+    def stop(self) -> None:
+        """End the training with the step that is under way, in all trainers: the model is complete and is saved.
+
+        The loop may go on to the next batch, which does not come, or leave by `break`.
+        """
+        self.loop.must_stop = True
+
+    @property
+    def step(self) -> int:
+        """How many steps the optimizers have made, in all trainers together; the same number in each of them."""
+        return self._replica.state.steps
+
     @property
     def parameters(self) -> list[Any]:
-        """Those that the optimizer has."""
+        """Those that the optimizers have."""
         return self._replica.parameters
+
+    @property
+    def replica(self) -> TorchReplica:
+        """The model of this trainer among those of the others; adapters use it."""
+        return self._replica
 
     @property
     def is_complete(self) -> bool:
@@ -158,7 +253,8 @@ class Elastic:
 
         Raises:
             PermanentError: a record cannot be read, the master refuses this trainer, the model is lost, it cannot be
-                written, or the loop itself calls `step` or `zero_grad`.
+                written, the trainers have different models, a step has no gradient, or the loop itself calls `step`
+                or `zero_grad`.
         """
         for _, batch in self.pieces():
             yield batch
@@ -166,7 +262,43 @@ class Elastic:
     def pieces(self) -> Generator[tuple[Piece, Any], None, None]:
         """The same with the piece of a step that each batch is."""
         with self._replica.guard.during_loop():
-            for piece in self.loop.pieces():
-                yield piece, self._collate(self._job.piece(piece, self._read))
+            for event in self.events():
+                if not isinstance(event, StepDone):
+                    yield event
+
+    def events(self) -> Generator[tuple[Piece, Any] | StepDone, None, None]:
+        """The batches, each with the piece of a step that it is, and after those of each step that it is done."""
+        inner = self.loop.events()
+        try:
+            for event in inner:
+                if isinstance(event, StepDone):
+                    self._run_hooks()
+                    yield event
+                else:
+                    yield event, self._collate(self._job.piece(event, self._read))
+        except GeneratorExit:
+            inner.close()  # after stop() it makes the last step
+            if self.is_complete:
+                self._run_hooks()
+                self._replica.save_model()
+            raise
         if self.is_complete:
             self._replica.save_model()
+
+    def _run_hooks(self) -> None:
+        for hook in self._hooks:
+            hook()
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _check_schedulers(schedulers: list[Any]) -> None:
+    for one in schedulers:
+        if isinstance(one, ReduceLROnPlateau):
+            raise ConfigError(
+                "Elastic: ReduceLROnPlateau needs a metric for its step; pass it as state={'scheduler': scheduler},"
+                " and call its step(metric) in a hook of on_step_end, with a metric that is the same in all trainers,"
+                " such as one of elastic.evaluate"
+            )

@@ -68,7 +68,7 @@ def loader(
     *,
     collate: Collate = default_collate,
     num_workers: int = 0,
-    **options: Any,  # noqa: ANN401 - any option of a DataLoader
+    **options: Any,
 ) -> Iterator[Any]:
     """Batches until the job has ended; processes of a DataLoader read them.
 
@@ -121,5 +121,5 @@ class _Collate:
     def __init__(self, collate: Collate) -> None:
         self._collate = collate
 
-    def __call__(self, found: list[Any] | BadRecord) -> Any:  # noqa: ANN401 - any kind of batch
+    def __call__(self, found: list[Any] | BadRecord) -> Any:
         return found if isinstance(found, BadRecord) else self._collate(found)

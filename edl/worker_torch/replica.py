@@ -1,205 +1,320 @@
-"""A PyTorch model among the models of other trainers: gradients are summed over gloo, and states are copied.
-
-The process groups are built without torch's global one: they end and begin within a process, and a script may still
-have a group of its own. The store of a group is in the process of rank 0, and lives as long as that process: no other
-trainer has to stay for it.
-"""
+"""A PyTorch model among the models of other trainers: what they sum, compare and copy."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from datetime import timedelta
+import logging
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import Flags, PeerLostError, Piece, parts_of
+from edl.worker.step_settings import Piece, parts_of
+from edl.worker.steps import Flags
+from edl.worker_torch import loss_weight
+from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
+from edl.worker_torch.buffers import LAST, SyncedBuffers
+from edl.worker_torch.copying import copy_state
+from edl.worker_torch.equality import Equality, name_difference
+from edl.worker_torch.gradients import GradientSum
+from edl.worker_torch.loss_weight import LossKind, kind_of
+from edl.worker_torch.state import TrainState
 from edl.worker_torch.step_guard import StepGuard
+from edl.worker_torch.wire import Wire
 
 try:
     import torch
-    from torch import distributed, nn
+    from torch import nn
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-_PEER_PAUSE_S = 0.02
-_LOOK_EVERY = timedelta(seconds=0.1)
-_LOOPBACK = "127.0.0.1"
+STEP, DROP = 1, 2
+"""What a script may ask of a step: that the optimizers step, and that carried gradients are dropped before."""
 _MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
+_UNIT = 2.0**20  # weights are summed as whole numbers, in any order with the same result
+_log = logging.getLogger(__name__)
 
 
 class TorchReplica:
     """Implements `edl.worker.steps.Replica`.
 
     Args:
-        model: of this trainer.
-        optimizer: of its parameters.
-        scheduler: a learning-rate scheduler, or None.
+        state: of this trainer.
         folder: for saved states.
         host: an address that the other trainers can reach; empty if all run on this machine.
-        timeout_s: of a collective.
+        timeout_s: how long to wait for a trainer that lives, but does not take part.
+        scaler: of losses in half precision, or None.
+        buffers: how buffers are kept equal: `last` or `mean`.
 
     Attributes:
-        endpoint: of the store of this process, HOST:PORT.
+        wire: to the other trainers.
+        guard: knows that the optimizers' steps are made here.
         logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
-        guard: knows that the optimizer's steps are made here.
-        parameters: of the optimizer.
         max_norm: of the gradient of a step, as this trainer wants it; 0 for no limit.
         norm: of the gradient of the last step that had a limit, before it was clipped.
+        action: what the script asks of this step.
+        is_stepping: the optimizers make their steps now.
     """
 
     def __init__(
         self,
-        model: Any,  # noqa: ANN401 - torch is not installed where types are checked
-        optimizer: Any,  # noqa: ANN401
+        state: TrainState,
         *,
-        scheduler: Any,  # noqa: ANN401
         folder: ModelFolder,
-        host: str,
-        timeout_s: float,
+        host: str = "",
+        timeout_s: float = 600.0,
+        scaler: Any = None,
+        buffers: str = LAST,
     ) -> None:
-        self._model, self._optimizer, self._scheduler, self._folder = model, optimizer, scheduler, folder
-        self._host, self._timeout = host or _LOOPBACK, timedelta(seconds=timeout_s)
-        self.logical_ranks, self.guard = 0, StepGuard(optimizer, scheduler)
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self._rates = [group["lr"] for group in optimizer.param_groups]
-        self._count = sum(p.numel() for p in self.parameters)
-        self._own_store = distributed.TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
-        self.endpoint = f"{self._host}:{self._own_store.port}"
-        self._world: World | None = None
-        self._is_broken: Callable[[], bool] = lambda: False
-        self._group: Any = None
-        self._is_abandoned = False
+        self.state, self._folder, self._scaler = state, folder, scaler
+        self.wire = Wire(host, timeout_s)
+        owned = set(state.model.parameters())
+        self.guard = StepGuard(state.optimizers, state.schedulers, scaler, owned.__contains__, self._note_loss)
+        self.logical_ranks, self.action = 0, STEP
         self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
-        self._first_slot, self._has_last_part = 0, True
-        self._rows = torch.zeros(0)
-        self._views: list[list[Any]] = []  # of each row: the part of each parameter
-        self._flags = self._rows  # the end of the first row
+        self._rates = [[group["lr"] for group in one.param_groups] for one in state.optimizers]
+        self._sum, self._equality = GradientSum(state, self.wire), Equality(state)
+        self._buffers = SyncedBuffers(state, self.wire, buffers)
+        self._most = len(owned), len(state.buffers)
+        self._names: tuple[str, ...] = ()
+        self._has_last_part, self._has_said, self._has_trained = True, False, False
+        self.is_stepping = False
+        self._piece: Piece | None = None
+        self._loss: LossKind | None = None
+        self._kind, self._weight, self._records = 0, 0, 0
+        self._since_s: float | None = None
+        self._step_s = 0.0
+
+    @property
+    def endpoint(self) -> str:
+        """Where the other trainers connect."""
+        return self.wire.endpoint
+
+    @property
+    def parameters(self) -> list[Any]:
+        """Those that the optimizers have."""
+        return self.state.parameters
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """See `Replica.connect`."""
-        self._world, self._is_broken = world, is_broken
+        self.state.collected()  # what could not be loaded again is refused before the first step
         parts = self.logical_ranks or world.size
-        # All trainers of a world send as many rows as the one with the most parts.
-        rows = max(len(parts_of(parts, rank, world.size)) for rank in range(world.size))
-        self._first_slot = parts_of(parts, world.rank, world.size).start
         self._has_last_part = parts - 1 in parts_of(parts, world.rank, world.size)
-        self._rows = torch.zeros(rows, self._count + len(Flags._fields) + 1)
-        self._views = [self._split(row) for row in self._rows]
-        self._flags = self._rows[0, self._count :]
-        if world.size == 1:
-            return
-        with _peers_may_be_lost():
-            self._group = self._beside(lambda: self._new_group(world))
-
-    def _beside(self, build: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """The result of a call that may wait for a lost trainer until its timeout; it is given up before that.
-
-        torch's store and gloo connect without looking at the master, and nothing can interrupt them. So they work in
-        a thread, which ends by itself after the timeout if it was given up.
-        """
-        built: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                built.set_result(build())
-            except BaseException as error:
-                built.set_exception(error)
-
-        threading.Thread(target=run, name="edl-connect", daemon=True).start()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                return built.result(_PEER_PAUSE_S)
-            if self._is_broken():
-                raise PeerLostError("a trainer is gone, and the world had not begun")
-
-    def _new_group(self, world: World) -> Any:  # noqa: ANN401
-        """The connections to the other trainers of a world.
-
-        Rank 0 connects to its own store as the others do, since a connection that was given up stays busy for long.
-        """
-        host, _, port = world.endpoints[0].rpartition(":")
-        store = distributed.TCPStore(host, int(port), is_master=False, timeout=self._timeout)
-        gloo = distributed.ProcessGroupGloo
-        options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
-        options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
-        options._timeout = self._timeout  # noqa: SLF001
-        named = distributed.PrefixStore(f"world-{world.generation}", store)
-        return gloo(named, world.rank, world.size, options)
+        self._names = world.names
+        self.wire.connect(world, is_broken)
+        self._sum.begin_world(self.logical_ranks)
+        self._buffers.parts = self.logical_ranks
+        self._equality.begin_world()
+        self._since_s, self._step_s = None, 0.0
 
     def disconnect(self) -> None:
         """See `Replica.disconnect`."""
-        if self._is_abandoned:
-            # The end of a group waits for its collectives, and nobody ends the one that a stopped process holds up.
-            kept, self._group = [self._group], None
-            threading.Thread(target=kept.clear, daemon=True).start()
-        self._group, self._is_abandoned = None, False
+        self.wire.disconnect()
 
-    def copy_state(self, source: int) -> None:
+    def copy_state(self, world: World) -> None:
         """See `Replica.copy_state`."""
-        is_source = self._world is not None and self._world.rank == source
-        data = torch.tensor(bytearray(self._state_bytes()) if is_source else [], dtype=torch.uint8)
-        size = torch.tensor([len(data)])
-        with _peers_may_be_lost():
-            self._finish(self._group.broadcast(size, source))
-            if not is_source:
-                data = torch.empty(int(size), dtype=torch.uint8)
-            self._finish(self._group.broadcast(data, source))
-        if not is_source:
-            self._load_state(io.BytesIO(data.numpy().tobytes()))
+        mine = self.state.collected() if world.rank in world.holders else None
+        found = copy_state(self.wire, world, mine)
+        if mine is None:
+            self.state.load(found, is_owned=True)
 
     def begin_step(self) -> None:
         """See `Replica.begin_step`."""
         self.guard.begin_step()
-        self._rows.zero_()
-        self._forget_gradients()
+        self._sum.begin_step()
+        self._buffers.begin_step()
+        self._kind, self._weight = 0, 0
+        if self._equality.is_due and not self.wire.is_alone:
+            self._equality.note_tensors()  # before the loop changes the buffers
+        self.forget_gradients()
 
     def begin_piece(self, step: int, piece: Piece) -> None:
         """See `Replica.begin_piece`: with logical ranks, random numbers depend on the piece alone."""
+        self._piece, self._loss = piece, None
+        self._buffers.begin_piece(piece.slot)
         if self.logical_ranks:
             torch.manual_seed(((step + 1) * _MIX + piece.start * self.logical_ranks + piece.slot) % 2**63)
 
+    def set_loss(self, kind: LossKind) -> None:
+        """The script says what the loss of this batch is.
+
+        Raises:
+            PermanentError: it has said something else of another loss of the same batch.
+        """
+        if self._loss is not None and self._loss[:2] != kind[:2]:
+            raise PermanentError(
+                f"Elastic: two losses of one batch count differently: {_words(self._loss)}, and {_words(kind)}; add"
+                " them up and say what the sum is: elastic.backward(loss, weight=...)"
+            )
+        self._loss = kind
+
+    def _note_loss(self, loss: Any) -> None:
+        """The loop computes the gradient of a loss of which it has said nothing."""
+        piece = self._piece
+        if piece is not None and self._loss is None:
+            records = piece.end - piece.start
+            self._loss = kind_of(loss, records, round(records / piece.weight))
+
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
-        sums, gradients = [], []
-        for view, parameter in zip(self._views[piece.slot - self._first_slot], self.parameters, strict=True):
-            gradient, parameter.grad = parameter.grad, None
-            if gradient is not None:
-                sums.append(view)
-                gradients.append(gradient)
-        if sums:
-            torch._foreach_add_(sums, gradients, alpha=piece.weight)
+        has_gradient = any(parameter.grad is not None for parameter in self._sum.parameters)
+        if not has_gradient and not self._has_trained:
+            raise _no_gradient(f"the first batch that the loop got (records {piece.start} to {piece.end})")
+        self._has_trained = True
+        loss = self._loss or LossKind(loss_weight.RECORDS)
+        factor, weight = piece.weight, 0.0
+        if loss.kind == loss_weight.WEIGHT and piece.weight < 1.0:
+            weight = round(loss.weight * _UNIT)
+            factor = weight / _UNIT
+        elif loss.kind == loss_weight.SUM:
+            factor = 1.0
+        if has_gradient:
+            if self._kind not in {0, loss.kind}:
+                raise _mixed()
+            self._kind = loss.kind
+            self._weight += int(weight)
+        self._sum.add(piece.slot, factor)
+        self._buffers.end_piece(piece.weight)
+        self._piece = None
 
     def end_step(self, flags: Flags) -> Flags:
-        """See `Replica.end_step`."""
-        gradients, found, max_norm = self._sum(flags)
-        for gradient, parameter in zip(gradients, self.parameters, strict=True):
-            parameter.grad = gradient
-        if max_norm:
-            self.norm = nn.utils.clip_grad_norm_(self.parameters, max_norm)
+        """See `Replica.end_step`.
+
+        Raises:
+            PermanentError: the trainers have different models, or no trainer has a gradient.
+        """
+        ballots = self._exchange(self._ballot(flags))
+        last = next((one for one in reversed(ballots) if one.kind), ballots[-1])
+        gradients = self._sum.summed(self._divisor(ballots), self._union(ballots, last.action))
+        self._buffers.sync(_union(one.changed for one in ballots), is_last=self._has_last_part)
+        self._apply(gradients, last)
+        now_s = time.monotonic()
+        self._step_s = now_s - self._since_s if self._since_s is not None else 0.0
+        self._since_s = now_s
+        return Flags(*(float(sum(one[place] for one in ballots)) for place in range(len(Flags._fields))))
+
+    def _ballot(self, flags: Flags) -> Ballot:
+        norm = self.max_norm if self._has_last_part else 0.0
+        must_change, leaving, stop = map(int, flags)
+        return Ballot(
+            must_change=must_change,
+            leaving=leaving,
+            stop=stop,
+            settings=0 if self.wire.is_alone else self._equality.settings_digest,
+            counts=0 if self.wire.is_alone else self._equality.counts_digest,
+            is_compared=int(self._equality.is_due and not self.wire.is_alone),
+            tensors=self._equality.tensors_digest,
+            cost_us=self._equality.cost_us,
+            step_us=int(self._step_s * 1e6),
+            kind=self._kind,
+            action=self.action,
+            weight=self._weight,
+            max_norm=float_bits(norm),
+            present=self._sum.present,
+            changed=self._buffers.changed,
+        )
+
+    def _exchange(self, mine: Ballot) -> list[Ballot]:
+        """The ballots of all trainers, once their models are known to be equal."""
+        if self.wire.is_alone:
+            return [mine]
+        parameters, buffers = self._most
+        ballots = [from_row(row, parameters) for row in self.wire.gather(to_row(mine, parameters, buffers))]
+        names = self._names or tuple(f"trainer {rank}" for rank in range(len(ballots)))
+        if len({one.settings for one in ballots}) > 1:
+            raise name_difference(self.wire, names, self._equality.settings, _RATE)
+        if len({one.counts for one in ballots}) > 1:
+            raise name_difference(self.wire, names, self._equality.counts, _COUNT)
+        if mine.is_compared:
+            if len({one.tensors for one in ballots}) > 1:
+                raise name_difference(self.wire, names, self._equality.tensors, _TENSOR)
+            steps = [one.step_us for one in ballots if one.step_us]
+            self._equality.plan_next(max(one.cost_us for one in ballots), min(steps, default=0))
+        self._equality.end_step()
+        return ballots
+
+    def _divisor(self, ballots: list[Ballot]) -> float:
+        """What the sum of the gradients is divided by."""
+        if len({one.kind for one in ballots if one.kind}) > 1:
+            raise _mixed()
+        return sum(one.weight for one in ballots) / _UNIT or 1.0
+
+    def _union(self, ballots: list[Ballot], action: int) -> int:
+        """Which parameters have a gradient in some trainer; said once if others lack it."""
+        present = _union(one.present for one in ballots)
+        if action & STEP and not present and not self.state.carried:
+            raise _no_gradient("a step")
+        for place, one in enumerate(ballots):
+            lacks = present & ~one.present
+            if one.kind and lacks and not self._has_said:
+                self._has_said = True
+                index = (lacks & -lacks).bit_length() - 1
+                name = self.state.name_of(self._sum.parameters[index])
+                _log.warning(
+                    "the parameter %s has a gradient in some trainers and none in that of rank %d: it counts as zero"
+                    " there (said once)",
+                    name,
+                    place,
+                )
+        return present
+
+    def _apply(self, gradients: list[Any], ballot: Ballot) -> None:
+        """Make the step, as the trainer with the last records wants it: others may have had no batch to say so."""
+        carried = {} if ballot.action & DROP else self.state.carried
+        for gradient, parameter in zip(gradients, self._sum.parameters, strict=True):
+            before = carried.get(self.state.name_of(parameter)) if carried else None
+            parameter.grad = gradient if before is None else before if gradient is None else before + gradient
         with self.guard.during_step():
-            self._optimizer.step()
-            self._forget_gradients()
-            if self._scheduler is not None:
-                self._scheduler.step()
-        return found
+            if ballot.action & STEP:
+                self._step(bits_float(ballot.max_norm))
+                self.state.carried = {}
+                self.forget_gradients()
+                for scheduler in self.state.schedulers:
+                    scheduler.step()
+            else:
+                pairs = ((p, p.grad) for p in self._sum.parameters if p.grad is not None)
+                self.state.carried = {self.state.name_of(p): grad.clone() for p, grad in pairs}
+                self.forget_gradients()
+
+    def _step(self, max_norm: float) -> None:
+        if self._scaler is not None:
+            for optimizer in self.state.optimizers:
+                self._scaler.unscale_(optimizer)
+        if max_norm:
+            self.norm = nn.utils.clip_grad_norm_(self._sum.parameters, max_norm)
+        self.is_stepping = True
+        for optimizer in self.state.optimizers:
+            if self._scaler is not None:
+                self._scaler.step(optimizer)
+            else:
+                optimizer.step()
+        self.is_stepping = False
+        if self._scaler is not None:
+            self._scaler.update()
+        self.state.steps += 1
+
+    def forget_gradients(self) -> None:
+        """Each parameter has none then."""
+        for parameter in self._sum.parameters:
+            parameter.grad = None
+
+    def begin_anew(self) -> None:
+        """See `Replica.begin_anew`."""
+        self._folder.check_is_new()
 
     def scale_rate(self, factor: float) -> None:
         """See `Replica.scale_rate`."""
         if factor != 1.0:
-            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-                group["lr"] = rate * factor
+            for one, rates in zip(self.state.optimizers, self._rates, strict=True):
+                for group, rate in zip(one.param_groups, rates, strict=False):
+                    group["lr"] = rate * factor
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""
-        self._folder.write(checkpoint, self._state_bytes())
+        self._folder.write(checkpoint, lambda path: torch.save(self.state.collected(), path))
 
     def committed(self, checkpoint: int) -> None:
         """See `Replica.committed`."""
@@ -213,100 +328,50 @@ class TorchReplica:
         Raises:
             PermanentError: the file cannot be written.
         """
-        file = io.BytesIO()
-        torch.save(self._model.state_dict(), file)
-        self._folder.write_model(file.getvalue())
+        self._folder.write_model(lambda path: torch.save(self.state.model.state_dict(), path))
 
     def load(self, checkpoint: int) -> None:
         """See `Replica.load`."""
-        self._load_state(io.BytesIO(self._folder.read(checkpoint)))
-
-    def _sum(self, flags: Flags) -> tuple[list[Any], Flags, float]:
-        """The gradient of the step for each parameter, the flags of all trainers, and the limit of the norm.
-
-        A trainer may learn the limit only from its loop, which it does not enter in a step without records for it. So
-        all take that of the trainer with the last part of the step, which always has records.
-        Each step pays for what is done here, so a trainer that is alone sends nothing to itself.
-        """
-        rows, tail = [self._rows], torch.tensor([*flags, self.max_norm if self._has_last_part else 0.0])
-        if self._group is not None:
-            if any(tail):  # the row is zero until here
-                self._flags.copy_(tail)
-            rows = self._of_all_trainers()
-            tail = sum(part[0, self._count :] for part in rows)
-        *counts, max_norm = tail.tolist()
-        found = Flags(*counts)
-        if not self.logical_ranks:
-            return self._views[0], found, max_norm
-        total = torch.zeros_like(self._rows[0])
-        for rank, part in enumerate(rows):
-            for index in range(len(parts_of(self.logical_ranks, rank, self._size))):
-                total += part[index]
-        return self._split(total), found, max_norm
-
-    def _of_all_trainers(self) -> list[Any]:
-        """The sum of all trainers' rows; with logical ranks, which need their order, the rows of each trainer."""
-        with _peers_may_be_lost():
-            if not self.logical_ranks:
-                self._finish(self._group.allreduce([self._rows]))
-                return [self._rows]
-            rows = [torch.empty_like(self._rows) for _ in range(self._size)]
-            self._finish(self._group.allgather([rows], [self._rows]))
-            return rows
-
-    def _finish(self, work: Any) -> None:  # noqa: ANN401
-        """Wait for a collective, at most until the master knows that a trainer of the world is gone.
-
-        A trainer that leaves is gone for the master as soon as its own part of the collective has ended. So this one
-        has some time left to end, too.
-        """
-        was_broken = False
-        while True:
-            try:
-                work.wait(_LOOK_EVERY)
-                return
-            except RuntimeError:
-                if work.is_completed():
-                    work.wait()  # it has ended between the two calls, or it has failed
-                    return
-            if was_broken:
-                self._is_abandoned = True
-                raise PeerLostError("a trainer is gone, and its connections are still open")
-            was_broken = self._is_broken()
-
-    @property
-    def _size(self) -> int:
-        return self._world.size if self._world is not None else 1
-
-    def _split(self, row: Any) -> list[Any]:  # noqa: ANN401
-        """The part of a row that belongs to each parameter, in its shape."""
-        parts = row[: self._count].split([p.numel() for p in self.parameters])
-        return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
-
-    def _forget_gradients(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def _state_bytes(self) -> bytes:
-        state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
-        if self._scheduler is not None:
-            state["scheduler"] = self._scheduler.state_dict()
-        file = io.BytesIO()
-        torch.save(state, file)
-        return file.getvalue()
-
-    def _load_state(self, file: io.BytesIO) -> None:
-        state = torch.load(file, weights_only=True)
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
+        found = self._folder.read(checkpoint, lambda path: torch.load(path, weights_only=True, mmap=True))
+        self.state.load(found, is_owned=False)
 
 
-@contextlib.contextmanager
-def _peers_may_be_lost() -> Iterator[None]:
-    """Turn the errors of gloo and of its store into `PeerLostError`."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise PeerLostError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+_RATE = (
+    "every trainer must set it from the same number: elastic.step counts the steps of all trainers, a counter of the"
+    " loop counts those of one; a scheduler goes to Elastic(..., scheduler=scheduler)"
+)
+_COUNT = "only edl may call step() of an optimizer: pass every optimizer to Elastic"
+_TENSOR = (
+    "something outside of the step changes it in one trainer only: pass a second optimizer as Elastic(job, model,"
+    " [optimizer, other]), and other state as state={name: object}; change weights only in hooks of on_step_end, in"
+    " all trainers alike"
+)
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found
+
+
+def _words(loss: LossKind) -> str:
+    names = {loss_weight.RECORDS: "a mean over records", loss_weight.SUM: "a sum"}
+    return names.get(loss.kind, f"a mean over {loss.weight:g}")
+
+
+def _no_gradient(what: str) -> PermanentError:
+    return PermanentError(
+        f"Elastic: {what} has no gradient in any trainer, so nothing would be trained. Likely causes: loss.backward()"
+        " is missing; the loop calls model.zero_grad() after it; the loop (or a loader around it) fetches a batch"
+        " before it has computed the gradient of the last one, so do not prefetch from elastic.batches(); or no"
+        " parameter of the optimizer requires a gradient"
+    )
+
+
+def _mixed() -> PermanentError:
+    return PermanentError(
+        "Elastic: the losses of one step are of different kinds (a mean over records, a mean over something else, or"
+        " a sum), so their gradients cannot be added up; compute the same loss for each batch, or say what counts:"
+        " elastic.backward(loss, weight=...)"
+    )

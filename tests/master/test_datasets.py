@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from edl.errors import PermanentError
 from edl.ledger.events import DatasetSet, decode_events
-from edl.ledger.permutation import BLOCK
+from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.master import datasets
 from edl.master.bodies import DatasetBody
 from edl.master.dataset_index import load_index
 from edl.master.datasets import Catalog
 from edl.worker.data import FileSource, read_records
-from edl.worker.files import DatasetError
+from edl.worker.files import DatasetError, FileStore
 from edl.worker.lease import BadRecord
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.master_server import Served, serving
@@ -176,6 +176,26 @@ def test_row_groups_are_permuted_as_a_whole_so_that_few_are_read_at_a_time(tmp_p
     assert (found.total, found.block) == (20_000, 5000)
     write_parquet(tmp_path / "b.parquet", [{"n": n} for n in range(20)], 5)
     assert look(f"parquet:{tmp_path}/b.parquet")[1].block == BLOCK
+
+
+def test_large_rows_are_read_and_turned_into_objects_about_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl.worker.data._CACHE_BYTES", 1_000_000)  # less than one row group
+    write_parquet(tmp_path / "a.parquet", [{"n": n, "text": "x" * 5000} for n in range(1200)], 1200)
+    write_parquet(tmp_path / "b.parquet", [{"n": n, "text": "x" * 5000} for n in range(1200, 3000)], 1800)
+    pieces, found = reading(f"parquet:{tmp_path}/*.parquet")
+    reads, real = [], pieces._read
+
+    def read(store: FileStore, place: dict[str, Any]) -> Any:
+        reads.append(place["first"])
+        return real(store, place)
+
+    pieces._read = read
+    order = EpochOrder(found.total, 1, 0, found.block)
+    assert [pieces.record(order.record(n))["n"] for n in range(3000)] == list(order.records(0, 3000))
+    assert len(reads) <= 3, "each of the two row groups about once"
+    assert all(len(chunk) <= 13 for _, rows in pieces._cache.values() for chunk in vars(rows)["_chunks"].values())
 
 
 def test_a_journal_without_a_block_size_keeps_its_order() -> None:

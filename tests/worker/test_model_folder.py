@@ -14,7 +14,7 @@ def saved(folder: Path, keep: int, numbers: list[int]) -> list[str]:
     """The files after these checkpoints were written and committed."""
     files = ModelFolder(folder, keep)
     for number in numbers:
-        files.write(number, b"%d" % number)
+        files.write(number, lambda path: path.write_bytes(b"model"))
         files.delete_before(number)
     return sorted(path.name for path in folder.iterdir())
 
@@ -40,20 +40,32 @@ def test_other_files_and_a_checkpoint_that_is_newer_stay(tmp_path: Path) -> None
 
 def test_a_checkpoint_is_deleted_only_once_a_newer_one_is_committed(tmp_path: Path) -> None:
     files = ModelFolder(tmp_path, 1)
-    files.write(5, b"old")
+    files.write(5, lambda path: path.write_bytes(b"old"))
     files.delete_before(5)
-    files.write(6, b"new")
-    assert files.read(5) == b"old"
+    files.write(6, lambda path: path.write_bytes(b"new"))
+    assert files.read(5, Path.read_bytes) == b"old"
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match=r"checkpoint 7: the file .*-7\.pt cannot be read: No such file"):
-        ModelFolder(tmp_path).read(7)
+        ModelFolder(tmp_path).read(7, Path.read_bytes)
 
 
 def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"keep=-1 is less than 0; give how many"):
         ModelFolder(tmp_path, -1)
     with pytest.raises(ConfigError, match=r"pass folder=, or set EDL_CHECKPOINTS"):
-        ModelFolder(None).write(1, b"")
-    ModelFolder(None).write_model(b"")
+        ModelFolder(None).write(1, Path.touch)
+    ModelFolder(None).write_model(Path.touch)
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft_and_no_part_of_it(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        path.write_bytes(b"half of a mod")
+        raise RuntimeError("PytorchStreamWriter failed writing file\nand a stack")
+
+    with pytest.raises(
+        PermanentError, match=r"cannot be written: PytorchStreamWriter failed writing file; make room"
+    ):
+        ModelFolder(tmp_path).write(5, fail)
+    assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from edl.worker import connect
 from edl.worker.group import World
 from edl.worker.job import Job
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import StepSettings, parts_of
+from edl.worker.step_settings import StepSettings, parts_of
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.in_step.lists import ListReplica, Wire
 from tests.worlds.master_server import TOKEN, Served, serving
@@ -201,7 +201,9 @@ async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
     folder, replica = ModelFolder(tmp_path / "file"), ListReplica(Wire(), tmp_path)
 
     async with serving(tmp_path / "j", "index:1000") as served:
-        with patch.object(replica, "save", lambda number: folder.write(number, b"model")):
+        with patch.object(
+            replica, "save", lambda number: folder.write(number, lambda path: path.write_bytes(b"model"))
+        ):
             assert await in_thread(lambda: train(served, "a", replica, save_every=None)) == list(range(1000))
     (warning,) = [line for line in caplog.messages if "is not saved" in line]
     assert "the file" in warning

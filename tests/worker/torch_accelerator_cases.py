@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError
+from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch import Accelerator
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.master_server import Served, serving
@@ -127,3 +129,132 @@ async def test_what_it_lacks_is_refused_by_name(tmp_path: Path) -> None:
     async with serving(tmp_path, f"index:{RECORDS}") as served:
         with pytest.raises(AttributeError, match=r"has no gather: .*the loop with edl.worker_torch.Elastic"):
             await in_thread(ask)
+
+
+async def run_script(folder: Path, body: Any, count: int = 1, *, records: int = RECORDS, **options: Any) -> list[Any]:
+    async with serving(folder, f"index:{records}", epochs=EPOCHS) as served:
+
+        def one(name: str) -> Any:
+            torch.set_num_threads(1)
+            job = trainer(served, name)
+            job._environment = {**job._environment, "TRAINERS": str(count)}
+            return body(Accelerator(job, **options))
+
+        found = await asyncio.gather(*(in_thread(functools.partial(one, f"t{n}")) for n in range(count)))
+        assert served.master.status()["state"] == "finished"
+    return list(found)
+
+
+BUILT = nn.Linear(4, 1).state_dict()
+
+
+def parts(rate: float = 0.1) -> tuple[Any, Any]:
+    model = nn.Linear(4, 1)
+    model.load_state_dict(BUILT)
+    return model, torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+
+
+def weights(model: Any) -> Any:
+    return torch.cat([value.detach().flatten() for value in model.state_dict().values()])
+
+
+def by_hand(accelerator: Any) -> Any:
+    """Steps after every third batch, as scripts do it without `accumulate`."""
+    model, optimizer, loader = accelerator.prepare(*parts(), data())
+    for _ in range(EPOCHS):
+        for number, (x, y) in enumerate(loader, 1):
+            accelerator.backward(nn.functional.mse_loss(model(x), y) / 3)
+            if number % 3 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    return weights(model), accelerator.elastic.step
+
+
+def by_accumulate(accelerator: Any) -> Any:
+    model, optimizer, loader = accelerator.prepare(*parts(), data())
+    for _ in range(EPOCHS):
+        for x, y in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(nn.functional.mse_loss(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+    return weights(model), accelerator.elastic.step
+
+
+async def test_accumulated_gradients_mean_what_they_mean_in_one_process(tmp_path: Path) -> None:
+    model, optimizer = parts()
+    x, y = data().dataset.tensors
+    for epoch in range(EPOCHS):
+        numbers = list(EpochOrder(RECORDS, 0, epoch, BLOCK).records(0, RECORDS))
+        for at in range(0, RECORDS, 3 * BATCH):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x[numbers[at : at + 3 * BATCH]]), y[numbers[at : at + 3 * BATCH]]).backward()
+            optimizer.step()
+    for body, options in ((by_hand, {}), (by_accumulate, {"gradient_accumulation_steps": 3})):
+        for count in (1, 2):
+            for found, steps in await run_script(tmp_path / f"{body.__name__}{count}", body, count, **options):
+                assert steps == RECORDS * EPOCHS // (3 * BATCH)
+                assert torch.allclose(found, weights(model), atol=1e-5)
+
+
+async def test_a_scheduler_by_epoch_steps_once_an_epoch(tmp_path: Path) -> None:
+    def body(accelerator: Any) -> list[float]:
+        model, optimizer = parts()
+        scheduler: Any = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.1)
+        model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, data(), scheduler)
+        rates = []
+        for _ in range(EPOCHS):
+            for x, y in loader:
+                accelerator.backward(nn.functional.mse_loss(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+            rates.append(optimizer.param_groups[0]["lr"])
+            scheduler.step()
+        return rates
+
+    for count in (1, 2):
+        for rates in await run_script(tmp_path / str(count), body, count):
+            assert rates == pytest.approx([0.1, 0.01, 0.001])
+
+
+async def test_steps_without_zero_grad_and_too_many_epochs_are_named(tmp_path: Path) -> None:
+    def never(accelerator: Any) -> None:
+        model, optimizer, loader = accelerator.prepare(*parts(), data())
+        for x, y in loader:
+            accelerator.backward(nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+
+    with pytest.raises(PermanentError, match=r"optimizer.step\(\) twice without zero_grad\(\)"):
+        await run_script(tmp_path / "a", never)
+
+    def more(accelerator: Any) -> None:
+        model, optimizer, loader = accelerator.prepare(*parts(), data())
+        for _ in range(EPOCHS + 1):
+            for x, y in loader:
+                accelerator.backward(nn.functional.mse_loss(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+
+    with pytest.raises(PermanentError, match=r"asks for epoch 4, but the job has 3 epochs"):
+        await run_script(tmp_path / "b", more)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"log_with": "wandb"}, "Accelerator: log_with is not offered"),
+        ({"mixed_precision": "fp16"}, "mixed_precision='fp16' is not offered"),
+    ],
+)
+def test_options_that_are_not_offered_are_named(options: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Accelerator(**options)
+
+
+async def test_a_sampler_of_the_script_is_refused(tmp_path: Path) -> None:
+    def body(accelerator: Any) -> None:
+        half = DataLoader(data().dataset, batch_size=BATCH, sampler=SubsetRandomSampler(range(RECORDS // 2)))
+        accelerator.prepare(*parts(), half)
+
+    with pytest.raises(ConfigError, match=r"the sampler SubsetRandomSampler, .*torch.utils.data.Subset"):
+        await run_script(tmp_path, body)

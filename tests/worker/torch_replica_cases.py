@@ -10,8 +10,10 @@ import torch
 
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.steps import Flags, PeerLostError, Piece
+from edl.worker.step_settings import Piece
+from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch.replica import TorchReplica
+from edl.worker_torch.state import TrainState
 from example.fit_flights.local import free_ports
 
 LONG_S = 600.0
@@ -20,7 +22,7 @@ LONG_S = 600.0
 def replica() -> TorchReplica:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return TorchReplica(model, optimizer, scheduler=None, folder=ModelFolder(None), host="", timeout_s=LONG_S)
+    return TorchReplica(TrainState(model, [optimizer], [], {}), folder=ModelFolder(None), timeout_s=LONG_S)
 
 
 def world(generation: int, rank: int, *endpoints: str) -> World:
@@ -44,7 +46,8 @@ def test_a_trainer_that_is_lost_while_a_world_forms_costs_no_timeout(rank: int) 
         pairs = enumerate((mine, other))
         for done in [pool.submit(one.connect, world(2, place, *both), lambda: False) for place, one in pairs]:
             done.result()
-        for done in [pool.submit(one.copy_state, 0) for one in (mine, other)]:
+        worlds = [world(2, place, *both) for place in range(2)]
+        for done in [pool.submit(one.copy_state, its) for one, its in zip((mine, other), worlds, strict=True)]:
             done.result()
 
 
@@ -60,7 +63,7 @@ def both_step(replicas: list[TorchReplica], values: list[float], flags: list[Fla
         one.begin_step()
         piece = Piece(0, rank, rank + 1, rank, 0.5)
         one.begin_piece(0, piece)
-        gradients_of(one._model, values[rank])
+        gradients_of(one.state.model, values[rank])
         one.end_piece(piece)
         return one.end_step(flags[rank])
 
@@ -141,7 +144,7 @@ def test_the_gradient_is_clipped_after_it_is_summed_as_the_trainer_with_the_last
         alone.connect(world(1, 0, alone.endpoint), bool)
         alone.begin_step()
         for slot, value in enumerate((1.0, 3.0)):
-            gradients_of(alone._model, value)
+            gradients_of(alone.state.model, value)
             alone.end_piece(Piece(0, slot, slot + 1, slot, 0.5))
         alone.end_step(Flags(0.0, 0.0))
         assert all(torch.equal(*both) for both in zip(alone.parameters, pair[0].parameters, strict=True))

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import cast
 
 from edl.worker.group import World
-from edl.worker.steps import Flags, PeerLostError, Piece
+from edl.worker.step_settings import Piece
+from edl.worker.steps import Flags, PeerLostError
 
 
 class Wire:
@@ -111,8 +112,8 @@ class ListReplica:
         if self.world is not None:
             self.wire.end(self.world)
 
-    def copy_state(self, source: int) -> None:
-        model = self.exchange(list(self.model))[source]
+    def copy_state(self, world: World) -> None:
+        model = self.exchange(list(self.model))[world.source]
         assert isinstance(model, list)
         self.model = model
 
@@ -133,6 +134,9 @@ class ListReplica:
         self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
         self.sizes.append(len(parts))
         return Flags(*map(sum, zip(*(part[2] for part in parts), strict=True)))
+
+    def begin_anew(self) -> None:
+        assert not self.model
 
     def scale_rate(self, factor: float) -> None:
         self.rates.append(factor)

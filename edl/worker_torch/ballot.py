@@ -1,0 +1,93 @@
+"""What each trainer says of a step before anybody makes it: one row of whole numbers, gathered from all trainers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from edl.errors import ConfigError
+
+try:
+    import torch
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
+    ) from error
+
+_BITS = 62  # of a set in one whole number
+
+
+class Ballot(NamedTuple):
+    """What one trainer says of a step.
+
+    Attributes:
+        must_change, leaving, stop: see `Flags`.
+        settings: a digest of the optimizers' settings.
+        counts: a digest of the optimizers' step counts.
+        is_compared: 1 if `tensors` is there.
+        tensors: the bits of parameters and buffers.
+        cost_us: what it took to compute `tensors`, in microseconds.
+        step_us: what a step takes; 0 if it is not known.
+        kind: of its losses; see `loss_weight`. 0 if there was none.
+        action: what the script asks for; see `TorchReplica`.
+        weight: over how much its losses are means, in units of 2**-20.
+        max_norm: the bits of a double.
+        present: bit i is set if parameter i has a gradient.
+        changed: bit i is set if buffer i may have changed.
+    """
+
+    must_change: int
+    leaving: int
+    stop: int
+    settings: int
+    counts: int
+    is_compared: int
+    tensors: int
+    cost_us: int
+    step_us: int
+    kind: int
+    action: int
+    weight: int
+    max_norm: int
+    present: int
+    changed: int
+
+
+_FIXED = len(Ballot._fields) - 2
+
+
+def to_row(ballot: Ballot, parameters: int, buffers: int) -> Any:
+    """The ballot as a tensor.
+
+    Args:
+        ballot: of this trainer.
+        parameters: at most so many; the same number in all trainers.
+        buffers: at most so many.
+    """
+    words = [*ballot[:_FIXED], *_words(ballot.present, parameters), *_words(ballot.changed, buffers)]
+    return torch.tensor(words, dtype=torch.int64)
+
+
+def from_row(row: Any, parameters: int) -> Ballot:
+    """The ballot of a tensor that `to_row` has made."""
+    words = row.tolist()
+    cut = _FIXED + -(-parameters // _BITS)
+    return Ballot._make([*words[:_FIXED], _number(words[_FIXED:cut]), _number(words[cut:])])
+
+
+def float_bits(value: float) -> int:
+    """The bits of a double as a whole number."""
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+
+
+def bits_float(bits: int) -> float:
+    """The double that has these bits."""
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def _words(number: int, bits: int) -> list[int]:
+    return [number >> at & (1 << _BITS) - 1 for at in range(0, bits, _BITS)]
+
+
+def _number(words: list[int]) -> int:
+    return sum(word << at * _BITS for at, word in enumerate(words))

@@ -1,0 +1,172 @@
+"""Whether all trainers have the same state: sums of bits that are exchanged with each step.
+
+What is compared in each step costs microseconds: the settings of the optimizers, such as learning rates, and how many
+steps each parameter has had. Parameters and buffers are compared at the first step of a world, and then after so many
+steps that it costs less than a hundredth of the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+from typing import Any
+
+from edl.errors import ConfigError
+from edl.worker.steps import DivergedError
+from edl.worker_torch.state import TrainState
+from edl.worker_torch.wire import Wire
+
+try:
+    import torch
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
+    ) from error
+
+_SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
+_TEXT = 4096
+_WORD = 8
+
+
+def bits_of(tensor: Any) -> int:
+    """A sum over the bits of a tensor, in [-2**63, 2**63); it differs for other bits but by a rare chance."""
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    whole = len(flat) // _WORD * _WORD
+    found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
+    if not found and whole:
+        found = int(flat[:whole].clone().view(torch.int64).sum())
+    rest = flat[whole:].tolist()
+    return _signed(found + sum(byte << (_WORD * place) for place, byte in enumerate(rest)))
+
+
+def digest(text: str) -> int:
+    """A number of 62 bits that stands for a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 2
+
+
+def _signed(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+class Equality:
+    """What one trainer knows of its own state.
+
+    Args:
+        state: of this trainer.
+
+    Attributes:
+        tensors: the bits of each watched tensor, as of the last `note_tensors`.
+        tensors_digest: of them.
+        cost_us: what it took, in microseconds.
+    """
+
+    def __init__(self, state: TrainState) -> None:
+        self._state = state
+        self._left = 0  # steps until the next comparison of the tensors
+        self.tensors: dict[str, str] = {}
+        self.tensors_digest = self.cost_us = 0
+
+    def begin_world(self) -> None:
+        """The next step compares everything."""
+        self._left = 0
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Every number that decides how the optimizers step, by its place."""
+        found = {}
+        for place, optimizer in enumerate(self._state.optimizers):
+            for index, group in enumerate(optimizer.param_groups):
+                name = f"optimizer {place}, group {index}" if place else f"group {index} of the optimizer"
+                found[f"the number of parameters in {name}"] = str(len(group["params"]))
+                for key, value in group.items():
+                    if key != "params":
+                        found[f"{key} in {name}"] = repr(value.tolist() if isinstance(value, torch.Tensor) else value)
+        return found
+
+    @property
+    def settings_digest(self) -> int:
+        """Of `settings`, without their names."""
+        groups = ((o, g) for o in self._state.optimizers for g in o.param_groups)
+        return digest(repr([(len(g["params"]), [v for k, v in g.items() if k != "params"]) for _, g in groups]))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps each parameter has had, by its name, where an optimizer counts them."""
+        found = {}
+        for optimizer in self._state.optimizers:
+            for parameter, values in optimizer.state.items():
+                step = values.get("step") if isinstance(values, dict) else None
+                if step is not None:
+                    found[self._state.name_of(parameter)] = int(step)
+        return found
+
+    @property
+    def counts_digest(self) -> int:
+        """Of `counts`; 0 before the first step."""
+        counts = self.counts
+        return digest(repr(list(counts.values()))) if counts else 0
+
+    @property
+    def is_due(self) -> bool:
+        """True if this step compares parameters and buffers."""
+        return self._left <= 0
+
+    def note_tensors(self) -> None:
+        """Look at each watched tensor as it is now."""
+        begin_s = time.monotonic()
+        bits = {name: bits_of(tensor) for name, tensor in self._state.watched().items()}
+        self.tensors_digest = hash(tuple(bits.values())) >> 2
+        self.tensors = {name: f"a tensor with the digest {one & 2**64 - 1:016x}" for name, one in bits.items()}
+        self.cost_us = int((time.monotonic() - begin_s) * 1e6)
+
+    def plan_next(self, cost_us: int, step_us: int) -> None:
+        """A comparison has been made.
+
+        Args:
+            cost_us: what it took the slowest trainer, in microseconds.
+            step_us: what a step takes the fastest one; 0 if nobody knows yet.
+        """
+        steps = cost_us / (_SHARE * step_us) if step_us else _FIRST_STEPS
+        self._left = max(1, min(_MOST_STEPS, int(steps) + 1))
+
+    def end_step(self) -> None:
+        """A step was made."""
+        self._left -= 1
+
+
+def name_difference(wire: Wire, names: tuple[str, ...], found: dict[str, Any], remedy: str) -> DivergedError:
+    """The error that names a value that differs, and two trainers in which it does.
+
+    Args:
+        wire: on which all trainers make this call.
+        names: rank -> trainer.
+        found: name -> value in this trainer.
+        remedy: what a person can do.
+    """
+    every = [_text_of(rows) for rows in _gathered(wire, list(found.items()))]
+    mine = every[0]
+    for rank, other in enumerate(every[1:], 1):
+        for (name, value), (its_name, its) in itertools.zip_longest(mine, other, fillvalue=("nothing", "nothing")):
+            if (name, value) != (its_name, its):
+                return DivergedError(
+                    f"Elastic: the trainers have different models: {name} is {value} in {names[0]}, and"
+                    f" {its_name if its_name != name else 'it'} is {its} in {names[rank]}; {remedy}"
+                )
+    return DivergedError(f"Elastic: the trainers {', '.join(names)} have different models; {remedy}")
+
+
+def _gathered(wire: Wire, rows: list[tuple[str, Any]]) -> list[list[Any]]:
+    """The text of every trainer in pieces of one length, and how many pieces each has."""
+    data = json.dumps([(name, str(value)) for name, value in rows]).encode()
+    sizes = [int(size) for size in wire.gather(torch.tensor([len(data)]))]
+    width = -(-max(sizes) // _TEXT) * _TEXT
+    row = torch.zeros(width, dtype=torch.uint8)
+    row[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return [[found, size] for found, size in zip(wire.gather(row), sizes, strict=True)]
+
+
+def _text_of(rows: list[Any]) -> list[tuple[str, str]]:
+    found, size = rows
+    return [(name, value) for name, value in json.loads(found[:size].numpy().tobytes())]

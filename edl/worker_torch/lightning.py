@@ -1,0 +1,148 @@
+"""Lets a script for PyTorch Lightning train in step: it passes one more argument to its `Trainer`.
+
+    from edl.worker_torch.lightning import ElasticStrategy
+    Trainer(max_epochs=3, strategy=ElasticStrategy()).fit(model, train_loader)
+
+The batch of the training loader is the global one, or spec.elasticity.globalBatch; the master decides the order.
+Every trainer evaluates all data of the other loaders. Automatic optimization with one optimizer is offered.
+Source: `lightning.pytorch.strategies.Strategy` and the loops of Lightning 2.6.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from edl.errors import ConfigError
+from edl.worker.job import Job, connect
+from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
+from edl.worker_torch.stepper import Scheduler, Stepper
+
+try:
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+    from torch.utils.data import DataLoader, RandomSampler
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch.lightning needs the package lightning, which is not installed here; run pip install"
+        " lightning"
+    ) from error
+
+
+class ElasticStrategy(SingleDeviceStrategy):
+    """One trainer of the job.
+
+    Args:
+        device: where the model computes.
+        job: by default the connection that `edl.worker.connect` makes.
+        options: of `Elastic`, such as `deterministic`, `save_every` or `folder`.
+
+    Attributes:
+        elastic: what trains; None before `fit` has seen the training data.
+    """
+
+    def __init__(self, device: Any = "cpu", *, job: Job | None = None, **options: Any) -> None:
+        self._job, self._options = job or connect(), options
+        self.elastic: Elastic | None = None
+        super().__init__(device=device)
+
+    @property
+    def global_rank(self) -> int:
+        """The rank of this trainer now; 0 before the first step."""
+        world = self._job.world()
+        return world.rank if world is not None else 0
+
+    @global_rank.setter
+    def global_rank(self, _: int) -> None:
+        """The master decides the rank."""
+
+    @property
+    def is_global_zero(self) -> bool:
+        """True in one trainer."""
+        return self.global_rank == 0
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        """The training data become those of the job; other loaders stay."""
+        trainer = self.lightning_module.trainer
+        is_data = isinstance(dataloader, DataLoader) and len(dataloader.dataset) == self._job.dataset["total"]
+        is_shuffled = is_data and isinstance(dataloader.sampler, RandomSampler)
+        if self.elastic is not None or not is_data or not trainer.training or not is_shuffled:
+            return dataloader
+        return self._elastic_loader(dataloader)
+
+    def on_train_start(self) -> None:
+        """See `Strategy`.
+
+        Raises:
+            ConfigError: no loader was that of the training data.
+        """
+        super().on_train_start()
+        if self.elastic is None:
+            data = self._job.dataset
+            raise ConfigError(
+                f"ElasticStrategy: no loader that shuffles has the {data['total']} records of {data['source']!r}; set"
+                " spec.dataset.source to index:N with the length of the training data, and give their loader"
+                " shuffle=True"
+            )
+
+    def _elastic_loader(self, data: Any) -> Any:
+        self._check(data)
+        configs = self.lr_scheduler_configs
+        state = {f"edl.scheduler {place}": config.scheduler for place, config in enumerate(configs)}
+        options: dict[str, Any] = {"collate": data.collate_fn, "state": state}
+        if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
+            options["global_batch"] = data.batch_size
+        read, optimizer = data.dataset.__getitem__, self.optimizers[0]
+        self.elastic = Elastic(self._job, self.lightning_module, optimizer, read=read, **{**options, **self._options})
+        stepper = Stepper(self._job, self.elastic, optimizer)
+        for config in configs:
+            config.scheduler = Scheduler(config.scheduler, stepper)
+        self.precision_plugin.clip_gradients = self._clip
+        fail_at_exit(stepper)
+        return _Loader(stepper, self.elastic, data, self.lightning_module.trainer)
+
+    def _check(self, data: Any) -> None:
+        trainer, epochs = self.lightning_module.trainer, self._job.dataset["epochs"]
+        check_loader(self._job, data, data.batch_size, "ElasticStrategy")
+        if trainer.max_epochs != epochs or trainer.max_steps > 0:
+            raise ConfigError(
+                f"ElasticStrategy: max_epochs={trainer.max_epochs} and max_steps={trainer.max_steps}, and the job has"
+                f" {epochs} epochs; set max_epochs={epochs} without max_steps, or set spec.dataset.epochs"
+            )
+        if len(self.optimizers) != 1 or not self.lightning_module.automatic_optimization:
+            raise ConfigError(
+                f"ElasticStrategy: the module has {len(self.optimizers)} optimizers, and automatic_optimization is"
+                f" {self.lightning_module.automatic_optimization}; one optimizer with automatic optimization is"
+                " offered"
+            )
+
+    def _clip(self, optimizer: Any, clip_val: float = 0.0, gradient_clip_algorithm: Any = "norm") -> None:
+        """In the place of Lightning's: gradients are clipped once they are summed over all trainers."""
+        del optimizer
+        if clip_val and clip_val > 0 and self.elastic is not None:
+            if str(getattr(gradient_clip_algorithm, "value", gradient_clip_algorithm)) != "norm":
+                raise ConfigError(
+                    f"ElasticStrategy: gradient_clip_algorithm={gradient_clip_algorithm!r} is not offered; give"
+                    " 'norm'"
+                )
+            self.elastic.clip_grad_norm(float(clip_val))
+
+
+class _Loader(Epochs):
+    """The batches of a trainer, which keep Lightning's counters those of all trainers."""
+
+    def __init__(self, stepper: Stepper, elastic: Elastic, data: Any, trainer: Any) -> None:
+        super().__init__(stepper, elastic, data, None)
+        self._trainer, self._has_begun = trainer, False
+        self.sampler, self.batch_sampler = data.sampler, data.batch_sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in super().__iter__():
+            if not self._has_begun:
+                self._has_begun = True
+                epochs = self._trainer.fit_loop.epoch_progress.current
+                epochs.completed = epochs.processed = self._stepper.first_epoch or 0
+            steps = self._trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
+            steps.ready = steps.completed = self._elastic.step
+            yield batch

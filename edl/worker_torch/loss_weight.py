@@ -1,0 +1,144 @@
+"""How much the loss of a batch counts in a step: its mean may be one over records, over tokens or over weights.
+
+The gradient of a step is the one that a single process would compute from all of its records. So a mean over n tokens
+counts n times, and the sum over all batches is divided by the sum of all n. PyTorch keeps n beside the loss: the node
+that computes the gradient of `cross_entropy` has the sum of the weights of the labels that are not ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from edl.errors import ConfigError, PermanentError
+
+try:
+    import torch
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
+    ) from error
+
+RECORDS, WEIGHT, SUM = 1, 2, 3
+"""What the loss of a batch is: a mean over its records, a mean over something else, or a sum."""
+_MEAN_OF_TORCH, _SUM_OF_TORCH = 1, 2
+_THROUGH = re.compile(r"(ToCopy|Neg|View|UnsafeView|Reshape|Squeeze|Unsqueeze|Alias|Clone|Select|Expand)Backward")
+_TERMS = re.compile(r"(Add|Sub|Stack|Cat)Backward")
+_DEEPEST = 64
+
+
+class LossKind(NamedTuple):
+    """What the loss of a batch is.
+
+    Attributes:
+        kind: RECORDS, WEIGHT or SUM.
+        weight: over how much a loss of the kind WEIGHT is a mean; else 1.
+        is_divided: it is a sum that was divided, and no loss that torch knows as a mean.
+        is_constant: it was divided by a number of Python's, not by a tensor such as the sum of a mask.
+        ignores: some labels do not count.
+        is_certain: False if the loss has terms that need different weights.
+    """
+
+    kind: int
+    weight: float = 1.0
+    is_divided: bool = False
+    is_constant: bool = False
+    ignores: bool = False
+    is_certain: bool = True
+
+
+def kind_of(loss: Any, records: int, step_records: int) -> LossKind:
+    """What a loss is, from the way in which it was computed; what cannot be recognised is a mean over records.
+
+    Args:
+        loss: before its gradient is computed.
+        records: of its batch.
+        step_records: of the step, over all trainers.
+
+    Raises:
+        PermanentError: the loss is a sum of terms that need different weights.
+    """
+    found = _kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS)
+    if not found.is_certain:
+        raise PermanentError(
+            f"Elastic: the loss is a sum of terms, of which one is a mean over {found.weight:g} labels (some labels"
+            " are ignored) and another one a mean over something else; no one weight is right for both: compute them"
+            " separately, or say what counts with elastic.backward(loss, weight=...)"
+        )
+    if found.is_constant and found.weight == step_records != records:
+        return LossKind(SUM)  # a sum over the batch, divided by the size of the whole step
+    return found
+
+
+def _kind(node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for each form of a loss
+    if node is None or not depth:
+        return None
+    name = node.name()
+    if name.startswith("NllLoss"):
+        return _of_labels(node)
+    if hasattr(node, "_saved_reduction"):
+        return {_MEAN_OF_TORCH: LossKind(RECORDS), _SUM_OF_TORCH: LossKind(SUM)}.get(node._saved_reduction)  # noqa: SLF001
+    inner = [of for of, _ in node.next_functions if of is not None]
+    if _THROUGH.match(name):
+        return _kind(inner[0], depth - 1) if inner else None
+    if _TERMS.match(name):
+        return _of_terms([_kind(of, depth - 1) for of in inner])
+    if name.startswith("MeanBackward"):
+        return _stacked(inner, depth) or LossKind(RECORDS)
+    if name.startswith("SumBackward"):
+        return _stacked(inner, depth) or LossKind(SUM)
+    if name.startswith(("DivBackward", "MulBackward")):
+        found = next((of for of in (_kind(one, depth - 1) for one in inner) if of is not None), None)
+        return _scaled(node, found, is_division=name.startswith("Div"))
+    return None
+
+
+def _of_labels(node: Any) -> LossKind | None:
+    """`cross_entropy` and `nll_loss`; torch counts the labels only for a mean."""
+    if node._saved_reduction == _MEAN_OF_TORCH:  # noqa: SLF001
+        ignores = bool((node._saved_target == _signed(node._saved_ignore_index)).any())  # noqa: SLF001
+        return LossKind(WEIGHT, float(node._saved_total_weight), ignores=ignores)  # noqa: SLF001
+    return LossKind(SUM) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
+
+
+def _signed(number: int) -> int:
+    """A number of 64 bits that torch shows without its sign."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _stacked(inner: list[Any], depth: int) -> LossKind | None:
+    """The sum or mean over a list of losses is one of terms."""
+    is_list = len(inner) == 1 and inner[0].name().startswith("StackBackward")
+    return _kind(inner[0], depth - 1) if is_list else None
+
+
+def _of_terms(found: list[LossKind | None]) -> LossKind | None:
+    """A sum of losses; a sum without a mean, such as a penalty on the weights, is the same for all batches."""
+    known = [of for of in found if of is not None]
+    means = [of for of in known if of.kind != SUM and not of.is_divided] or [of for of in known if of.kind != SUM]
+    weights = {of.weight for of in means if of.kind == WEIGHT}
+    if not means:
+        return known[0] if known else None
+    if not weights:
+        return means[0]
+    ignores = any(of.ignores for of in means)
+    is_clear = len(weights) == 1 and not (ignores and any(of.kind == RECORDS for of in means))
+    return LossKind(WEIGHT, max(weights), ignores=ignores, is_certain=is_clear and all(of.is_certain for of in means))
+
+
+def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind | None:
+    """A sum that is divided by a number is a mean; a mean stays one."""
+    other = getattr(node, "_saved_other", None)
+    if found is None or found.kind != SUM or not is_division or other is None:
+        return found
+    if isinstance(other, torch.Tensor) and other.numel() != 1:
+        return found
+    return LossKind(WEIGHT, float(other), is_divided=True, is_constant=_is_number(other))
+
+
+def _is_number(other: Any) -> bool:
+    """True for a number of Python's, which gives way to the type of any tensor."""
+    if not isinstance(other, torch.Tensor):
+        return True
+    small = torch.ones((), dtype=torch.float16 if other.is_floating_point() else torch.int8)
+    return bool(torch.result_type(small, other) == small.dtype)

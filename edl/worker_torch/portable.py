@@ -1,0 +1,168 @@
+"""Turns the state of a model into plain data and tensors, so that other trainers and files can hold it, and back.
+
+A state is what `state_dict` methods return: dictionaries, lists, tuples, numbers, text, tensors. numpy's scalars
+become Python's numbers, since a file with them is refused by `torch.load(..., weights_only=True)`, and its arrays
+become tensors with a tag. Any other object is refused by name before it is written: nobody could load it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from edl.errors import ConfigError
+
+try:
+    import torch
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
+    ) from error
+
+_ARRAY, _TENSOR = "edl.array", "edl.tensor"
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for each kind of value
+    """The same state of containers, Python's scalars and tensors alone.
+
+    Args:
+        value: of a `state_dict`.
+        place: its name in a message.
+
+    Raises:
+        ConfigError: an object in it is of another kind.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Mapping):
+        return {plain(key, f"a key of {place}"): plain(item, f"{place}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+    kind = type(value)
+    if kind.__module__ == "numpy" and hasattr(value, "item"):
+        if kind.__name__ == "ndarray" and value.dtype.kind in "biufc":
+            return (_ARRAY, torch.from_numpy(value.copy()))
+        if kind.__name__ != "ndarray" and type(value.item()) in _PLAIN:
+            return value.item()
+    if isinstance(value, torch.dtype | torch.device | torch.Size):
+        return value
+    for simple in (bool, int, float, str):
+        if isinstance(value, simple):  # a subclass, such as an enumeration of numbers
+            return simple(value)
+    raise ConfigError(
+        f"Elastic: {place} is a {kind.__module__}.{kind.__qualname__}, which could be saved but not loaded safely, by"
+        " no other trainer and from no checkpoint; let state_dict() (or get_extra_state()) return numbers, text,"
+        " lists, dictionaries and tensors"
+    )
+
+
+def restored(value: Any) -> Any:
+    """The state that `plain` was given, but for numpy's scalars."""
+    if isinstance(value, dict):
+        return {key: restored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [restored(item) for item in value]
+    if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        if len(value) == 2 and value[0] == _ARRAY:
+            importlib.import_module("numpy")  # the state was made with it, so its owner needs it
+            return value[1].numpy()
+        return tuple(restored(item) for item in value)
+    return value
+
+
+def detached(value: Any) -> Any:
+    """The same state with tensors of its own: those of a file that is mapped to memory change with the file."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: detached(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [detached(item) for item in value]
+    if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        return tuple(detached(item) for item in value)
+    return value
+
+
+class Packed:
+    """A state as a small header and a list of tensors; tensors that share their memory are in the list once.
+
+    Args:
+        state: plain.
+
+    Attributes:
+        tensors: of the state, not copied.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self.tensors: list[Any] = []
+        self._places: dict[tuple[Any, ...], int] = {}
+        skeleton = self._taken_out(state)
+        shapes = [(one.dtype, tuple(one.shape), layout_of(one)) for one in self.tensors]
+        file = io.BytesIO()
+        torch.save((skeleton, shapes), file)
+        self.header = file.getvalue()
+
+    def _taken_out(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            key = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.device)
+            place = self._places.setdefault(key, len(self.tensors)) if value.numel() else len(self.tensors)
+            if place == len(self.tensors):
+                self.tensors.append(value.detach())
+            return (_TENSOR, place)
+        if isinstance(value, dict):
+            return {key: self._taken_out(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._taken_out(item) for item in value]
+        if isinstance(value, tuple) and not isinstance(value, torch.Size):
+            return tuple(self._taken_out(item) for item in value)
+        return value
+
+
+class Unpacked:
+    """The state of a header, with room for its tensors.
+
+    Args:
+        header: of `Packed`.
+
+    Attributes:
+        tensors: empty, in the order of `Packed.tensors`.
+    """
+
+    def __init__(self, header: bytes) -> None:
+        self._skeleton, shapes = torch.load(io.BytesIO(header), weights_only=True)
+        self.tensors = [torch.empty_strided(shape, strides, dtype=dtype) for dtype, shape, strides in shapes]
+
+    @property
+    def state(self) -> Any:
+        """The state, once the tensors are filled."""
+        return self._put_in(self._skeleton)
+
+    def _put_in(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._put_in(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._put_in(item) for item in value]
+        if isinstance(value, tuple) and not isinstance(value, torch.Size):
+            if len(value) == 2 and value[0] == _TENSOR:
+                return self.tensors[value[1]]
+            return tuple(self._put_in(item) for item in value)
+        return value
+
+
+def layout_of(tensor: Any) -> tuple[int, ...]:
+    """The strides of a tensor in memory without gaps; those that it has if it has none."""
+    return tuple(torch.empty_like(tensor, device="meta").stride())
+
+
+def flat_bytes(tensor: Any) -> Any:
+    """The memory of a tensor as bytes, in the order of `layout_of`; a copy only if the tensor has gaps."""
+    strides = layout_of(tensor)
+    if tensor.stride() != strides:
+        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)

@@ -1,0 +1,199 @@
+"""Takes the place of Hugging Face's `Trainer`: the script changes one import, and its model trains in step.
+
+    from edl.worker_torch.transformers import Trainer        # instead of: from transformers import Trainer
+    Trainer(model=model, args=args, train_dataset=data).train()
+
+Callbacks, logging, evaluation and `TrainingArguments` stay. The master decides the order of the data. A batch of the
+job has `per_device_train_batch_size * gradient_accumulation_steps` records, or spec.elasticity.globalBatch, however
+many trainers there are; a trainer computes its share of it in batches of at most `per_device_train_batch_size`.
+Source: the loop `_inner_training_loop` of transformers 5.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from typing import Any
+
+from edl.errors import ConfigError
+from edl.worker.job import Job, connect
+from edl.worker_torch.elastic import Elastic
+from edl.worker_torch.epochs import Epochs, fail_at_exit
+from edl.worker_torch.stepper import Scheduler, Stepper
+
+try:
+    import torch
+    import transformers
+except ImportError as error:
+    raise ConfigError(
+        "edl.worker_torch.transformers needs the package transformers, which is not installed here; run pip install"
+        " transformers accelerate"
+    ) from error
+
+_NOT_HERE = {"deepspeed": None, "fsdp": None, "auto_find_batch_size": False, "dataloader_drop_last": False}
+_log = logging.getLogger(__name__)
+
+
+class Trainer(transformers.Trainer):
+    """One trainer of the job.
+
+    Args:
+        args, options: of Hugging Face's `Trainer`.
+        job: by default the connection that `edl.worker.connect` makes.
+        elastic_options: of `Elastic`, such as `deterministic`, `save_every` or `folder`.
+
+    Raises:
+        ConfigError: the arguments ask for what trainers that come and go cannot do, or do not fit the job.
+
+    Attributes:
+        elastic: what trains; None before `train`.
+    """
+
+    def __init__(
+        self, *args: Any, job: Job | None = None, elastic_options: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        self._job, self._elastic_options = job or connect(), dict(elastic_options or {})
+        self.elastic: Elastic | None = None
+        self._stepper: Stepper | None = None
+        self._schedule = _Schedule()
+        super().__init__(*args, **options)
+        self._check_arguments()
+        self._micro_batch = self.args.per_device_train_batch_size
+        self._step_batch = self._micro_batch * self.args.gradient_accumulation_steps
+        self.args.gradient_accumulation_steps = 1  # a batch of the loop below is a whole step
+        self.add_callback(_GlobalStep(self))
+
+    def get_train_dataloader(self) -> Any:
+        """The steps of the job, an epoch at a time."""
+        if self.optimizer is None:
+            self.create_optimizer()
+        data, collate = self._data()
+        options: dict[str, Any] = {"collate": collate, "micro_batch": self._micro_batch}
+        if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
+            options["global_batch"] = self._step_batch
+        options["state"] = {"edl.scheduler": self._schedule}
+        options = {**options, **self._elastic_options}
+        self.elastic = Elastic(self._job, self.model, self.optimizer, read=data.__getitem__, **options)
+        self._stepper = Stepper(self._job, self.elastic, self.optimizer)
+        fail_at_exit(self._stepper)
+        return _Steps(self._stepper, self.elastic, self.train_dataset)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The scheduler of the arguments; it steps with the optimizers of all trainers."""
+        found = super().create_scheduler(num_training_steps, optimizer)
+        if self._stepper is not None and not isinstance(found, Scheduler):
+            self._schedule.inner = found
+            self.lr_scheduler = found = Scheduler(found, self._stepper)
+        return found
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """Compute the gradients of this trainer's share of a step, batch by batch; returns the mean loss.
+
+        Each loss is a mean over what counts in its batch, and edl weighs it by that.
+        """
+        stepper, count = self._stepper, num_items_in_batch
+        losses, counts = [super().training_step(model, inputs, count)], [1.0 if count is None else float(count)]
+        while stepper is not None and not stepper.is_last:
+            (batch,), count = self.get_batch_samples(iter([stepper.next()]), 1, self.args.device)
+            losses.append(super().training_step(model, batch, count))
+            counts.append(1.0 if count is None else float(count))
+        weights = torch.tensor(counts, device=losses[0].device)
+        return (torch.stack(losses) * weights).sum() / weights.sum()
+
+    def _clip_grad_norm(self, _: Any) -> Any:
+        """Make the step with its gradients clipped; returns their norm before. The call of `step` finds it made."""
+        return self._stepped(self.args.max_grad_norm)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        return super()._get_grad_norm(model, self._stepped(float("inf")) if grad_norm is None else grad_norm)
+
+    def _stepped(self, max_norm: float) -> Any:
+        if self.elastic is None or self._stepper is None:
+            return torch.tensor(0.0)
+        self.elastic.clip_grad_norm(max_norm)
+        self._stepper.step_ahead()
+        return self.elastic.replica.norm
+
+    def is_world_process_zero(self) -> bool:
+        """True in one trainer."""
+        world = self._job.world()
+        return world is None or world.rank == 0
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        if self.is_world_process_zero():
+            super()._save_checkpoint(model, trial)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save in one trainer; after the training only a complete model."""
+        is_complete = self.elastic is None or _internal_call or self.elastic.is_complete
+        if self.is_world_process_zero() and is_complete:
+            super().save_model(output_dir, _internal_call)
+
+    def _data(self) -> tuple[Any, Any]:
+        """The training data and what makes batches of them, without the columns that the model does not take."""
+        data, total = self.train_dataset, self._job.dataset["total"]
+        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__") or len(data) != total:
+            length = len(data) if hasattr(data, "__len__") else "an unknown number of"
+            raise ConfigError(
+                f"Trainer: train_dataset has {length} records, and the job trains on {self._job.dataset['source']!r}"
+                f" with {total}; set spec.dataset.source to index:N with the length of the data"
+            )
+        if hasattr(data, "remove_columns"):
+            return self._remove_unused_columns(data, description="training"), self.data_collator
+        return data, self._get_collator_with_removed_columns(self.data_collator, description="training")
+
+    def _check_arguments(self) -> None:
+        args, epochs = self.args, self._job.dataset["epochs"]
+        for name, value in _NOT_HERE.items():
+            if (getattr(args, name, value) or value) != value:
+                raise ConfigError(
+                    f"Trainer: {name}={getattr(args, name)!r} cannot be used with trainers that come and go; leave it"
+                    " away"
+                )
+        if args.max_steps > 0 or math.ceil(args.num_train_epochs) != epochs or args.num_train_epochs % 1:
+            raise ConfigError(
+                f"Trainer: num_train_epochs={args.num_train_epochs} and max_steps={args.max_steps}, and the job has"
+                f" {epochs} epochs; set num_train_epochs={epochs} without max_steps, or set spec.dataset.epochs"
+            )
+        if args.fp16:
+            raise ConfigError("Trainer: fp16=True is not offered; give bf16=True, which needs no scaler")
+
+
+class _Steps(Epochs):
+    """The first batch of each step of this trainer; `training_step` asks for the others."""
+
+    def __init__(self, stepper: Stepper, elastic: Elastic, dataset: Any) -> None:
+        self._stepper, self._elastic, self._device = stepper, elastic, None
+        self.dataset, self.batch_size = dataset, elastic.loop.settings.global_batch
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        settings = self._elastic.loop.settings
+        return math.ceil(settings.total / (settings.global_batch or settings.micro_batch or 1))
+
+
+class _Schedule:
+    """The state of a scheduler that is made after the state was described."""
+
+    inner: Any = None
+
+    def state_dict(self) -> Any:
+        return self.inner.state_dict() if self.inner is not None else {}
+
+    def load_state_dict(self, state: Any) -> None:
+        if state and self.inner is not None:
+            self.inner.load_state_dict(state)
+
+
+class _GlobalStep(transformers.TrainerCallback):
+    """Sets the global step to that of all trainers: one that came late has missed some."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def on_step_begin(self, _: Any, state: Any, control: Any, **__: Any) -> Any:
+        """See `TrainerCallback`."""
+        if self._trainer.elastic is not None:
+            state.global_step = self._trainer.elastic.step
+        return control

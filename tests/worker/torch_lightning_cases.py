@@ -1,0 +1,155 @@
+"""PyTorch Lightning beside the strategy of edl, which is the only change; `make torch-test` runs these tests."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+from edl.errors import ConfigError
+from edl.ledger.permutation import BLOCK, EpochOrder
+from edl.worker_torch.lightning import ElasticStrategy
+from tests.worker.test_worker import in_thread, trainer
+from tests.worlds.master_server import Served, serving
+
+RECORDS, EPOCHS, BATCH = 96, 3, 16
+DRAW = torch.Generator().manual_seed(1)
+X = torch.randn(RECORDS, 8, generator=DRAW)
+DATA = TensorDataset(X, torch.sin(X.sum(1, keepdim=True)))
+BUILT = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).state_dict()
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Module(lightning.LightningModule):
+    """A module as people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        self.net.load_state_dict(BUILT)
+        self.losses: list[float] = []
+        self.checked: list[float] = []
+        self.rates: list[float] = []
+
+    def training_step(self, batch: Any, _: int) -> Any:
+        x, y = batch
+        loss = nn.functional.mse_loss(self.net(x), y)
+        self.losses.append(loss.item())
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        self.log("val", nn.functional.mse_loss(self.net(batch[0]), batch[1]))
+
+    def on_validation_epoch_end(self) -> None:
+        if not self.trainer.sanity_checking:
+            self.checked.append(float(self.trainer.callback_metrics["val"]))
+            self.rates.append(self.optimizers().param_groups[0]["lr"])
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)]
+
+
+class Order(Sampler):
+    """The order of the master."""
+
+    epoch = 0
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __iter__(self) -> Any:
+        order = EpochOrder(RECORDS, 0, self.epoch, BLOCK)
+        self.epoch += 1
+        return iter(list(order.records(0, RECORDS)))
+
+
+def fit(loader: Any, folder: Path, **options: Any) -> Module:
+    torch.set_num_threads(1)
+    module = Module()
+    more = {
+        "max_epochs": EPOCHS,
+        "accelerator": "cpu",
+        "gradient_clip_val": 0.5,
+        "default_root_dir": folder,
+        **options,
+    }
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    made = lightning.Trainer(**more, **quiet, default_root_dir=folder, enable_checkpointing=False)
+    made.fit(module, loader, DataLoader(DATA, batch_size=32))
+    assert made.global_step == RECORDS * EPOCHS // BATCH or options.get("accumulate_grad_batches")
+    return module
+
+
+def elastic(served: Served, folder: Path, name: str, *, first: int = 1, batch: int = BATCH, **options: Any) -> Module:
+    job = trainer(served, name)
+    job._environment = {**job._environment, "TRAINERS": str(first)}
+    strategy = ElasticStrategy(job=job, folder=folder)
+    return fit(DataLoader(DATA, batch_size=batch, shuffle=True), folder, strategy=strategy, **options)
+
+
+async def run(folder: Path, count: int, **options: Any) -> list[Module]:
+    async with serving(folder / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        found = []
+        build = functools.partial(elastic, served, folder, first=count, **options)
+        found = await asyncio.gather(*(in_thread(functools.partial(build, f"t{n}"), 120) for n in range(count)))
+        status = served.master.status()
+    assert (status["state"], status["quarantined"]) == ("finished", 0)
+    assert status["group"]["position"] == RECORDS * EPOCHS
+    return list(found)
+
+
+def same(one: Module, other: Module) -> bool:
+    return all(torch.allclose(*pair, atol=1e-5) for pair in zip(one.parameters(), other.parameters(), strict=True))
+
+
+async def test_one_trainer_learns_what_the_unmodified_one_does(tmp_path: Path) -> None:
+    expected = fit(DataLoader(DATA, batch_size=BATCH, sampler=Order()), tmp_path)
+    (found,) = await run(tmp_path, 1)
+    assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+    assert found.checked == pytest.approx(expected.checked, rel=1e-4)
+    assert found.rates == pytest.approx(expected.rates)
+    assert same(found, expected)
+    saved = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert torch.equal(saved["net.0.weight"], found.net[0].weight)
+
+
+async def test_batches_are_accumulated_as_by_the_unmodified_one(tmp_path: Path) -> None:
+    options = {"accumulate_grad_batches": 2, "gradient_clip_val": None}
+    expected = fit(DataLoader(DATA, batch_size=8, sampler=Order()), tmp_path, **options)
+    (found,) = await run(tmp_path, 1, batch=8, **options)
+    assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+    assert same(found, expected)
+
+
+async def test_two_trainers_learn_what_one_does(tmp_path: Path) -> None:
+    (one,) = await run(tmp_path / "1", 1)
+    two = await run(tmp_path / "2", 2)
+    for found in two:
+        assert same(found, one)
+        assert found.checked == pytest.approx(one.checked, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_epochs": 5}, "max_epochs=5 .* the job has 3 epochs; set max_epochs=3"),
+        ({"max_steps": 5}, "max_steps=5"),
+        ({"gradient_clip_algorithm": "value"}, "gradient_clip_algorithm"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(
+    tmp_path: Path, options: Any, says: str
+) -> None:
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        with pytest.raises(ConfigError, match=says):
+            await in_thread(lambda: elastic(served, tmp_path, "a", **options), 60)
+        assert served.master.status()["done"] == 0
