@@ -187,6 +187,7 @@ class Problem:
         columns: patterns that the linear programs begin with.
         used_columns: patterns that the programs of this decision used; the programs add to it.
         known_buckets: buckets of the fluid programs, by capacity and shapes; the programs add to them.
+        known_lists: node classes and listed patterns, by capacity, shapes and limit; the programs add to them.
         is_large: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
         aside: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
@@ -222,6 +223,7 @@ class Problem:
     learned: tuple[tuple[int, Headroom], ...] = ()
     yielding: tuple[LiveTrainer, ...] = ()
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
+    known_lists: dict[tuple[bytes, tuple[int, ...], int], Any] = field(default_factory=dict, compare=False)
     lends: bool = False
     is_large: bool = False
     is_many: bool = False

@@ -16,13 +16,13 @@ from edl.model.names import JobKey, Role
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere
+from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere, undo_restarts
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import is_arriving, restrain
 
 IMPOSSIBLE = 1 << 30
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
-STAYS_TRIED = 3  # how often transfers are tried again without those that would only move a trainer
+STAYS_TRIED = 1  # how often transfers are tried again without those that would only move a trainer
 
 
 def has_arrivals(packing: TrialPacking) -> bool:
@@ -66,6 +66,7 @@ def without_restarts(
         take: makes the transfers anew for another `keep`.
     """
     for _ in range(STAYS_TRIED):
+        taken = undo_restarts(taken)
         moves = restarted_elsewhere(taken, packing)
         if not moves:
             return taken

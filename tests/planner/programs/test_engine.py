@@ -19,7 +19,7 @@ from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.engine import with_engine
+from edl.planner.programs.engine import has_many_sizes, with_engine
 from edl.planner.programs.fluid import make_buckets, worth_of_buckets
 from tests.worlds.builders import make_job, make_node, make_snapshot
 
@@ -165,3 +165,16 @@ def test_the_worth_of_buckets_bounds_every_set_of_whole_pods() -> None:
                 if (np.array(s) @ request <= capacity[n]).all() and all(opened[k, n] or not s[k] for k in range(2))
             )
         assert worth_of_buckets(buckets, slot, room) >= best - 1e-9
+
+
+def test_odd_sizes_on_many_nodes_of_few_kinds_are_packed_by_patterns() -> None:
+    sizes = [(round(0.7 + 0.53 * k, 2), (11 + 17 * k % 61) / 8) for k in range(10)]
+    nodes = tuple(make_node(f"n{i:03d}", (16, 32, 48)[i % 3], (64, 128, 96)[i % 3]) for i in range(300))
+    jobs = tuple(make_job(f"j{k}", max_trainers=200, cpu=cpu, memory_gib=gib) for k, (cpu, gib) in enumerate(sizes))
+    snapshot = make_snapshot(nodes, jobs)
+    made = study(snapshot, policy_named("maxmin"), LIMITS)
+    problem = made.context.problem
+    assert has_many_sizes(problem.empty, problem.request, problem.opened)
+    assert not problem.is_many
+    assert not check(snapshot, made.plan)
+    assert made.plan.certificate.gap <= 0.005
