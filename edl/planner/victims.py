@@ -179,7 +179,8 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
             if allowance.get(trainer.demand, 0) > 0:
                 running, base = trainer.order[:2]
                 excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
-                unfair = _unfairness(packing, trainer.demand, 0)
+                steps = _cost_steps(packing.problem.demands[trainer.demand].job)
+                unfair = _unfairness(packing, trainer.demand, 0, steps)
                 prices[index] = ((not excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
@@ -288,23 +289,20 @@ def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dic
     for j, allowed in sorted(allowance.items()):
         if allowed <= 0:
             continue
-        demand = packing.problem.demands[j]
-        ordered = sorted(
-            (i for i in demand.live_trainers if packing.node_of[i] >= 0),
-            key=lambda i: packing.problem.live_trainers[i].order,
-        )
-        excess = packing.count[j] - demand.max_trainers
-        for rank, index in enumerate(ordered):
-            running, base = packing.problem.live_trainers[index].order[:2]
-            unfair = _unfairness(packing, j, -rank)
+        demand, trainers = packing.problem.demands[j], packing.problem.live_trainers
+        own = demand.live_trainers
+        placed = (np.flatnonzero(packing.node_of[own.start : own.stop] >= 0) + own.start).tolist()
+        excess, steps = packing.count[j] - demand.max_trainers, _cost_steps(demand.job)
+        for rank, ((running, base, *_), index) in enumerate(sorted((trainers[i].order, i) for i in placed)):
+            unfair = _unfairness(packing, j, -rank, steps)
             prices[index] = ((rank >= excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
-def _unfairness(packing: TrialPacking, j: int, change: int) -> int:
+def _unfairness(packing: TrialPacking, j: int, change: int, steps: int) -> int:
     """How badly off a job is with so many more trainers; among equals, how much training time a resize costs it."""
     level = min(1.0, max(0.0, packing.fulfilment(j, change)))
-    return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + _cost_steps(packing.problem.demands[j].job)
+    return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + steps
 
 
 def _cost_steps(job: Job) -> int:
