@@ -158,7 +158,7 @@ def all_in_one(problem: Problem, capacity: IntArray, shapes: Iterable[int]) -> C
         capacity: (nodes, resources) what the pods may use in all.
         shapes: indices of the shapes; those set aside are left out.
     """
-    rows = tuple(sorted(set(shapes) - problem.aside))
+    rows = tuple(sorted(set(shapes) - problem.odd_shapes))
     request, total = problem.request[list(rows)], capacity.clip(min=0).sum(axis=0, keepdims=True)
     scale = total.clip(min=1)
     whole = Buckets((), total / scale, request / scale, np.zeros((1, len(rows))))
@@ -177,7 +177,7 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     Raises:
         OutOfTimeError: no time is left to sort the nodes.
     """
-    rows = tuple(sorted(set(shapes) - problem.aside))
+    rows = tuple(sorted(set(shapes) - problem.odd_shapes))
     request = problem.request[list(rows)]
     if problem.is_many:
         buckets = _buckets(problem, capacity.clip(min=0), rows)

@@ -34,9 +34,9 @@ def with_engine(problem: Problem) -> Problem:
     planned = _planned_shapes(problem.demands, problem.waiting)
     if not _has_many(problem, planned):
         return problem
-    aside = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
-    if aside:
-        return replace(problem, aside=aside, reference=tuple(s for s in problem.reference if s not in aside))
+    odd = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
+    if odd:
+        return replace(problem, odd_shapes=odd, reference=tuple(s for s in problem.reference if s not in odd))
     if problem.is_large and _can_be_searched(problem, planned):
         return problem
     return replace(problem, is_many=True, is_large=True, reference=_few(problem.reference, problem.request))

@@ -95,8 +95,8 @@ def test_one_odd_job_leaves_a_large_cluster_its_patterns() -> None:
 
     made = study(snapshot, policy_named("maxmin"), LIMITS)
 
-    (aside,) = made.context.problem.aside
-    assert made.context.problem.shapes[aside] == snapshot.jobs[odd].trainer
+    (odd_shape,) = made.context.problem.odd_shapes
+    assert made.context.problem.shapes[odd_shape] == snapshot.jobs[odd].trainer
     assert not made.context.problem.is_many
     assert not check(snapshot, made.plan)
     assert made.plan.certificate.gap <= 0.005
@@ -126,7 +126,7 @@ def test_trainers_set_aside_have_no_advantage_and_are_kept() -> None:
 def test_a_bound_without_those_set_aside_is_a_bound_of_all_plans() -> None:
     snapshot = one_odd_job(270, 50, 3).snapshot
     problem = with_engine(read_problem(snapshot, LIMITS))
-    assert problem.aside
+    assert problem.odd_shapes
     without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key.name != "odd"))
 
     bound = planned(snapshot).certificate.bound
@@ -139,7 +139,7 @@ def test_many_odd_jobs_are_not_set_aside() -> None:
     problem = with_engine(read_problem(many_sizes(300, 60, 1).snapshot, LIMITS))
 
     assert problem.is_many
-    assert not problem.aside
+    assert not problem.odd_shapes
 
 
 def test_round_sizes_keep_their_patterns() -> None:
