@@ -99,7 +99,7 @@ def draw(rows: Sequence[Measured], file: Path) -> None:
         axis.set_xticks(NODES, [str(n) for n in NODES])
         axis.minorticks_off()
     axes[0].set_ylabel("CPU seconds of a decision")
-    axes[0].legend(title="median; dotted: worst of ten")
+    axes[0].legend(title="median; dotted: worst")
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
