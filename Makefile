@@ -305,6 +305,9 @@ scale-peer: $(STAMP) ## 500 nodes full of 4,000 trainers: reclaim one slot, recl
 worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers: make worst-days [WORDS="many sizes"]
 	@$(BIN)/python -m benchmarks.worst_days $(if $(WORDS),"$(WORDS)")
 
+contended: $(STAMP) ## measure the planner on small contended clusters: make contended [WORDS="30x15"]
+	@$(BIN)/python -m benchmarks.contended $(WORDS)
+
 hostile-tenants: $(STAMP) ## honest jobs without and with two hostile tenants on a real control plane: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
 	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 tests/e2e/scenarios/test_hostile_tenants.py
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 
 from benchmarks.job_by_node import solve
-from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
+from benchmarks.worlds import carried_out, few_kinds, fleet, jobs_2017, mixed, nodes_2017, with_changes
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
@@ -99,6 +99,10 @@ def main() -> None:
         "fleet: 600 jobs x 3000": lambda: fleet(3000, 600),
         "fleet: 1000 jobs x 10000": lambda: fleet(10_000, 1000),
         "fleet: 5000 jobs x 10000": lambda: fleet(10_000, 5000),
+        "1 shape: 1000 x 10000": lambda: few_kinds(10_000, 1000, 1),
+        "5 shapes: 1000 x 10000": lambda: few_kinds(10_000, 1000, 5),
+        "15 shapes: 1000 x 10000": lambda: few_kinds(10_000, 1000, 15),
+        "40 shapes: 1000 x 10000": lambda: few_kinds(10_000, 1000, 40),
     }
     chosen = [name for name in worlds if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
     head = ("cold s", "full s", "changed s", "trainers", "gap", "gap ch.", "deleted", "MiB")

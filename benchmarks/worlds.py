@@ -106,6 +106,27 @@ def _fleet_job(i: int, share: float, random: Random, prefix: str = "j") -> Job:
     return replace(job, trainer=replace(job.trainer, request=request))
 
 
+def few_kinds(node_count: int, job_count: int, shapes: int, seed: int = 1) -> ClusterSnapshot:
+    """Empty nodes of eight kinds, and jobs of so many odd shapes that could use 1.5 times the cluster."""
+    random = Random(seed)  # noqa: S311
+    nodes = tuple(make_node(f"n{i:05d}", *NODE_KINDS[i % len(NODE_KINDS)][:2]) for i in range(node_count))
+    sizes = [(round(random.uniform(0.5, 9), 2), round(random.uniform(1, 30) * 8) / 8) for _ in range(shapes)]
+    share = 1.5 * sum(NODE_KINDS[i % len(NODE_KINDS)][0] for i in range(node_count)) / job_count
+    jobs = tuple(
+        make_job(
+            f"j{i:05d}",
+            min_trainers=1 + i % 3,
+            max_trainers=1 + i % 3 + max(1, round(share / cpu * random.uniform(0.5, 1.5))),
+            cpu=cpu,
+            memory_gib=memory,
+            age_s=float(i % 900),
+        )
+        for i in range(job_count)
+        for cpu, memory in (sizes[i % shapes],)
+    )
+    return make_snapshot(nodes, jobs)
+
+
 def with_changes(snapshot: ClusterSnapshot, count: int, seed: int = 2) -> ClusterSnapshot:
     """The cluster after `count` changes: in turn a job is created, a job is deleted, a maximum is halved."""
     random = Random(seed)  # noqa: S311

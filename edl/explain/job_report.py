@@ -149,7 +149,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         )
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
-    is_known = demand.shape not in context.problem.aside  # of those set aside, no program knows the room
+    is_known = demand.shape not in context.problem.odd_shapes  # of those set aside, no program knows the room
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
     older = _older(scarce, context)

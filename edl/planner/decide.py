@@ -55,7 +55,7 @@ from edl.planner.solvers.linear_program import Solver
 from edl.planner.stopgap import stopgap
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
-from edl.planner.topology.search import Worth, decide_together
+from edl.planner.topology.search import PlanScore, decide_together
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
 GATHERINGS = 3  # moves into one domain that are tried in one decision
@@ -141,14 +141,14 @@ def _study_in_domains(
     def decide(placed: ClusterSnapshot) -> Study:
         return _study(placed, policy, limits, columns, next(clocks), solver=solver, chain=Chain())
 
-    return decide_together(snapshot, limits, decide, _worth, lambda: watch.spent_s)
+    return decide_together(snapshot, limits, decide, _score, lambda: watch.spent_s)
 
 
-def _worth(made: Study) -> Worth:
+def _score(made: Study) -> PlanScore:
     """How good a study is, compared with one that gives jobs other domains."""
     packing, plan = made.context.shared.packing, made.plan
     turns = sorted(packing.problem.demands, key=lambda d: d.job.turn)
-    return Worth(
+    return PlanScore(
         placed=plan.serving.placed,
         admitted=tuple(demand.index in packing.count for demand in turns),
         worst=round(min(map(packing.fulfilment, packing.members), default=1.0), 9),
@@ -171,7 +171,7 @@ def _study(
     watch = clock or Clock(limits.deadline_s)
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    problem = with_engine(replace(read_problem(adapted, limits, columns, watch, sets_aside=True), solver=solver))
+    problem = with_engine(replace(read_problem(adapted, limits, columns, watch, defers=True), solver=solver))
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")

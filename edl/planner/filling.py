@@ -64,8 +64,8 @@ def fill(
     base = packing.copy()
     base.drop_all()
     demands = packing.problem.demands
-    anew = _without_aside(base, packing.placed, ceiling, promised)
-    wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j] and not _is_aside(base, j)]
+    anew = _without_odd_shapes(base, packing.placed, ceiling, promised)
+    wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j] and not _is_odd(base, j)]
     shapes = {p.shape for p in anew} | {demands[j].shape for j in wanting}
     columns = make_columns(packing.problem, base.free, shapes)
     if not columns.classes:
@@ -90,12 +90,12 @@ def fill(
     return packing if lost else base
 
 
-def _is_aside(packing: TrialPacking, j: int) -> bool:
+def _is_odd(packing: TrialPacking, j: int) -> bool:
     """True if no pattern has trainers of the job."""
-    return packing.problem.demands[j].shape in packing.problem.aside
+    return packing.problem.demands[j].shape in packing.problem.odd_shapes
 
 
-def _without_aside(
+def _without_odd_shapes(
     base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], promised: Mapping[int, int]
 ) -> list[Placed]:
     """Place the trainers that are set aside up to their promises; the other pods, which are to be placed anew.
@@ -106,13 +106,13 @@ def _without_aside(
         ceiling: the most trainers of each job.
         promised: the fair share of each job, in whole trainers.
     """
-    aside = base.problem.aside
-    if not aside:
+    odd = base.problem.odd_shapes
+    if not odd:
         return placed
-    base.hold_all([p for p in placed if p.shape in aside])
-    due = {j: min(ceiling[j], promised[j]) for j in ceiling if _is_aside(base, j)}
+    base.hold_all([p for p in placed if p.shape in odd])
+    due = {j: min(ceiling[j], promised[j]) for j in ceiling if _is_odd(base, j)}
     grow(base, due, due)
-    return [p for p in placed if p.shape not in aside]
+    return [p for p in placed if p.shape not in odd]
 
 
 def _steps(

@@ -27,6 +27,7 @@ from edl.planner.speedup import Worth
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
 
+FEW_ROWS = 64
 MIN_SIZE = 1e-12  # part of the cluster; the size of a trainer that requests nothing
 
 FloatArray = NDArray[np.float64]
@@ -163,6 +164,11 @@ class Grower:
 def _slots(free: IntArray, request: IntArray) -> IntArray:
     """(shapes, ...) how many pods of each shape fit into each row of free capacity, (..., resources)."""
     rows = free.reshape(-1, free.shape[-1])
+    if len(rows) <= FEW_ROWS:  # all at once, because a call takes longer than what it computes
+        parts = rows[None] // request.clip(min=1)[:, None]
+        most = np.iinfo(np.int32).max
+        few: IntArray = np.where(request[:, None] > 0, parts, most).min(axis=2, initial=most).clip(min=0)
+        return few.reshape(len(request), *free.shape[:-1])
     slots = [count_slots(rows, row) for row in request]
     return np.array(slots, dtype=np.int64).reshape(len(request), *free.shape[:-1])
 

@@ -86,14 +86,14 @@ class JobDemand:
         index: its position among the demands; other arrays name the job by it.
         job: the job.
         min_trainers, max_trainers: `Job.bounds`; `admission.cap` may lower the maximum to what fits if no other job
-            runs. Of a job that requests neither cpu nor memory, both are its minimum if its surplus is aside.
+            runs. Of a job that requests neither cpu nor memory, both are its minimum if its surplus is deferred.
         shape: index of the shape of its new trainers.
         live_trainers: indices of its live trainers.
         needs: masters and pservers that do not exist yet.
         unbound_fixed: (shape, pod) of each live master and pserver that has no node yet.
         quota_uses: what the job uses of each limit of its queue; empty if the queue has no limit.
-        aside: live trainers above its minimum that are no `live_trainers`, because the job requests neither cpu nor
-            memory; see `Problem.yielding`.
+        deferred: live trainers above its minimum that are no `live_trainers`, because the job requests neither cpu
+            nor memory; see `Problem.yielding`.
     """
 
     index: int
@@ -105,12 +105,12 @@ class JobDemand:
     needs: tuple[FixedNeed, ...]
     unbound_fixed: tuple[tuple[int, Pod], ...]
     quota_uses: tuple[QuotaUse, ...] = ()
-    aside: int = 0
+    deferred: int = 0
 
     @property
     def live_count(self) -> int:
-        """All its live trainers, those aside included."""
-        return len(self.live_trainers) + self.aside
+        """All its live trainers, deferred ones included."""
+        return len(self.live_trainers) + self.deferred
 
     def fulfilment(self, count: int) -> float:
         """How much of its elastic range the job has with `count` trainers: 0 at the minimum, 1 at the maximum.
@@ -187,9 +187,10 @@ class Problem:
         columns: patterns that the linear programs begin with.
         used_columns: patterns that the programs of this decision used; the programs add to it.
         known_buckets: buckets of the fluid programs, by capacity and shapes; the programs add to them.
+        known_lists: node classes and listed patterns, by capacity, shapes and limit; the programs add to them.
         is_large: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
-        aside: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
+        odd_shapes: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
         clock: the time that is left for the decision.
         solver: what solves its linear programs.
     """
@@ -222,10 +223,11 @@ class Problem:
     learned: tuple[tuple[int, Headroom], ...] = ()
     yielding: tuple[LiveTrainer, ...] = ()
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
+    known_lists: dict[tuple[bytes, tuple[int, ...], int], Any] = field(default_factory=dict, compare=False)
     lends: bool = False
     is_large: bool = False
     is_many: bool = False
-    aside: frozenset[int] = frozenset()
+    odd_shapes: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=Clock, compare=False)
     solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
 

@@ -92,7 +92,7 @@ def read_problem(
     columns: KeptColumns = NO_COLUMNS,
     clock: Clock | None = None,
     *,
-    sets_aside: bool = False,
+    defers: bool = False,
 ) -> Problem:
     """Read a snapshot into arrays.
 
@@ -101,7 +101,7 @@ def read_problem(
         limits: what the operator allows.
         columns: patterns that the linear programs begin with.
         clock: the time that is left for the decision; without one there is no deadline.
-        sets_aside: jobs that request neither cpu nor memory have only their minimum here; their other trainers are
+        defers: jobs that request neither cpu nor memory have only their minimum here; their other trainers are
             `Problem.yielding`.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
@@ -112,7 +112,7 @@ def read_problem(
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     foreign, leaving = _list_pods(snapshot.pods, index, table)
     ours, _ = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
-    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), sets_aside=sets_aside)
+    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), defers=defers)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
@@ -162,7 +162,7 @@ def read_problem(
 def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
     """True if a snapshot has the nodes, pods and jobs that a problem was read from; bounds of jobs may differ.
 
-    False for a problem in which some trainers are set aside.
+    False for a problem in which some trainers are deferred.
     """
     known = problem.snapshot
     return (
@@ -322,12 +322,12 @@ class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
     def __init__(
-        self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable, *, sets_aside: bool
+        self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable, *, defers: bool
     ) -> None:
         self.table, self.index, self.ours, self.quotas = table, index, ours, quotas
         self.live_trainers: list[LiveTrainer] = []
         self.yielding: list[LiveTrainer] = []
-        self._sets_aside = sets_aside
+        self._defers = defers
         self._bound = _PodList()
         self._owner: list[int] = []
         self._is_trainer: list[bool] = []
@@ -348,9 +348,9 @@ class _DemandReader:
 
     def _read(self, number: int, job: Job) -> JobDemand:
         shape = self.table.add(job.trainer)
-        first, first_aside = len(self.live_trainers), len(self.yielding)
-        is_aside = self._sets_aside and job.is_best_effort
-        aside = _surplus_names(job) if is_aside else frozenset()
+        first, first_deferred = len(self.live_trainers), len(self.yielding)
+        is_deferred = self._defers and job.is_best_effort
+        deferred = _surplus_names(job) if is_deferred else frozenset()
         unbound: list[tuple[int, Pod]] = []
         live: Counter[Role | None] = Counter()
         node_of, base, usual = self.index.get, job.min_trainers, job.trainer
@@ -364,7 +364,7 @@ class _DemandReader:
             if pod.terminating:
                 continue
             is_trainer = pod.role is Role.TRAINER
-            if is_trainer and pod.name in aside:
+            if is_trainer and pod.name in deferred:
                 self.yielding.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
                 continue
             if node >= 0:
@@ -382,13 +382,13 @@ class _DemandReader:
             index=number,
             job=job,
             min_trainers=job.bounds.min_trainers,
-            max_trainers=job.bounds.min_trainers if is_aside else job.bounds.max_trainers,
+            max_trainers=job.bounds.min_trainers if is_deferred else job.bounds.max_trainers,
             shape=shape,
             live_trainers=range(first, len(self.live_trainers)),
             needs=tuple(need for need in needs if need.missing > 0),
             unbound_fixed=tuple(unbound),
             quota_uses=quota_uses_of(job, self.quotas),
-            aside=len(self.yielding) - first_aside,
+            deferred=len(self.yielding) - first_deferred,
         )
 
 

@@ -16,13 +16,13 @@ from edl.model.names import JobKey, Role
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere
+from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere, undo_restarts
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import is_arriving, restrain
 
 IMPOSSIBLE = 1 << 30
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
-STAYS_TRIED = 3  # how often transfers are tried again without those that would only move a trainer
+STAYS_TRIED = 1  # how often transfers are tried again without those that would only move a trainer
 
 
 def has_arrivals(packing: TrialPacking) -> bool:
@@ -66,6 +66,7 @@ def without_restarts(
         take: makes the transfers anew for another `keep`.
     """
     for _ in range(STAYS_TRIED):
+        taken = undo_restarts(taken)
         moves = restarted_elsewhere(taken, packing)
         if not moves:
             return taken
@@ -103,27 +104,27 @@ def levelled(
     """
     best = packing.copy()
     standings = _Standings(best, keep, band)
-    stuck: set[int] = set()
+    unserved: set[int] = set()
     for _ in range(TRANSFERS):
         if packing.problem.clock.is_over:
             packing.problem.clock.cut_short("transfers")
             break
         needy = standings.neediest(ceiling)
-        gift = next((g for j in needy if j not in stuck and (g := standings.best_gift(j))), None)
-        if gift is None and stuck:  # they were tried before the last transfers
-            stuck.clear()
-            gift = next((g for j in needy if (g := standings.best_gift(j))), None)
-        if gift is None:
+        transfer = next((g for j in needy if j not in unserved and (g := standings.best_transfer(j))), None)
+        if transfer is None and unserved:  # they were tried before the last transfers
+            unserved.clear()
+            transfer = next((g for j in needy if (g := standings.best_transfer(j))), None)
+        if transfer is None:
             break
-        stuck.update(needy[: needy.index(gift.taker)])
-        standings.give(gift)
+        unserved.update(needy[: needy.index(transfer.taker)])
+        standings.carry_out(transfer)
     if standings.gave:
         most = {j: best.count[j] if j in standings.gave else n for j, n in ceiling.items()}
         grow(best, most, dict.fromkeys(ceiling, 0))
     return best
 
 
-class _Gift(NamedTuple):
+class _Transfer(NamedTuple):
     """Trainers of a job on one node, of one shape, that make room for one of another job."""
 
     taker: int
@@ -183,7 +184,7 @@ class _Standings:
         found = [j for *_, j in sorted(first.values())]
         return [j for j in found if later is None or not later.slots(demands[j].shape).any()]
 
-    def best_gift(self, j: int) -> _Gift | None:
+    def best_transfer(self, j: int) -> _Transfer | None:
         """What the best-off job could give so that job j, with one more trainer, is still a band below it."""
         packing, problem = self._packing, self._packing.problem
         shape, least = problem.demands[j].shape, packing.fulfilment(j, 1) + self._band + EPSILON
@@ -197,36 +198,36 @@ class _Standings:
         after = (self._surplus[owner] - needed) / self._span[owner]
         fits = np.flatnonzero((needed <= number) & (after > least))
         for at in fits[np.lexsort((node[fits], owner[fits], needed[fits], -after[fits]))].tolist():
-            gift = _Gift(j, int(owner[at]), int(node[at]), int(held[at]), int(needed[at]))
-            if _is_within_limits(packing, gift):
-                return gift
+            transfer = _Transfer(j, int(owner[at]), int(node[at]), int(held[at]), int(needed[at]))
+            if _is_within_limits(packing, transfer):
+                return transfer
         return None
 
-    def give(self, gift: _Gift) -> None:
-        """Carry out a gift: trainers that do not exist yet go first; the packing is changed."""
-        packing, donor = self._packing, gift.donor
-        row = np.flatnonzero((self._node == gift.node) & (self._owner == donor) & (self._held == gift.shape))
-        new = min(gift.deletions, int(self._new[row].sum()))
+    def carry_out(self, transfer: _Transfer) -> None:
+        """Carry out a transfer: trainers that do not exist yet go first; the packing is changed."""
+        packing, donor = self._packing, transfer.donor
+        row = np.flatnonzero((self._node == transfer.node) & (self._owner == donor) & (self._held == transfer.shape))
+        new = min(transfer.deletions, int(self._new[row].sum()))
         for _ in range(new):
-            packing.drop(Placed(donor, Role.TRAINER, gift.shape, gift.node))
+            packing.drop(Placed(donor, Role.TRAINER, transfer.shape, transfer.node))
         live_trainers = packing.problem.live_trainers
-        alike = (donor, gift.shape)
-        here = (i for i in packing.at[gift.node] if (live_trainers[i].demand, live_trainers[i].shape) == alike)
-        for index in sorted(here, key=lambda i: live_trainers[i].order)[: gift.deletions - new]:
+        alike = (donor, transfer.shape)
+        here = (i for i in packing.at[transfer.node] if (live_trainers[i].demand, live_trainers[i].shape) == alike)
+        for index in sorted(here, key=lambda i: live_trainers[i].order)[: transfer.deletions - new]:
             packing.delete(index)
-        packing.place_trainer(gift.taker, gift.node)
+        packing.place_trainer(transfer.taker, transfer.node)
         self.gave.add(donor)
         self._new[row] -= new
-        self._running[row] -= gift.deletions - new
-        self._may_lose[donor] -= gift.deletions - new
-        self._surplus[donor] -= gift.deletions
-        self._surplus[gift.taker] = 0.0  # it gives nothing any more
+        self._running[row] -= transfer.deletions - new
+        self._may_lose[donor] -= transfer.deletions - new
+        self._surplus[donor] -= transfer.deletions
+        self._surplus[transfer.taker] = 0.0  # it gives nothing any more
 
 
-def _is_within_limits(packing: TrialPacking, gift: _Gift) -> bool:
-    """True if a gift leaves the quotas and --max-load-desired unbroken."""
-    problem, uses = packing.problem, packing.problem.demands[gift.taker].quota_uses
-    given = {use.row: use.each * gift.deletions for use in problem.demands[gift.donor].quota_uses}
+def _is_within_limits(packing: TrialPacking, transfer: _Transfer) -> bool:
+    """True if a transfer leaves the quotas and --max-load-desired unbroken."""
+    problem, uses = packing.problem, packing.problem.demands[transfer.taker].quota_uses
+    given = {use.row: use.each * transfer.deletions for use in problem.demands[transfer.donor].quota_uses}
     if uses:
         used = packing.meter().used
         if any(use.each and used[use.row] + use.each - given.get(use.row, 0) > use.row.limit for use in uses):
@@ -234,7 +235,7 @@ def _is_within_limits(packing: TrialPacking, gift: _Gift) -> bool:
     share = problem.limits.max_load_desired
     if share >= 1.0:
         return True
-    request = problem.request[problem.demands[gift.taker].shape]
+    request = problem.request[problem.demands[transfer.taker].shape]
     total = problem.allocatable.sum(axis=0)
-    load = total - packing.free.sum(axis=0) + request - gift.deletions * problem.request[gift.shape]
+    load = total - packing.free.sum(axis=0) + request - transfer.deletions * problem.request[transfer.shape]
     return bool((load <= share * total)[request > 0].all())

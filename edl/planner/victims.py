@@ -11,10 +11,13 @@ Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
-from math import log2
+from itertools import accumulate
+from math import log2, prod
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +37,7 @@ SPARE_CHOICE = 2  # in a large cluster, consider nodes that could hold so many t
 WIDE = 8  # a node offers each number of pods up to this one, and its largest
 
 Cost = tuple[int, int]
+_Order = tuple[bool, bool, int, float, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +99,39 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
         return _cheapest(free_offers, count)
     if not packing.problem.is_large:
         prices = _deletion_prices(packing, allowance)
-    offers = {
-        node: [
-            *free_offers.get(node, ()),
-            *_offers_with_victims(packing, (shape, count), node, deletion_order(packing, node, allowance), prices),
-        ]
-        for node in nodes.tolist()
-    }
+    offers = {node: [*free] for node, free in free_offers.items()}
+    cheapest = IMPOSSIBLE
+    for least, node in sorted(_least_costs(packing, shape, prices, nodes)):
+        if count == 1 and least > cheapest:  # no further node is chosen
+            break
+        order = deletion_order(packing, node, allowance)
+        found = _offers_with_victims(packing, (shape, count), node, order, prices)
+        offers.setdefault(node, []).extend(found)
+        cheapest = min([cheapest, *(offer.cost[0] for offer in found)])
     return _cheapest({node: o for node, o in offers.items() if o}, count)
+
+
+def _least_costs(
+    packing: TrialPacking, shape: int, prices: Mapping[int, Cost], nodes: IntArray
+) -> list[tuple[int, int]]:
+    """The nodes on which deletions make room for another pod, each after what one pod costs there at least.
+
+    The cost is the first integer of a `Cost`, as if every trainer there were as large as the largest one and as cheap
+    as the cheapest one that may be deleted.
+    """
+    problem, request = packing.problem, packing.problem.request[shape]
+    trainers = np.array([i for i in prices if packing.node_of[i] >= 0], dtype=np.int64)
+    node, freed = packing.node_of[trainers], problem.request[problem.trainer_shape[trainers]]
+    every, largest = np.zeros_like(packing.free), np.zeros_like(packing.free)
+    np.add.at(every, node, freed)
+    np.maximum.at(largest, node, freed)
+    price = np.full(len(packing.free), IMPOSSIBLE, dtype=np.int64)
+    np.minimum.at(price, node, np.array([prices[i][0] for i in trainers.tolist()], dtype=np.int64))
+    gains = count_slots(packing.free + every, request) > packing.slots(shape)
+    found = nodes[gains[nodes]]
+    lack = (request - packing.free[found]).clip(min=0) * (request > 0)
+    deletions = (-(-lack // largest[found].clip(min=1))).max(axis=1, initial=0)
+    return list(zip((deletions * price[found]).tolist(), found.tolist(), strict=True))
 
 
 def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> IntArray:
@@ -150,7 +179,8 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
             if allowance.get(trainer.demand, 0) > 0:
                 running, base = trainer.order[:2]
                 excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
-                unfair = _unfairness(packing, trainer.demand, 0)
+                steps = _cost_steps(packing.problem.demands[trainer.demand].job)
+                unfair = _unfairness(packing, trainer.demand, 0, steps)
                 prices[index] = ((not excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
@@ -161,25 +191,30 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
     Of jobs that are equally well off, the one whose resizes cost least comes first.
     """
     live_trainers, demands = packing.problem.live_trainers, packing.problem.demands
+    order = {index: live_trainers[index].order for index in packing.at[node]}
     queues: dict[int, list[int]] = {}
-    for index in sorted(packing.at[node], key=lambda i: live_trainers[i].order):
+    for index in sorted(order, key=lambda i: order[i]):
         queue = queues.setdefault(live_trainers[index].demand, [])
         if len(queue) < allowance.get(live_trainers[index].demand, 0):
             queue.append(index)
-    taken = dict.fromkeys(queues, 0)
-    order: list[int] = []
 
-    def urgency(j: int) -> tuple[bool, float, int, tuple[bool, bool, int, float, str], float, int]:
-        """Sort key of a job by the next of its trainers."""
-        trainer, job = live_trainers[queues[j][taken[j]]], demands[j].job
-        level = packing.fulfilment(j, -taken[j])
-        return (trainer.order[0], -level, _cost_steps(job), trainer.order, -job.created_s, -j)
+    def urgency(j: int, taken: int) -> tuple[bool, float, int, _Order, float, int, int]:
+        """Sort key of a job by the next of its trainers, of which so many are taken."""
+        index, job = queues[j][taken], demands[j].job
+        level = packing.fulfilment(j, -taken)
+        return (order[index][0], -level, _cost_steps(job), order[index], -job.created_s, -j, taken)
 
-    while open_queues := [j for j in queues if taken[j] < len(queues[j])]:
-        j = min(open_queues, key=urgency)
-        order.append(queues[j][taken[j]])
-        taken[j] += 1
-    return order
+    heap = [urgency(j, 0) for j, queue in queues.items() if queue]
+    heapq.heapify(heap)
+    found: list[int] = []
+    while heap:
+        *_, j, taken = heap[0]
+        found.append(queues[-j][taken])
+        if taken + 1 < len(queues[-j]):
+            heapq.heapreplace(heap, urgency(-j, taken + 1))
+        else:
+            heapq.heappop(heap)
+    return found
 
 
 def _fill_free(packing: TrialPacking, shape: int, count: int, slots: IntArray) -> list[Choice]:
@@ -254,23 +289,20 @@ def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dic
     for j, allowed in sorted(allowance.items()):
         if allowed <= 0:
             continue
-        demand = packing.problem.demands[j]
-        ordered = sorted(
-            (i for i in demand.live_trainers if packing.node_of[i] >= 0),
-            key=lambda i: packing.problem.live_trainers[i].order,
-        )
-        excess = packing.count[j] - demand.max_trainers
-        for rank, index in enumerate(ordered):
-            running, base = packing.problem.live_trainers[index].order[:2]
-            unfair = _unfairness(packing, j, -rank)
+        demand, trainers = packing.problem.demands[j], packing.problem.live_trainers
+        own = demand.live_trainers
+        placed = (np.flatnonzero(packing.node_of[own.start : own.stop] >= 0) + own.start).tolist()
+        excess, steps = packing.count[j] - demand.max_trainers, _cost_steps(demand.job)
+        for rank, ((running, base, *_), index) in enumerate(sorted((trainers[i].order, i) for i in placed)):
+            unfair = _unfairness(packing, j, -rank, steps)
             prices[index] = ((rank >= excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
-def _unfairness(packing: TrialPacking, j: int, change: int) -> int:
+def _unfairness(packing: TrialPacking, j: int, change: int, steps: int) -> int:
     """How badly off a job is with so many more trainers; among equals, how much training time a resize costs it."""
     level = min(1.0, max(0.0, packing.fulfilment(j, change)))
-    return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + _cost_steps(packing.problem.demands[j].job)
+    return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + steps
 
 
 def _cost_steps(job: Job) -> int:
@@ -286,32 +318,52 @@ def _offers_with_victims(
     best: dict[int, NodeOffer] = {}
     requested = [(r, amount) for r, amount in enumerate(packing.problem.request[shape].tolist()) if amount > 0]
     free = packing.free[node].tolist()
-    freed = {i: packing.freed(i).tolist() for i in order}
     without_deletion = min((free[r] // amount for r, amount in requested), default=count)
-    for live_trainers in _ways_to_free(packing, order):
-        fits = ((free[r] + sum(freed[i][r] for i in live_trainers)) // amount for r, amount in requested)
+    for way in _ways_to_free(packing, order, [r for r, _ in requested], prices):
+        fits = ((free[r] + freed) // amount for (r, amount), freed in zip(requested, way.freed, strict=True))
         slots = min(min(fits, default=count), count)
-        cost = (sum(prices[i][0] for i in live_trainers), sum(prices[i][1] for i in live_trainers))
         for pods in range(max(without_deletion, 0) + 1, slots + 1):
-            if pods not in best or cost < best[pods].cost:
-                best[pods] = NodeOffer(pods, cost, live_trainers)
+            if pods not in best or way.cost < best[pods].cost:
+                best[pods] = NodeOffer(pods, way.cost, way.live_trainers)
     return [best[pods] for pods in sorted(best)]
 
 
-def _ways_to_free(packing: TrialPacking, order: list[int]) -> list[tuple[int, ...]]:
+class _Way(NamedTuple):
+    """Trainers of one node to delete, what their deletions free of some resources, and what these cost."""
+
+    live_trainers: tuple[int, ...]
+    freed: tuple[int, ...]
+    cost: Cost
+
+    def beside(self, other: _Way) -> _Way:
+        """Both together."""
+        freed = tuple(map(add, self.freed, other.freed))
+        return _Way(
+            self.live_trainers + other.live_trainers,
+            freed,
+            (self.cost[0] + other.cost[0], self.cost[1] + other.cost[1]),
+        )
+
+
+def _ways_to_free(
+    packing: TrialPacking, order: list[int], resources: list[int], prices: Mapping[int, Cost]
+) -> Iterator[_Way]:
     """Which trainers to delete: each prefix of the order, or every mix of prefixes by shape while these are few."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[int, list[_Way]] = {}
+    single: list[_Way] = []
     for index in order:
-        groups.setdefault(packing.problem.live_trainers[index].shape, []).append(index)
-    mixes = 1
+        freed = packing.freed(index).tolist()
+        single.append(_Way((index,), tuple(freed[r] for r in resources), prices[index]))
+        groups.setdefault(packing.problem.live_trainers[index].shape, []).append(single[-1])
+    if len(groups) <= 1 or prod(len(group) + 1 for group in groups.values()) > MIX_LIMIT:
+        yield from accumulate(single, _Way.beside)
+        return
+    nothing = _Way((), (0,) * len(resources), (0, 0))
+    ways = [nothing]
     for group in groups.values():
-        mixes *= len(group) + 1
-    if len(groups) <= 1 or mixes > MIX_LIMIT:
-        return [tuple(order[: n + 1]) for n in range(len(order))]
-    ways = product(*(range(len(group) + 1) for group in groups.values()))
-    return [
-        tuple(i for group, n in zip(groups.values(), way, strict=True) for i in group[:n]) for way in ways if any(way)
-    ]
+        prefixes = list(accumulate(group, _Way.beside, initial=nothing))
+        ways = [way.beside(prefix) for way in ways for prefix in prefixes]
+    yield from ways[1:]
 
 
 def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:

@@ -61,7 +61,7 @@ def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limi
     clock = Clock(limits.deadline_s)
     with without_collections():
         adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
-        problem = with_engine(read_problem(adapted, limits, clock=clock, sets_aside=True))
+        problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True))
         packing = _with_room(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)
     for index in packing.victims:

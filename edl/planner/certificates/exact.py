@@ -64,9 +64,9 @@ def _most_of_job(rules: Rules, job: JobRule, prices: Prices, *, promised: bool) 
 
     def value(count: int) -> Fraction:
         fulfilment = Fraction(count - job.low, span) if span else Fraction(1)
-        return fulfilment - cost * max(0, count - job.stuck)
+        return fulfilment - cost * max(0, count - job.immovable)
 
-    return max(value(count) for count in {least, job.high, min(max(least, job.stuck), job.high)})
+    return max(value(count) for count in {least, job.high, min(max(least, job.immovable), job.high)})
 
 
 class _Nodes:

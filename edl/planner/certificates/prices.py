@@ -76,7 +76,7 @@ def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Sol
             columns.append(at)
             values.append(value)
     bounds: list[tuple[int, int]] = [
-        (max(0, (job.floor if promised else job.low) - job.stuck), job.high) for job in rules.jobs
+        (max(0, (job.floor if promised else job.low) - job.immovable), job.high) for job in rules.jobs
     ]
     bounds += [(0, buckets[b].slots[s]) for b, s in uses]
     room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)

@@ -36,7 +36,7 @@ class JobRule:
         low, high: bounds of its trainers.
         cap: the count at which its fulfilment is 1; it is `low` for a job that cannot grow.
         floor: what every plan must give it under the rule `promised`.
-        stuck: live trainers that count without a slot: new ones of the job could not be where they are.
+        immovable: live trainers that count without a slot: new ones of the job could not be where they are.
         starts: nodes of the masters and pservers that it lacks.
     """
 
@@ -47,7 +47,7 @@ class JobRule:
     cap: int
     floor: int
     target: int
-    stuck: int
+    immovable: int
     starts: Mapping[Role, tuple[str, ...]]
 
     @property
@@ -183,7 +183,7 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
             cap=min(high, max(low, demand.max_trainers)),
             floor=max(low, min(int(level[j] + 1e-7), decision.target)),
             target=decision.target,
-            stuck=_count_stuck(job, nodes),
+            immovable=_count_immovable(job, nodes),
             starts={role: tuple(names) for role, names in starts.items()},
         )
 
@@ -195,7 +195,7 @@ def rule_of(job: Job, role: Role, shape: PodShape) -> PodShape:
     return in_any_domain(shape, job.topology)
 
 
-def _count_stuck(job: Job, nodes: Mapping[str, Node]) -> int:
+def _count_immovable(job: Job, nodes: Mapping[str, Node]) -> int:
     """Live trainers that take no slot of new ones: of another size, without a node, or on one that takes no more."""
     used = [nodes[pod.node or pod.nominated] for pod in job.live_trainers if (pod.node or pod.nominated) in nodes]
     placement = rule_of(job, Role.TRAINER, job.trainer).placement

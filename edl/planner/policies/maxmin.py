@@ -10,6 +10,7 @@ Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Ne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from edl.errors import PlanError
 from edl.planner.clock import OutOfTimeError
@@ -19,13 +20,14 @@ from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
 from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
-from edl.planner.programs.integer import pack_anew
+from edl.planner.programs.integer import could_place_anew, pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8
+SEARCHES = 2  # packings that the worst off would gain by and that are searched for, the best first
 FEW_JOBS = 20  # up to so many jobs, the worst off is raised even if that takes a new packing or a transfer
 
 Take = Callable[[TrialPacking, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
@@ -43,7 +45,7 @@ class Fulfilment:
         """See `Objective.divide`."""
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
-        grown = _grown(packing, terms, deadline_s)
+        grown, _ = _grown(packing, terms, deadline_s)
         try:
             shared = _reshare(packing, grown, terms, deadline_s)
         except OutOfTimeError:
@@ -107,25 +109,32 @@ def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_
     if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
         return grown
 
-    def take(keep: Mapping[int, int]) -> TrialPacking:
+    def take(keep: Mapping[int, int]) -> tuple[TrialPacking, Terms]:
         start = take_promised(packing.copy(), terms, keep)
         if not packing.problem.is_large:
             return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
         lost = {j: n if (n := start.count[j]) < packing.count[j] else terms.ceiling[j] for j in packing.members}
         return _grown(start, Terms(lost, terms.promised), deadline_s)
 
+    def take_again(keep: Mapping[int, int]) -> TrialPacking:
+        if packing.problem.is_large:
+            return take(keep)[0]
+        start = take_promised(packing.copy(), aim, keep)
+        filled = _filled(start, aim, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+        return _searched([(filled, aim)], deadline_s)[0]
+
     keep = givers(packing, admits=admits)
     if not any(
         packing.count[d] > min(terms.promised[d], demands[d].min_trainers) and demands[d].live_trainers for d in keep
     ):
         return grown
-    taken = take(keep)
-    still = without_restarts(packing, grown, taken, keep, take)
+    taken, aim = take(keep)
+    still = without_restarts(packing, grown, taken, keep, take_again)
     if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
         taken = still
     if packing.problem.leaving.any():
         enough = EPSILON if admits else DEAD_BAND + EPSILON
-        if _worst_gain(_grown(once_terminated(packing), terms, deadline_s), taken) <= enough:
+        if _worst_gain(_grown(once_terminated(packing), terms, deadline_s)[0], taken) <= enough:
             return grown
     if admits:
         return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
@@ -146,22 +155,34 @@ def _reserve_for_yielded(
     return {j: min(ceiling[j], max(packing.count[j], promised[j])) for j in packing.members}
 
 
-def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> TrialPacking:
-    """Grow, then raise the promise of the worst off by one trainer as long as all of them get it."""
+def _grown(
+    packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None
+) -> tuple[TrialPacking, Terms]:
+    """Grow, then raise the promise of the worst off by one trainer as long as all of them get it.
+
+    In a small cluster, a search for a better packing of the new pods comes last, when it is known what to reach.
+
+    Returns:
+        The packing, and the terms that it was to reach.
+    """
     best = _filled(packing, terms, deadline_s, take)
     if packing.problem.is_large:
-        return best
+        return best, terms
     try:
-        return _raised_as_far_as_possible(packing, best, terms, deadline_s, take)
+        return _searched(_raised_as_far_as_possible(packing, best, terms, deadline_s, take), deadline_s)
     except OutOfTimeError:
         packing.problem.clock.cut_short("raising the worst off")
-        return best
+        return best, terms
 
 
 def _raised_as_far_as_possible(
     packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
-) -> TrialPacking:
-    """Raise the promise of the worst off by one trainer as long as all of them get it."""
+) -> list[tuple[TrialPacking, Terms]]:
+    """Raise the promise of the worst off by one trainer as long as no bound speaks against it.
+
+    Returns:
+        Packings with what they are to reach, each further than the one before it.
+    """
     can_repack = len({place.shape for place in packing.placed}) > 1
     is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
 
@@ -170,15 +191,17 @@ def _raised_as_far_as_possible(
     def reach(wanted: Terms) -> TrialPacking | None:
         if any(all(wanted.promised[j] >= n for j, n in less.items()) for less in refused):
             return None
-        reached = _reached(packing, best, wanted, deadline_s, take)
+        reached = _reached(packing, steps[-1][0], wanted, deadline_s, take)
         if reached is None:
             refused.append(wanted.promised)
         return reached
 
-    if any(best.count[j] < terms.promised[j] for j in packing.members):
+    if not _keeps(best, terms):
         refused.append(terms.promised)
-        best, terms = lowered(packing, terms, _worst(best), reach) or (best, terms)
+        terms = replace(terms, promised={j: min(n, best.count[j]) for j, n in terms.promised.items()})
+    steps = [(best, terms)]
     for _ in range(RAISES_TRIED):
+        terms = steps[-1][1]
         raised = _raised(packing, terms, is_settled=is_settled)
         if raised is None:
             break
@@ -189,20 +212,44 @@ def _raised_as_far_as_possible(
         step = (reached, raised) if reached else lowered(packing, raised, level, reach)
         if step is None:
             break
-        best, terms = step
-    return best
+        steps.append(step)
+    return steps
+
+
+def _keeps(packing: TrialPacking, terms: Terms) -> bool:
+    """True if every job has what it is promised."""
+    return all(packing.count[j] >= n for j, n in terms.promised.items())
 
 
 def _reached(
     packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
 ) -> TrialPacking | None:
-    """A packing in which every job has what it is promised, `best` itself if it does; None if none is found."""
-    if all(best.count[j] >= terms.promised[j] for j in packing.members):
+    """A packing in which every job has what it is promised, or would if its new pods were placed anew.
+
+    Returns:
+        The packing, `best` itself if it keeps the promises; None if a bound says that there is none.
+    """
+    if _keeps(best, terms):
         return best
     if not could_reach(read_share_problem(best), terms.promised, deadline_s):
         return None
-    trial = _filled(packing, terms, deadline_s, take)
-    return trial if all(trial.count[j] >= terms.promised[j] for j in packing.members) else None
+    trial = packing.copy()
+    grow(trial, terms.ceiling, terms.promised, _taking(take, terms))
+    is_possible = _keeps(trial, terms) or could_place_anew(trial, terms.ceiling, terms.promised, deadline_s)
+    return trial if is_possible else None
+
+
+def _searched(steps: list[tuple[TrialPacking, Terms]], deadline_s: float) -> tuple[TrialPacking, Terms]:
+    """The furthest of some packings that can be had, with its new pods placed anew where that is better."""
+    for number, (packing, terms) in enumerate(reversed(steps[1:])):
+        if _keeps(packing, terms):
+            return _improved(packing, terms, deadline_s), terms
+        anew = pack_anew(packing, terms.ceiling, terms.promised, deadline_s) if number < SEARCHES else None
+        if anew is not None and _keeps(anew, terms):
+            grow(anew, terms.ceiling, terms.promised)
+            return anew, terms
+    packing, terms = steps[0]
+    return _improved(packing, terms, deadline_s), terms
 
 
 def lowered(
@@ -264,16 +311,21 @@ def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms |
 
 
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
-    """Grow; if that may fall short of what is possible, also pack all pods anew that do not exist yet."""
-    taking = (lambda trial, j: take(trial, j, terms)) if take else None
+    """Grow; in bulk, all new pods are placed anew by a program or by a search."""
     if packing.problem.is_many:
         return _filled_by_swaps(packing, terms, deadline_s)
-    if packing.problem.is_large:
-        filled = fill(packing, terms.ceiling, terms.promised, deadline_s)
-        grow(filled, terms.ceiling, terms.promised, taking)
-        return filled
-    grown = packing.copy()
-    grow(grown, terms.ceiling, terms.promised, taking)
+    filled = fill(packing, terms.ceiling, terms.promised, deadline_s) if packing.problem.is_large else packing.copy()
+    grow(filled, terms.ceiling, terms.promised, _taking(take, terms))
+    return filled
+
+
+def _taking(take: Take | None, terms: Terms) -> Callable[[TrialPacking, int], bool] | None:
+    """What makes capacity for a member below its promise, for `grow`."""
+    return (lambda trial, j: take(trial, j, terms)) if take else None
+
+
+def _improved(grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
+    """The packing, or a better one in which all pods that do not exist yet are placed anew."""
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
     if anew is None:
         return grown

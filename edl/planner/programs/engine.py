@@ -24,6 +24,7 @@ REFERENCES = 8  # if sizes are many, lost capacity is counted in slots of so man
 RESOURCES_LIMIT = 32  # a table of so many resources is not even tried
 TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times shapes
 SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
+SEARCHES_IN_BULK, ALIKE = 400, 16  # the same where so many nodes or more are alike on average
 SAMPLE = 64  # so many nodes are tried before all of them
 MOST_ASIDE, PART_ASIDE = 8, 0.005  # shapes set aside, and the part of the cluster that their trainers may request
 
@@ -33,9 +34,11 @@ def with_engine(problem: Problem) -> Problem:
     planned = _planned_shapes(problem.demands, problem.waiting)
     if not _has_many(problem, planned):
         return problem
-    aside = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
-    if aside:
-        return replace(problem, aside=aside, reference=tuple(s for s in problem.reference if s not in aside))
+    odd = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
+    if odd:
+        return replace(problem, odd_shapes=odd, reference=tuple(s for s in problem.reference if s not in odd))
+    if problem.is_large and _can_be_searched(problem, planned):
+        return problem
     return replace(problem, is_many=True, is_large=True, reference=_few(problem.reference, problem.request))
 
 
@@ -106,6 +109,12 @@ def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> 
         Pricer(classify(capacity[nodes], request, opened[:, nodes]), request).searches > SEARCHES_LIMIT
         for nodes in (some, np.arange(len(capacity)))
     )
+
+
+def _can_be_searched(problem: Problem, shapes: list[int]) -> bool:
+    """True if nodes are alike in so few ways that pricing may search each kind of them."""
+    classes = classify(problem.empty.clip(min=0), problem.request[shapes], problem.opened[shapes])
+    return len(classes) * ALIKE <= len(problem.empty) and len(classes) * len(shapes) <= SEARCHES_IN_BULK
 
 
 def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:

@@ -34,7 +34,7 @@ class ShareProblem:
     Attributes:
         columns: node classes and the patterns of pods that they can hold.
         jobs: indices of the admitted jobs' demands, ascending.
-        stuck: by job, trainers that count but run on a node where no new one of their job could.
+        immovable: by job, trainers that count but run on a node where no new one of their job could.
         need: (shapes,) slots for serving, masters and pservers.
         serving: by shape, how many of those slots are for serving pods.
         rows, limits: --max-load-desired, then quotas, as rows @ counts <= limits.
@@ -44,7 +44,7 @@ class ShareProblem:
     problem: Problem
     columns: Columns
     jobs: tuple[int, ...]
-    stuck: dict[int, int]
+    immovable: dict[int, int]
     need: FloatArray
     serving: dict[int, int]
     rows: FloatArray
@@ -75,10 +75,10 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False) -> Shar
         if place.role is not Role.TRAINER:
             need[row[place.shape]] += 1
             serving[place.shape] += place.owner == SERVING
-    restarted_elsewhere = np.bincount(owner, minlength=len(problem.demands)).tolist()
-    stuck = {j: packing.count[j] - restarted_elsewhere[j] for j in packing.members}
+    movable = np.bincount(owner, minlength=len(problem.demands)).tolist()
+    immovable = {j: packing.count[j] - movable[j] for j in packing.members}
     rows, limits = _limit_rows(packing)
-    return ShareProblem(problem, columns, packing.members, stuck, need, dict(serving), rows, limits, is_rough)
+    return ShareProblem(problem, columns, packing.members, immovable, need, dict(serving), rows, limits, is_rough)
 
 
 def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
@@ -133,11 +133,11 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     low = np.array([c.min_trainers for c in demands], dtype=np.float64)
     span = np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
     frozen = span == 0
-    is_aside = np.array([c.shape in cluster.problem.aside for c in demands], dtype=np.bool_)
+    is_odd = np.array([c.shape in cluster.problem.odd_shapes for c in demands], dtype=np.bool_)
     floor = low.copy()
     while not frozen.all():
         active = np.flatnonzero(~frozen)
-        odd = np.flatnonzero(~frozen & (_stuck(cluster) > low))
+        odd = np.flatnonzero(~frozen & (_immovable(cluster) > low))
         program = _share_program(cluster, _Progress(floor, low, span, frozen, odd))
         solution = solve(program, cluster.columns, deadline_s)
         level = float(solution.v[0])
@@ -145,7 +145,7 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
         shared = len(cluster.rows)
         worth = solution.slot_price @ slots_used(cluster) + solution.row_price[:shared] @ cluster.rows
         worth[odd] = solution.row_price[shared:]
-        tight = active[(worth[active] > EPSILON) | is_aside[active]] if (worth[active] > EPSILON).any() else active
+        tight = active[(worth[active] > EPSILON) | is_odd[active]] if (worth[active] > EPSILON).any() else active
         if level >= 1 - EPSILON:
             tight = active
         frozen[tight] = True
@@ -160,7 +160,7 @@ class _Progress:
         floor: (jobs,) what each job is promised so far.
         low, span: (jobs,) its minimum, and its maximum less that.
         frozen: (jobs,) True if the promise is final.
-        odd: indices of jobs with more stuck trainers than their minimum.
+        odd: indices of jobs with more immovable trainers than their minimum.
     """
 
     floor: FloatArray
@@ -177,8 +177,8 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
     """
     floor, low, span, frozen, odd = (getattr(progress, name) for name in progress.__slots__)
     held = np.where(floor > low, floor - 10 * EPSILON, low)  # a level is rounded; a minimum is not
-    stuck = _stuck(cluster)
-    rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, stuck), low)
+    immovable = _immovable(cluster)
+    rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, immovable), low)
     rises[odd], fixed[odd] = 0.0, 0.0
     use = slots_used(cluster)
     promise = np.zeros((len(odd), 1 + len(odd)))
@@ -186,10 +186,10 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
     total = max(1.0, float(span[~frozen].sum()))  # prices are then about one for each slot
     return Program(
         gain=np.concatenate([[total], np.zeros(len(odd))]),
-        low=np.concatenate([[0.0], stuck[odd]]),
-        high=np.concatenate([[1.0], np.maximum(low + span, stuck)[odd]]),
+        low=np.concatenate([[0.0], immovable[odd]]),
+        high=np.concatenate([[1.0], np.maximum(low + span, immovable)[odd]]),
         use=np.column_stack([use @ rises, use[:, odd]]),
-        need=cluster.need + use @ (fixed - stuck),
+        need=cluster.need + use @ (fixed - immovable),
         rows=np.vstack([np.column_stack([cluster.rows @ rises, cluster.rows[:, odd]]), promise]),
         limits=np.concatenate([cluster.limits - cluster.rows @ fixed, -low[odd]]),
     )
@@ -198,9 +198,9 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
 def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> bool:
     """False if it is proved that not all jobs can have as many trainers as wanted at once."""
     goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
-    stuck = _stuck(cluster)
-    high = np.maximum(goal, stuck)
-    program = _grouped(cluster, np.ones(len(goal)), stuck, high)
+    immovable = _immovable(cluster)
+    high = np.maximum(goal, immovable)
+    program = _grouped(cluster, np.ones(len(goal)), immovable, high)
     return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
 
 
@@ -223,15 +223,15 @@ def fluid_targets(
     Returns:
         By job, its trainers; by job, the price of a slot for one of them.
     """
-    stuck = _stuck(cluster)
-    low = np.maximum([least[j] for j in cluster.jobs], stuck)
+    immovable = _immovable(cluster)
+    low = np.maximum([least[j] for j in cluster.jobs], immovable)
     use = slots_used(cluster)
     program = Program(
         gain=np.array([gain[j] for j in cluster.jobs]),
         low=low,
         high=np.maximum([most[j] for j in cluster.jobs], low),
         use=use,
-        need=cluster.need - use @ stuck,
+        need=cluster.need - use @ immovable,
         rows=cluster.rows,
         limits=cluster.limits,
     )
@@ -254,7 +254,7 @@ def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: Flo
         low=np.bincount(kind, low, minlength=len(first)).astype(np.float64),
         high=np.bincount(kind, high, minlength=len(first)).astype(np.float64),
         use=use[:, first],
-        need=cluster.need - use @ _stuck(cluster),
+        need=cluster.need - use @ _immovable(cluster),
         rows=cluster.rows[:, first],
         limits=cluster.limits,
     )
@@ -267,9 +267,9 @@ def slots_used(cluster: ShareProblem) -> FloatArray:
     return used
 
 
-def _stuck(cluster: ShareProblem) -> FloatArray:
+def _immovable(cluster: ShareProblem) -> FloatArray:
     """(jobs,) trainers that count and need no slot, because they run where no new one of their job could."""
-    return np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
+    return np.array([cluster.immovable[j] for j in cluster.jobs], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def prove(
     gain = np.where(span > 0, weight / np.maximum(span, 1), 0.0)
     floor = np.array([min(int(level[j] + EPSILON), packing.count[j]) for j in packing.members], dtype=np.float64)
     floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
-    floor = np.maximum(floor, _stuck(cluster))
+    floor = np.maximum(floor, _immovable(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     solution = solve_to_prove(cluster, program, deadline_s)

@@ -10,8 +10,8 @@ Source: HiGHS by scipy.optimize.milp; Gilmore and Gomory, Operations Research 9(
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ SEARCH_NODES = 200
 COLUMNS_LIMIT = 1500
 ROUNDING = 1e-9
 BESIDE = 0.5  # what all pods that only need room are worth together, beside the 1 that every other pod is worth
+WORTH_SEARCHING = (
+    0.5  # of what one trainer adds to the job to which it adds least: a smaller gain is not searched for
+)
 WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # the cost of a missed promise, per fulfilment: the worst one, and each
 
 
@@ -55,7 +58,7 @@ def pack_most(
     size = len(columns.shapes)
     most = np.array([wanted.get(s, beside.get(s, 0)) for s in columns.shapes], dtype=np.float64)
     little = BESIDE / max(1, sum(beside.values()))
-    solution = _solve(
+    program = _program(
         columns,
         cost=np.array([-1.0 if s in wanted else -little for s in columns.shapes]),
         whole=np.ones(size, dtype=np.int64),
@@ -64,20 +67,20 @@ def pack_most(
         use=np.eye(size),
         need=np.zeros(size),
         further=[],
-        deadline_s=deadline_s,
     )
+    solution = None if program is None else program.solve(columns.clock.left_s(deadline_s))
     if solution is None:
         return None
-    left = dict(zip(columns.shapes, solution[0], strict=True))
+    left = dict(zip(columns.shapes, solution[:size], strict=True))
     packed = []
-    for node, pattern in _spread(columns, solution[1]):
+    for node, pattern in _spread(columns, solution[size:]):
         for shape, pods in zip(columns.shapes, pattern, strict=True):
             packed.append((node, shape, min(pods, left[shape])))
             left[shape] -= packed[-1][2]
     return sorted(place for place in packed if place[2] and place[1] in wanted)
 
 
-def _solve(
+def _program(
     columns: Columns,
     *,
     cost: FloatArray,
@@ -87,9 +90,8 @@ def _solve(
     use: FloatArray,
     need: FloatArray,
     further: list[tuple[FloatArray, FloatArray]],
-    deadline_s: float,
-) -> tuple[list[int], list[int]] | None:
-    """Minimise `cost @ v` over the variables v and the whole uses y of each column.
+) -> IntegerProgram | None:
+    """The program that minimises `cost @ v` over the variables v, then the whole uses y of each column.
 
     Args:
         columns: the patterns.
@@ -100,10 +102,9 @@ def _solve(
         use: (shapes, variables) slots of each shape that one unit of a variable takes.
         need: (shapes,) slots that are taken in any case.
         further: (rows, least) with rows @ v >= least.
-        deadline_s: time for the program.
 
     Returns:
-        v, rounded, and y; None if there are no columns, too many of them, or no solution was found.
+        The program; None if there are no columns, or too many of them.
     """
     owner, patterns = columns.flat()
     size, uses = len(cost), len(owner)
@@ -111,7 +112,7 @@ def _solve(
         return None
     nodes = np.zeros((len(columns.classes), size + uses))
     nodes[owner, size + np.arange(uses)] = 1.0
-    program = IntegerProgram(
+    return IntegerProgram(
         np.concatenate([cost, np.zeros(uses)]),
         np.concatenate([whole, np.ones(uses, dtype=np.int64)]),
         np.concatenate([low, np.zeros(uses)]),
@@ -123,10 +124,6 @@ def _solve(
         ],
         SEARCH_NODES,
     )
-    solution = program.solve(columns.clock.left_s(deadline_s))
-    if solution is None:
-        return None
-    return solution[:size], solution[size:]
 
 
 def pack_anew(
@@ -138,6 +135,9 @@ def pack_anew(
 ) -> TrialPacking | None:
     """Place all pods that do not exist yet anew, by an integer program over patterns.
 
+    The program without whole numbers comes first. It takes a small part of the time and bounds what a search could
+    gain, so that most searches are not begun.
+
     Args:
         packing: a packing, whose new pods are placed again; the program may also use its patterns. Not changed.
         ceiling: the most trainers of each member.
@@ -148,43 +148,131 @@ def pack_anew(
     Returns:
         The new packing; None if there is nothing to gain, the program is too large, or no solution was found.
     """
-    if packing.problem.is_many:
-        return None
     base = packing.copy()
-    for place in packing.placed:
-        base.drop(place)
-    if packing.problem.limits.max_load_desired < 1.0:
+    base.drop_all()
+    columns = _columns_anew(packing, base, ceiling, any_shape=worths is not None)
+    model = columns and _sharing_model(packing, base, (ceiling, promised), columns, worths)
+    if not columns or not model:
         return None
-    shapes = {p.shape for p in packing.placed} | {
-        packing.problem.demands[j].shape for j in ceiling if base.count[j] < ceiling[j]
-    }
-    if len(shapes if worths is not None else {p.shape for p in packing.placed}) < 2 or all(
-        packing.count[j] >= ceiling[j] for j in ceiling
-    ):
-        return None
-    columns = make_columns(packing.problem, base.free, shapes, COLUMNS_LIMIT)
-    placed = Counter((p.node, p.shape) for p in packing.placed)
-    for g, group in enumerate(columns.classes):
-        for node in group.nodes:
-            columns.add(g, tuple(placed[node, s] for s in columns.shapes))
-    solution = _integer_program(packing, base, (ceiling, promised), columns, worths, deadline_s=deadline_s)
+    solution = model.solve(model.cost_of(packing, promised), columns.clock.left_s(deadline_s))
     return None if solution is None else _refill(packing, base, columns, solution)
 
 
-def _integer_program(
+def could_place_anew(
+    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float
+) -> bool:
+    """False if `pack_anew` cannot give every member what it is promised: a bound says so, or it would not search."""
+    base = packing.copy()
+    base.drop_all()
+    columns = _columns_anew(packing, base, ceiling, any_shape=False)
+    model = columns and _sharing_model(packing, base, (ceiling, promised), columns, None)
+    return bool(columns and model and model.keeps_promises(columns.clock.left_s(deadline_s)))
+
+
+def _columns_anew(
+    packing: TrialPacking, base: TrialPacking, ceiling: Mapping[int, int], *, any_shape: bool
+) -> Columns | None:
+    """The patterns of new pods; None if no search over them is worth while.
+
+    Args:
+        packing: the packing whose patterns are among them.
+        base: the same without its new pods.
+        ceiling: the most trainers of each member.
+        any_shape: patterns may gain something although all new pods have one shape.
+    """
+    problem = packing.problem
+    if problem.is_many or problem.limits.max_load_desired < 1.0:
+        return None
+    placed = Counter((p.node, p.shape) for p in packing.placed)
+    shapes = {shape for _, shape in placed}
+    wanted = shapes | {problem.demands[j].shape for j in ceiling if base.count[j] < ceiling[j]}
+    if len(wanted if any_shape else shapes) < 2 or all(packing.count[j] >= ceiling[j] for j in ceiling):
+        return None
+    columns = make_columns(problem, base.free, wanted, COLUMNS_LIMIT)
+    for g, group in enumerate(columns.classes):
+        for node in group.nodes:
+            columns.add(g, tuple(placed[node, s] for s in columns.shapes))
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _SharingModel:
+    """The new trainers of each member and the uses of each column: first the worst shortfall, then the sum.
+
+    Variables: new trainers of each member, by pieces of equal worth; what each member lacks of its promise; the
+    largest part of a promise that is lacking; the uses of each column.
+
+    Attributes:
+        program: the program.
+        jobs: indices of the members, ascending.
+        pieces: the pieces, in the order of the variables.
+        kept: (jobs,) trainers that each member has without the new ones.
+        span: (jobs,) trainers between minimum and maximum, at least 1.
+    """
+
+    program: IntegerProgram
+    jobs: tuple[int, ...]
+    pieces: Sequence[_Piece]
+    kept: FloatArray
+    span: FloatArray
+
+    def cost_of(self, packing: TrialPacking, promised: Mapping[int, int]) -> float:
+        """What a packing costs as a solution of the program."""
+        left = {k: packing.count[j] - int(self.kept[k]) for k, j in enumerate(self.jobs)}
+        worth = 0.0
+        for piece in self.pieces:
+            taken = min(piece.most, left[piece.owner])
+            left[piece.owner] -= taken
+            worth += taken * piece.each
+        lacking = np.array([max(0, promised[j] - packing.count[j]) for j in self.jobs]) / self.span
+        return SHORTFALL * float(lacking.sum()) + WORST_SHORTFALL * float(lacking.max(initial=0.0)) - worth
+
+    def keeps_promises(self, limit_s: float) -> bool:
+        """False if no solution keeps every promise, or if there is no time to tell."""
+        relaxed = self.program.relaxed(limit_s)
+        return relaxed is not None and self._keeps(relaxed)
+
+    def _keeps(self, solution: FloatArray) -> bool:
+        return bool(solution[len(self.pieces) + len(self.jobs)] <= ROUNDING)
+
+    def solve(self, known: float, limit_s: float) -> tuple[dict[int, int], list[int]] | None:
+        """The new trainers of each member and the uses of each column; None if nothing better than `known` exists.
+
+        Args:
+            known: the cost of a solution that is known.
+            limit_s: seconds for each of two programs.
+        """
+        relaxed = self.program.relaxed(limit_s)
+        if relaxed is None:
+            return None
+        program, least = self.program, float(self.program.cost @ relaxed)
+        smallest = min((piece.each for piece in self.pieces if piece.each > 0 and piece.most), default=0.0)
+        if known - least <= WORTH_SEARCHING * smallest:
+            return None
+        first, last = len(self.pieces), len(self.pieces) + len(self.jobs)
+        if self._keeps(relaxed):  # as bounds, promises cost the search half the time
+            high = np.asarray(program.high, dtype=np.float64).copy()
+            high[first : last + 1] = 0.0
+            program = replace(
+                program, high=high, gap=WORTH_SEARCHING * smallest / max(abs(least), smallest, ROUNDING)
+            )
+        solution = program.solve(limit_s)
+        if solution is None:
+            return None
+        more = dict.fromkeys(self.jobs, 0)
+        for piece, count in zip(self.pieces, solution, strict=False):
+            more[self.jobs[piece.owner]] += count
+        return more, solution[last + 1 :]
+
+
+def _sharing_model(
     packing: TrialPacking,
     base: TrialPacking,
     terms: tuple[Mapping[int, int], Mapping[int, int]],
     columns: Columns,
     worths: Mapping[int, Worth] | None,
-    *,
-    deadline_s: float,
-) -> tuple[dict[int, int], list[int]] | None:
-    """The new trainers of each member and the uses of each column: first the worst shortfall, then the sum.
-
-    Variables: new trainers of each member, by pieces of equal worth; what each member lacks of its promise; the
-    largest part of a promise that is lacking.
-    """
+) -> _SharingModel | None:
+    """The program of `pack_anew`; None if it is too large."""
     ceiling, promised = terms
     jobs = sorted(ceiling)
     demands, size = [packing.problem.demands[j] for j in jobs], len(jobs)
@@ -202,7 +290,7 @@ def _integer_program(
             use[row[demands[piece.owner].shape], p] = 1.0
     quota, limits = quota_rows(packing)
     column = np.zeros((size, 1))
-    solution = _solve(
+    program = _program(
         columns,
         cost=np.concatenate([[-piece.each for piece in pieces], SHORTFALL / span, [WORST_SHORTFALL]]),
         whole=np.concatenate([np.ones(len(pieces), dtype=np.int64), np.zeros(size + 1, dtype=np.int64)]),
@@ -215,14 +303,8 @@ def _integer_program(
             (np.hstack([0.0 * sums, -np.diag(1.0 / span), column + 1.0]), np.zeros(size)),
             (np.hstack([-quota @ sums, np.zeros((len(quota), size + 1))]), quota @ kept - limits - ROUNDING),
         ],
-        deadline_s=deadline_s,
     )
-    if solution is None:
-        return None
-    more = dict.fromkeys(jobs, 0)
-    for piece, count in zip(pieces, solution[0], strict=False):
-        more[jobs[piece.owner]] += count
-    return more, solution[1]
+    return None if program is None else _SharingModel(program, tuple(jobs), pieces, kept, span)
 
 
 @dataclass(frozen=True, slots=True)

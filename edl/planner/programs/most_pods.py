@@ -42,5 +42,5 @@ def place_most_priced(
         limits=np.zeros(0),
     )
     solution = solve(program, columns, deadline_s)
-    without = sum(wanted[s] for s in problem.aside if s in wanted)
+    without = sum(wanted[s] for s in problem.odd_shapes if s in wanted)
     return solution.bound + without, dict(zip(columns.shapes, solution.slot_price.tolist(), strict=True))

@@ -142,8 +142,8 @@ def _program(
 ) -> Program:
     """Maximise `gain` over how much of each piece is taken; `least` bounds the total worth from below."""
     use = slots_used(cluster)
-    stuck = np.array([cluster.stuck[j] for j in cluster.jobs], dtype=np.float64)
-    held = np.maximum(stuck, [floor[j] for j in cluster.jobs])
+    immovable = np.array([cluster.immovable[j] for j in cluster.jobs], dtype=np.float64)
+    held = np.maximum(immovable, [floor[j] for j in cluster.jobs])
     rows = cluster.rows[:, pieces.owner]
     limits = cluster.limits - cluster.rows @ pieces.base
     if least is not None:
@@ -153,7 +153,7 @@ def _program(
         low=(held[pieces.owner] - pieces.start).clip(0, pieces.length),
         high=pieces.length,
         use=use[:, pieces.owner],
-        need=cluster.need + use @ (pieces.base - stuck),
+        need=cluster.need + use @ (pieces.base - immovable),
         rows=rows,
         limits=limits,
     )

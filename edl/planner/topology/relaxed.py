@@ -31,5 +31,5 @@ def without_domains(packing: TrialPacking) -> TrialPacking:
     for shape, placement in sorted(required.items()):
         opened[shape] = judge.takes(placement)
     relaxed = packing.copy()
-    relaxed.problem = replace(problem, opened=opened, used_columns={}, known_buckets={})
+    relaxed.problem = replace(problem, opened=opened, used_columns={}, known_buckets={}, known_lists={})
     return relaxed

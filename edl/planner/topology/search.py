@@ -24,7 +24,7 @@ PART = 0.3  # of the deadline: no other choice is tried after it
 Made = TypeVar("Made")
 
 
-class Worth(NamedTuple):
+class PlanScore(NamedTuple):
     """How good a decision is; the larger one is better.
 
     Attributes:
@@ -51,7 +51,7 @@ def decide_together(
     snapshot: ClusterSnapshot,
     limits: Limits,
     decide: Callable[[ClusterSnapshot], Made],
-    worth: Callable[[Made], Worth],
+    score: Callable[[Made], PlanScore],
     spent_s: Callable[[], float],
 ) -> Made:
     """Decide with the best domains that are found for the jobs that ask for one.
@@ -60,7 +60,7 @@ def decide_together(
         snapshot: the cluster.
         limits: what the operator allows.
         decide: makes a decision for a snapshot in which each job has its domain.
-        worth: how good a decision is.
+        score: how good a decision is.
         spent_s: seconds since the decision began.
 
     Raises:
@@ -70,7 +70,7 @@ def decide_together(
     if choices is None:
         return decide(snapshot)
     best = decide(choices.applied(choices.guess))
-    value = worth(best)
+    value = score(best)
     if len(snapshot.nodes) * len(snapshot.jobs) > MOST_CELLS:
         return best
     others = _Others(choices)
@@ -81,8 +81,8 @@ def decide_together(
             made = decide(choices.applied(assignment))
         except PlanError:  # the first guess has a decision
             continue
-        if worth(made) > value:
-            best, value = made, worth(made)
+        if score(made) > value:
+            best, value = made, score(made)
             others.keep(assignment)
     return best
 

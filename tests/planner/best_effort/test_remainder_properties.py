@@ -57,7 +57,7 @@ def plan_of(snapshot: ClusterSnapshot) -> ScalePlan:
 
 def without_surplus(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """The cluster in which jobs without requests never had more than their minimum."""
-    going = {one.pod.uid for one in read_problem(snapshot, Limits(), sets_aside=True).yielding}
+    going = {one.pod.uid for one in read_problem(snapshot, Limits(), defers=True).yielding}
 
     def alone(job: Job) -> Job:
         pods = tuple(pod for pod in job.pods if pod.uid not in going)

@@ -19,7 +19,7 @@ from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem
-from edl.planner.programs.engine import with_engine
+from edl.planner.programs.engine import has_many_sizes, with_engine
 from edl.planner.programs.fluid import make_buckets, worth_of_buckets
 from tests.worlds.builders import make_job, make_node, make_snapshot
 
@@ -95,8 +95,8 @@ def test_one_odd_job_leaves_a_large_cluster_its_patterns() -> None:
 
     made = study(snapshot, policy_named("maxmin"), LIMITS)
 
-    (aside,) = made.context.problem.aside
-    assert made.context.problem.shapes[aside] == snapshot.jobs[odd].trainer
+    (odd_shape,) = made.context.problem.odd_shapes
+    assert made.context.problem.shapes[odd_shape] == snapshot.jobs[odd].trainer
     assert not made.context.problem.is_many
     assert not check(snapshot, made.plan)
     assert made.plan.certificate.gap <= 0.005
@@ -126,7 +126,7 @@ def test_trainers_set_aside_have_no_advantage_and_are_kept() -> None:
 def test_a_bound_without_those_set_aside_is_a_bound_of_all_plans() -> None:
     snapshot = one_odd_job(270, 50, 3).snapshot
     problem = with_engine(read_problem(snapshot, LIMITS))
-    assert problem.aside
+    assert problem.odd_shapes
     without = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key.name != "odd"))
 
     bound = planned(snapshot).certificate.bound
@@ -139,7 +139,7 @@ def test_many_odd_jobs_are_not_set_aside() -> None:
     problem = with_engine(read_problem(many_sizes(300, 60, 1).snapshot, LIMITS))
 
     assert problem.is_many
-    assert not problem.aside
+    assert not problem.odd_shapes
 
 
 def test_round_sizes_keep_their_patterns() -> None:
@@ -165,3 +165,16 @@ def test_the_worth_of_buckets_bounds_every_set_of_whole_pods() -> None:
                 if (np.array(s) @ request <= capacity[n]).all() and all(opened[k, n] or not s[k] for k in range(2))
             )
         assert worth_of_buckets(buckets, slot, room) >= best - 1e-9
+
+
+def test_odd_sizes_on_many_nodes_of_few_kinds_are_packed_by_patterns() -> None:
+    sizes = [(round(0.7 + 0.53 * k, 2), (11 + 17 * k % 61) / 8) for k in range(10)]
+    nodes = tuple(make_node(f"n{i:03d}", (16, 32, 48)[i % 3], (64, 128, 96)[i % 3]) for i in range(300))
+    jobs = tuple(make_job(f"j{k}", max_trainers=200, cpu=cpu, memory_gib=gib) for k, (cpu, gib) in enumerate(sizes))
+    snapshot = make_snapshot(nodes, jobs)
+    made = study(snapshot, policy_named("maxmin"), LIMITS)
+    problem = made.context.problem
+    assert has_many_sizes(problem.empty, problem.request, problem.opened)
+    assert not problem.is_many
+    assert not check(snapshot, made.plan)
+    assert made.plan.certificate.gap <= 0.005

@@ -113,5 +113,5 @@ def test_the_bound_of_a_pricing_search_holds_however_short_the_search_is(
     for group in classes_of(capacity, rows):
         best = max(sum(w * n for w, n in zip(worth, way, strict=True)) for way in all_patterns(group.capacity, rows))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(patterns, "SEARCH_LIMIT", 1)
+            patch.setattr(patterns, "BEAM", 1)
             assert price(group, np.array(rows), worth).bound >= best - 1e-6

@@ -16,7 +16,7 @@ from edl.model.topology import Topology, TopologyMode
 from edl.planner.problem_reader import read_problem
 from edl.planner.topology.choices import read_choices
 from edl.planner.topology.relaxed import without_domains
-from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, Worth, decide_together
+from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, PlanScore, decide_together
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
@@ -36,8 +36,8 @@ def domains(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     return tuple(job.topology.domain for job in snapshot.jobs if job.topology is not None)
 
 
-def rated(value: Callable[[tuple[str, ...]], float]) -> Callable[[tuple[str, ...]], Worth]:
-    return lambda made: Worth(0, (True,), min(0.99, value(made)), 0.0, 0)
+def rated(value: Callable[[tuple[str, ...]], float]) -> Callable[[tuple[str, ...]], PlanScore]:
+    return lambda made: PlanScore(0, (True,), min(0.99, value(made)), 0.0, 0)
 
 
 def search(snapshot: ClusterSnapshot, value: Callable[[tuple[str, ...]], float]) -> tuple[tuple[str, ...], int]:
@@ -56,7 +56,7 @@ def search(snapshot: ClusterSnapshot, value: Callable[[tuple[str, ...]], float])
 def test_a_cluster_without_such_jobs_is_decided_once_as_it_is() -> None:
     snapshot = make_snapshot(make_nodes(2), (make_job("plain"),))
     tried: list[ClusterSnapshot] = []
-    decide_together(snapshot, LIMITS, tried.append, lambda _: Worth(0, (), 0.0, 0.0, 0), lambda: 0.0)
+    decide_together(snapshot, LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
     assert len(tried) == 1
     assert tried[0] is snapshot
     packing = TrialPacking(read_problem(snapshot, LIMITS), (0,))
@@ -81,7 +81,7 @@ def test_no_more_is_tried_once_every_job_has_all() -> None:
         decided.append(placed)
         return 1
 
-    full = Worth(0, (True, True), 1.0, 2.0, 0)
+    full = PlanScore(0, (True, True), 1.0, 2.0, 0)
     decide_together(world(2, 3), LIMITS, decide, lambda _: full, lambda: 0.0)
     assert len(decided) == 1
 
@@ -89,7 +89,7 @@ def test_no_more_is_tried_once_every_job_has_all() -> None:
 def test_no_more_is_tried_once_its_part_of_the_time_is_over() -> None:
     tried: list[ClusterSnapshot] = []
     limits = replace(LIMITS, deadline_s=10.0)
-    decide_together(world(2, 3), limits, tried.append, lambda _: Worth(0, (), 0.0, 0.0, 0), lambda: 3.1)
+    decide_together(world(2, 3), limits, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 3.1)
     assert len(tried) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_large_cluster_gets_the_first_guess() -> None:
     small = world(2, 3)
     snapshot = replace(small, nodes=(*small.nodes, *make_nodes(MOST_CELLS // 2)))
     tried: list[ClusterSnapshot] = []
-    decide_together(snapshot, LIMITS, tried.append, lambda _: Worth(0, (), 0.0, 0.0, 0), lambda: 0.0)
+    decide_together(snapshot, LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
     assert len(tried) == 1
 
 
