@@ -70,10 +70,6 @@ class PlanError(EdlError):
         self.failure = failure
 
 
-class AbandonedError(PlanError):
-    """A plan was given up before it was made, because something came that is more urgent; no failure."""
-
-
 class ConfigError(EdlError):
     """A flag, a file or an object that a person supplied cannot be used."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 
-from edl.errors import AbandonedError, PlanError, PlanFailure
+from edl.errors import PlanError, PlanFailure
 from edl.model.plan import CutStage
 
 BRIEF = 0.01  # the part of a deadline that no work is left out for
@@ -55,16 +55,13 @@ class Clock:
         self,
         deadline_s: float = inf,
         now_s: Callable[[], float] = time.perf_counter,
-        is_abandoned: Callable[[], bool] = lambda: False,
     ) -> None:
         """Start the clock.
 
         Args:
             deadline_s: seconds that the decision may take.
             now_s: the time now, in seconds; only differences count.
-            is_abandoned: True once nobody waits for the decision any more.
         """
-        self._is_abandoned = is_abandoned
         self.deadline_s = deadline_s
         self.cut: list[CutStage] = []
         self.stages: dict[str, float] = {}
@@ -107,35 +104,15 @@ class Clock:
         return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
 
     def begin(self, stage: str) -> None:
-        """End the stage that runs, and begin another one; an empty name begins none.
-
-        Raises:
-            AbandonedError: nobody waits for the decision any more.
-        """
-        if stage:
-            self.heed()
+        """End the stage that runs, and begin another one; an empty name begins none."""
         now_s = self.spent_s
         if self._stage:
             self.stages[self._stage] = self.stages.get(self._stage, 0.0) + now_s - self._stage_since_s
         self._stage, self._stage_since_s = stage, now_s
 
-    def heed(self) -> None:
-        """Stop if nobody waits for the decision any more.
-
-        Raises:
-            AbandonedError: nobody does.
-        """
-        if self._is_abandoned():
-            raise AbandonedError("the plan was given up while it was being made")
-
     @contextmanager
     def charge(self, jobs: Sequence[int]) -> Iterator[None]:
-        """Charge the CPU time of a `with` block to some jobs in equal parts; the deadline does not ask for it.
-
-        Raises:
-            AbandonedError: nobody waits for the decision any more.
-        """
-        self.heed()
+        """Charge the CPU time of a `with` block to some jobs in equal parts; the deadline does not ask for it."""
         since_s = time.thread_time()
         yield
         spent_s = time.thread_time() - since_s
@@ -177,9 +154,7 @@ class Clock:
 
         Raises:
             OutOfTimeError: the time that is allowed has passed; the message names what was being done.
-            AbandonedError: nobody waits for the decision any more.
         """
-        self.heed()
         if self.is_over:
             raise OutOfTimeError(
                 f"no plan within {self.deadline_s:g} s (too late after {doing}); the last plan stays in force",

@@ -196,7 +196,7 @@ def _study(
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
         made = _in_owner_order(adapted, policy, rest, made, chain)
     watch.begin("check")
-    problems = (*check(adapted, made.plan, limits.quotas, watch.heed), *check_lent_room(adapted, made.plan, limits))
+    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
     if problems:
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")

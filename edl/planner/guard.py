@@ -7,7 +7,7 @@ mathematics never reaches a pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -44,19 +44,13 @@ class RefusedPlanError(PlanError):
         self.problems = problems
 
 
-def check(
-    snapshot: ClusterSnapshot,
-    plan: ScalePlan,
-    quotas: Iterable[Quota] = (),
-    heed: Callable[[], None] = lambda: None,
-) -> tuple[str, ...]:
+def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = ()) -> tuple[str, ...]:
     """Check every rule for a plan.
 
     Args:
         snapshot: what the plan was made for.
         plan: the plan.
         quotas: the limits of the queues; those of the namespaces are in the snapshot.
-        heed: called for each job and for each node that gets pods; what it raises ends the check.
 
     Returns:
         One sentence for each broken rule, in a fixed order; empty if the plan may be carried out.
@@ -66,7 +60,6 @@ def check(
         return tuple(problems)
     pairs = list(zip(snapshot.jobs, plan.decisions, strict=True))
     for job, decision in pairs:
-        heed()
         live = job.live_trainers
         problems += _check_counts(job, decision, live)
         problems += _check_refusal(job, decision)
@@ -74,7 +67,7 @@ def check(
         problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_domains(snapshot, pairs)
-    problems += _check_room(snapshot, pairs, heed)
+    problems += _check_room(snapshot, pairs)
     limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
     problems += _check_dropped(snapshot, pairs, QuotaTable(limits))
@@ -220,9 +213,7 @@ def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape,
     yield from ((name, shapes[role], 1) for role, name in decision.fixed_nodes if role in shapes)
 
 
-def _check_room(
-    snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], heed: Callable[[], None]
-) -> Iterable[str]:
+def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """No node that gets a pod is overcommitted once the victims are gone; unbound pods of edl count too."""
     nodes = {node.name: node for node in snapshot.nodes}
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
@@ -239,7 +230,6 @@ def _check_room(
     requests = {id(request): request for here in held.values() for request, _ in here}
     known = {key: _split(request) for key, request in requests.items()}
     for name in sorted(held):
-        heed()
         yield from _check_node(nodes[name], held[name], new[name], known)
 
 
