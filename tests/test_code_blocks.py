@@ -51,7 +51,6 @@ OUTPUTS = {
     "docs/embedded-server.md": "printed by the command above it",
     "docs/kubectl.md": "recorded by `make sessions`, compared by tests/e2e/test_sessions.py",
     "docs/master.md": "printed by the commands above it; the numbers are those of one run",
-    "docs/measurements.md": "printed by the command above it",
     "docs/plan.md": "run below, on clusters of tests/explain",
     "docs/reviews/security.md": "a drawing",
     "docs/simulator.md": "tests/sim/test_scenario_file.py compares this message",
