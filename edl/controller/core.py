@@ -52,7 +52,7 @@ JOBS_AT_ONCE = 5
 """So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
 HELD_S, FREE_S = 2.0, 1.0
 """Surplus is held back for the first time at most, then sent for the second: changes without end stop no growth."""
-CONFLICT_S = 0.1
+CONFLICT_S = 0.5
 """How long a job rests after its first conflict: the watch shows soon what has changed."""
 REPEAT_S = 1.0
 """The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
