@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from edl.controller.core import CONFLICT_S
 from edl.model.actions import CreatePod, DeletePod, Outcome, PatchStatus, Result
 from edl.model.status import Reason
 from tests.controller.core.core_stage import NODE, A, B, CoreStage, by_job, failed, of_type
@@ -180,7 +181,7 @@ def test_a_refused_creation_gives_its_slot_back() -> None:
     stage.answer = lambda a: Outcome(a, Result.CONFLICT, "AlreadyExists", "") if isinstance(a, CreatePod) else None
     assert len(of_type(CreatePod, stage.send())) == 1
     stage.answer = lambda _: None
-    stage.wait(0.2)
+    stage.wait(CONFLICT_S + 0.01)
     assert len(of_type(CreatePod, stage.send())) == 1
     assert stage.count(A) == 2
 
