@@ -176,6 +176,10 @@ class Controller:
         except Exception as error:  # a bug in one round must not stop the next rounds
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
+        except BaseException:  # the process ends: nothing that was sent is left behind
+            self._sender.cancel()
+            await self._sender.close()
+            raise
         if result is RoundResult.ACTED and self._sender.failures > failures:
             result = RoundResult.FAILED
         self._recorder.ended(result, self._clock.monotonic_s() - began_s)
