@@ -365,11 +365,6 @@ class Core:
         return self._probes.is_new(job)
 
     @property
-    def is_idle(self) -> bool:
-        """True if nothing is under way, and nothing can be sent before something changes."""
-        return not (self.s.under_way or self.has_more or self._pending.has(Lane))
-
-    @property
     def is_growing(self) -> bool:
         """True if trainers that a plan granted have yet to be created."""
         return self._pending.has((Lane.BASE, Lane.MINIMUM, Lane.SURPLUS))

@@ -9,7 +9,7 @@ job, and the next round starts a lost task again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random, SystemRandom
 
@@ -247,13 +247,6 @@ class MasterMonitor:
             is_given_up=not is_current and now_s - master.roster_s >= self._report_wait_s(master, job),
             finished_for_s=now_s - master.finished_s if master.finished_s is not None else 0.0,
         )
-
-    async def wait_for_change_or_report(self, change: Awaitable[bool]) -> bool:
-        """Wait for a change of the cluster or a report that a round should see; True if one of them came."""
-        changed, _ = await wait_for_first(change, self.has_report.wait())
-        is_reported = self.has_report.is_set()
-        self.has_report.clear()
-        return is_reported or bool(changed.result())
 
     async def close(self) -> None:
         """End every task."""

@@ -124,8 +124,6 @@ class World(Objects):
         """Carry out an action as edl.kube and the API server do."""
         self._judge(action)
         faulty = self.fault(action)
-        if faulty is not None and isinstance(action, CreatePod) and faulty[1].result is Result.FAILED:
-            self.doubted.add((action.job.namespace, action.pod_name))
         if faulty is not None and not faulty[0]:
             return faulty[1]
         refused = self._over_quota(action) if isinstance(action, CreatePod | ProbePod) else ""

@@ -85,7 +85,6 @@ class Objects:
         self.buried: dict[tuple[str, Any], int] = {}  # the version at which the cache saw an object of that name go
         self.born = self.revision = 0
         self._shown: dict[JobKey, tuple[Stored, list[Owned], Job]] = {}  # the jobs of the last snapshot
-        self.doubted: set[PodKey] = set()  # pods whose creation had no answer
         self.changed = asyncio.Event()
 
     # --- What tests and users change
@@ -193,9 +192,6 @@ class Objects:
     # --- What the controller reads
 
     def snapshot(self) -> ClusterSnapshot:
-        for key in self.doubted:  # edl reads them first
-            self.take_answer("pod", key)
-        self.doubted.clear()
         self.changed.clear()
         self._shown = {key: self._shown_job(key) for key in sorted(self.seen_jobs)}
         jobs = tuple(job for _, _, job in self._shown.values())
