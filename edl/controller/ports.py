@@ -24,11 +24,11 @@ class Cluster(Protocol):
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot.
 
-        A job that has not changed since the last one is the same Python object; see `model.cluster.changed_jobs`. It
-        shows all that the API server has answered to this controller's writes.
+        A job that has not changed since the last one is the same Python object. The snapshot shows all that the API
+        server has answered to this controller's writes.
 
         Raises:
-            NotSyncedError: the caches are not complete, or a creation has no answer and may have taken effect.
+            NotSyncedError: the caches are not complete.
         """
 
     async def wait_for_change(self, timeout_s: float) -> bool:

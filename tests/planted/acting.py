@@ -30,9 +30,9 @@ FINDS = f"{CHANGED}::test_the_rules_find_each_planted_bug_and_nothing_without_it
 def slots_used_twice(right: Right) -> Right:
     def wrong(self: Any, write: Write) -> None:
         right(self, write)
-        self.s.used.clear()
-        if self.s.planning is not None:
-            self.s.planning.sent.clear()
+        self.grants.used.clear()
+        if self.grants.planning is not None:
+            self.grants.planning.sent.clear()
 
     return wrong
 
@@ -53,8 +53,8 @@ def taken_slots_granted(_: Right) -> Right:
 )
 def amendment_lost(right: Right) -> Right:
     def wrong(self: Any, *rest: Any, **more: Any) -> None:
-        if self.s.planning is not None:
-            self.s.planning.amended.clear()
+        if self.grants.planning is not None:
+            self.grants.planning.amended.clear()
         right(self, *rest, **more)
 
     return wrong
@@ -75,7 +75,7 @@ def stale_grants_used(_: Right) -> Right:
     caught_by=f"{ALLOTMENTS}::test_no_trainer_ends_for_a_job_that_has_changed_since",
 )
 def nobody_spared(_: Right) -> Right:
-    return lambda _self: None
+    return lambda _self: []
 
 
 @bug(
@@ -87,7 +87,7 @@ def locked_for_ever(right: Right) -> Right:
     def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
         right(self, write, outcomes)
         if any(outcome.result is Result.CONFLICT for outcome in outcomes):
-            self.s.under_way.append(write)
+            self.under_way.writes.append(write)
 
     return wrong
 
@@ -140,7 +140,7 @@ def allotments_outlive_the_lease(_: Right) -> Right:
     caught_by=f"{HOLDING}::test_changes_without_end_hold_surplus_for_two_thirds_of_the_time_at_most",
 )
 def held_for_ever(_: Right) -> Right:
-    return lambda self, _now_s: bool(self._unknown or self._obsolete or self._waits - self.s.known)
+    return lambda self, waits, _now_s: bool(self.unknown or self.obsolete or waits - self.known)
 
 
 @bug(
@@ -149,7 +149,7 @@ def held_for_ever(_: Right) -> Right:
     caught_by=f"{HOLDING}::test_surplus_waits_for_a_serving_pod_until_a_plan_takes_it_into_account",
 )
 def never_held(_: Right) -> Right:
-    return lambda _self, _now_s: False
+    return lambda _self, _waits, _now_s: False
 
 
 @bug(
@@ -159,9 +159,9 @@ def never_held(_: Right) -> Right:
 )
 def rests_for_each_failure(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Any, now_s: float) -> None:
-        failures, _ = self.s.rests.get(uid, (0, 0.0))
+        failures, _ = self._rests.get(uid, (0, 0.0))
         if failed and failures:
-            self.s.rests[uid] = (failures, 0.0)
+            self._rests[uid] = (failures, 0.0)
         right(self, uid, failed, now_s)
 
     return wrong

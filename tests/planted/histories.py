@@ -17,9 +17,9 @@ HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 @bug("trainers never give way to serving", at=targets.GRANTED, caught_by=HISTORIES)
 def serving_waits_for_ever(right: Right) -> Right:
-    def wrong(self: Any, job: Job) -> Granted:
-        allotment = self.s.allotments.get(job.key)
-        granted: Granted = right(self, job)
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
+        allotment = self.allotments.get(job.key)
+        granted: Granted = right(self, job, waits)
         return Granted() if allotment is not None and allotment.ends_for_serving else granted
 
     return wrong
@@ -42,8 +42,8 @@ def created_again_without_an_answer(right: Right) -> Right:
 
 @bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=HISTORIES)
 def job_lost_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job) -> Granted:
-        granted: Granted = right(self, job)
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
+        granted: Granted = right(self, job, waits)
         return Granted() if job.status is not None and job.status.failures else granted
 
     return wrong

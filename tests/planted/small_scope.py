@@ -189,11 +189,11 @@ def taken_slot_granted(_: Right) -> Right:
     return wrong
 
 
-@bug("a slot is used twice", at=targets.CORE_NOTE_SENT, caught_by=found_in("growth-of-three"))
+@bug("a slot is used twice", at=targets.NOTE_SENT, caught_by=found_in("growth-of-three"))
 def slot_used_twice(right: Right) -> Right:
     def wrong(self: Any, write: Write) -> None:
         right(self, write)
-        self.s.used.clear()
+        self.grants.used.clear()
 
     return wrong
 
@@ -213,10 +213,10 @@ def creations_not_assumed(_: Right) -> Right:
     caught_by=found_in("arrival-in-growth"),
 )
 def stale_grant(right: Right) -> Right:
-    def wrong(self: Any, granted: Mapping[JobKey, Allotment], **more: Any) -> None:
-        old, used = self.s.allotments, self.s.used
+    def wrong(self: Any, granted: Mapping[JobKey, Allotment], *rest: Any) -> Any:
+        old, used = self.allotments, self.used
         kept = {key: a for key, a in old.items() if len(a.slots) > used.get(key, Counter()).total()}
-        right(self, {key: kept.get(key, new) for key, new in granted.items()}, **more)
+        return right(self, {key: kept.get(key, new) for key, new in granted.items()}, *rest)
 
     return wrong
 
@@ -229,11 +229,11 @@ def grant_of_an_old_spec(_: Right) -> Right:
     return lambda self, job: self.uid == job.uid
 
 
-@bug("an eviction ahead of the plan is lost", at=targets.CORE_PUBLISHED, caught_by=found_in("serving-early"))
+@bug("an eviction ahead of the plan is lost", at=targets.PUBLISHED, caught_by=found_in("serving-early"))
 def amendment_lost(right: Right) -> Right:
     def wrong(self: Any, *rest: Any, **more: Any) -> None:
-        if self.s.planning is not None:
-            self.s.planning.amended, self.s.planning.evicted_for = {}, frozenset()
+        if self.grants.planning is not None:
+            self.grants.planning.amended, self.grants.planning.evicted_for = {}, frozenset()
         right(self, *rest, **more)
 
     return wrong
@@ -254,7 +254,7 @@ def vain_eviction(right: Right) -> Right:
 
 @bug(
     "a controller without the lease keeps its plan",
-    at=targets.CORE_STAND_DOWN,
+    at=targets.STAND_DOWN,
     caught_by=found_in("growth-without-lease"),
 )
 def plan_kept_without_the_lease(_: Right) -> Right:
@@ -263,14 +263,14 @@ def plan_kept_without_the_lease(_: Right) -> Right:
 
 @bug(
     "a job that rests after a failure rests for ever",
-    at=targets.CORE_LET_REST,
+    at=targets.LET_REST,
     caught_by=found_in("growth-without-answers"),
 )
 def rests_for_ever(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
         right(self, uid, failed, now_s)
-        if uid in self.s.rests:
-            self.s.rests[uid] = (1, inf)
+        if uid in self._rests:
+            self._rests[uid] = (1, inf)
 
     return wrong
 
@@ -308,7 +308,7 @@ def unanswered_creation_forgotten(right: Right) -> Right:
 
 @bug(
     "a creation without an answer is sent again beyond a new maximum",
-    at=targets.CORE_UNANSWERED,
+    at=targets.UNANSWERED,
     caught_by=found_in("edit-without-answers"),
 )
 def unanswered_beyond_the_maximum(right: Right) -> Right:
@@ -405,10 +405,10 @@ def counted_without_a_mark(_: Right) -> Right:
     return lambda _job, actions: status_updates(actions)
 
 
-@bug("a job that had a failed pod gets no more decisions", at=targets.CORE_GRANTED, caught_by=found_in("failure"))
+@bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=found_in("failure"))
 def no_decision_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job, **more: Any) -> Granted:
-        granted: Granted = right(self, job, **more)
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
+        granted: Granted = right(self, job, waits)
         return Granted() if job.status is not None and job.status.failures else granted
 
     return wrong

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from edl.model.actions import CreatePod, DeleteJob, DeletePod, PatchStatus, Result
-from edl.model.cluster import changed_jobs
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.resources import NodeTerm, Requirement
@@ -23,6 +22,7 @@ from edl.sim.virtual_time import run_virtual
 from edl.sim.world import Engine, World
 from tests.sim.scenarios import make_group, make_scenario
 from tests.worlds.builders import make_nodes
+from tests.worlds.changed_jobs import changed_jobs
 
 PSERVER = {"count": 1, "resources": {"cpu": 1, "memory": "1Gi"}}
 AT_ONCE = LatencySpec(write_s=0.0)

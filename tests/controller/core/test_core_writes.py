@@ -37,7 +37,7 @@ def at_rest(*names: str, trainers: int = 2) -> CoreStage:
     stage.settle(dict.fromkeys(names or ("a",), trainers))
     assert stage.send() == []
     stage.make_needs()
-    stage.core.s.turns = 0
+    stage.core._turns = 0
     return stage
 
 
@@ -240,7 +240,7 @@ def test_failures_of_one_moment_let_a_job_rest_once() -> None:
     assert of_type(CreatePod, stage.send())
 
 
-def test_a_success_ends_the_rest() -> None:
+def test_a_write_that_was_sent_before_the_rest_does_not_end_it() -> None:
     stage = at_rest(trainers=1)
     stage.plan({"a": 9})
     first, second, *others = stage.take()
@@ -248,10 +248,31 @@ def test_a_success_ends_the_rest() -> None:
         stage.end(write)
     stage.answer = failed
     stage.end(first)
-    assert not of_type(CreatePod, stage.take())
     stage.answer = lambda _: None
     stage.end(second)
+    assert not of_type(CreatePod, stage.take()), "its success says nothing about what has failed since"
+    stage.wait(1.05)
     assert of_type(CreatePod, stage.take())
+
+
+def test_after_a_success_the_rest_is_short_again() -> None:
+    stage = at_rest(trainers=1)
+    tries = refuse_statuses(stage)
+    stage.send()
+    stage.wait(1.05)
+    stage.send()
+    assert tries() == 2
+    stage.answer = lambda _: None
+    stage.wait(2.05)
+    stage.send()
+    tries = refuse_statuses(stage)
+    stage.alter(A, generation=3)
+    stage.wait(1.0)
+    stage.send()
+    before = tries()
+    stage.wait(1.05)
+    stage.send()
+    assert tries() == before + 1
 
 
 def test_another_job_does_not_rest() -> None:

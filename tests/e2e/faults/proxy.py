@@ -172,6 +172,17 @@ def slow(seconds: float) -> Fault:
     return fault
 
 
+def held(until: threading.Event) -> Fault:
+    """Let every request wait until a test sets the event."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        while not until.is_set():  # noqa: ASYNC110 - it is the test's thread that sets it
+            await asyncio.sleep(0.01)
+        return await exchange.forward()
+
+    return fault
+
+
 async def silent(_: bytes, tell: Tell) -> None:
     """Pass no line of a watch on."""
 

@@ -146,7 +146,7 @@ class Automaton:
 
     def _node(self, memory: Hashable, snapshot: int, broken: tuple[str, ...]) -> Node:
         parts = self.desk.parts
-        core, writes = parts.core, tuple(parts.core.s.under_way)
+        core, writes = parts.core, tuple(parts.core.under_way.writes)
         return Node(
             memory,
             snapshot,
@@ -157,7 +157,9 @@ class Automaton:
             is_planning=parts.draft is not None,
             may_search=parts.evictions.search is None and bool(core.snapshot.waiting_serving),
             is_searching=parts.evictions.search is not None,
-            is_idle=not (core.s.under_way or core._dirty or core._pending.has(Lane) or core.s.unanswered),
+            is_idle=not (
+                core.under_way.writes or core._dirty or core._pending.has(Lane) or core.under_way.unanswered
+            ),
         )
 
 

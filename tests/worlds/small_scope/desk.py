@@ -159,16 +159,15 @@ class Desk:
         ... when a job is looked at that is dirty already, and how long what a job needs is taken for granted.
         """
         core, writes = self.parts.core, self.parts.core._writes
-        s = core.s
         core.look_at([uid for uid, at_s in core._later.items() if at_s <= NOW_S])
         core._done.clear()  # it is for a cache that does not show what was answered
         core._later = {uid: at_s for uid, at_s in core._later.items() if uid not in core._dirty}
-        s.under_way.sort(key=called)
-        s.turns = 0
-        s.rests = {uid: (1, until_s) for uid, (_, until_s) in s.rests.items() if until_s > NOW_S}
+        core.under_way.writes.sort(key=called)
+        core._turns = 0
+        core._rests = {uid: (1, until_s) for uid, (_, until_s) in core._rests.items() if until_s > NOW_S}
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
-        if s.planning is not None:
-            s.planning.snapshot = self._like(s.planning.snapshot)
+        if (planning := core.grants.planning) is not None:
+            planning.snapshot = self._like(planning.snapshot)
         if self.parts.draft is not None:
             self.parts.draft = replace(self.parts.draft, view=self._like(self.parts.draft.view))
 
@@ -189,9 +188,9 @@ class Desk:
             setattr(holder, name, copy(value) if type(value) in {dict, list, set} else value)
         for (_, holder, name), frozen in zip(self._attributes, memory, strict=True):
             setattr(holder, name, self.memories.thaw(frozen, older_s))
-        s = self.parts.core.s
-        if older_s and s.held_since_s is not None:
-            s.held_since_s = FREE_S if s.held_since_s + older_s == NOW_S else None
+        grants = self.parts.core.grants
+        if older_s and grants.held_since_s is not None:
+            grants.held_since_s = FREE_S if grants.held_since_s + older_s == NOW_S else None
         for kept in vars(self.recorder).values():
             kept.clear()
         self.parts.rules.broken = []
@@ -205,7 +204,7 @@ class Desk:
     def plan_begins(self) -> None:
         """A plan begins."""
         self.parts.draft = _finished(self.parts.cycle.begin())
-        planning = self.parts.core.s.planning
+        planning = self.parts.core.grants.planning
         assert planning is not None
         planning.snapshot = self._like(planning.snapshot)
         self.parts.rules.plan_begins(planning.snapshot)
@@ -217,7 +216,7 @@ class Desk:
         plan = _finished(self._plans.plan(draft.view))
         evictions = self.parts.rules.published(plan)
         _finished(self.parts.cycle.publish(draft, plan))
-        self.parts.rules.check_evictions(evictions, self.parts.core.s.allotments)
+        self.parts.rules.check_evictions(evictions, self.parts.core.grants.allotments)
 
     def search(self) -> None:
         """Trainers are found for a serving pod ahead of the plan."""
@@ -237,7 +236,7 @@ class Desk:
 
     def ended(self, name: str, outcomes: Sequence[Outcome]) -> None:
         """The write of that name has ended."""
-        write = next(write for write in self.parts.core.s.under_way if called(write) == name)
+        write = next(write for write in self.parts.core.under_way.writes if called(write) == name)
         self.parts.rules.answered(outcomes[0])
         self.parts.core.ended(write, outcomes)
 
@@ -251,8 +250,8 @@ class Desk:
         """The rest of a turn with the lease: evictions for serving are looked at, and what may be sent is sent."""
         parts, core = self.parts, self.parts.core
         parts.evictions.look(UNHURRIED)
-        while len(core.s.under_way) < WRITES:
-            before = tuple(core.s.under_way)
+        while len(core.under_way.writes) < WRITES:
+            before = tuple(core.under_way.writes)
             write = core.take()
             if write is not None:
                 parts.rules.request(write, core.snapshot, before)
