@@ -76,7 +76,7 @@ class Core:
         self.snapshot, self.looked_at, self.at_once = ClusterSnapshot(0.0), 0, False
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
-        self._dirty: dict[str, None] = {}
+        self._dirty: dict[str, bool] = {}  # by UID: the jobs to look at, and whether they have changed themselves
         self._later: dict[str, float] = {}
         self._rests: dict[
             str, tuple[int, float]
@@ -104,12 +104,20 @@ class Core:
         for uid in before.keys() - self._jobs.keys():
             self._forget(before[uid])
 
-    def look_at(self, uids: Iterable[str]) -> None:
-        """Look at these jobs again: something that they depend on has changed. Until then nothing is sent of them."""
+    def look_at(self, uids: Iterable[str], *, is_news: bool = False) -> None:
+        """Look at these jobs again: something that they depend on has changed. Until then nothing is sent of them.
+
+        Args:
+            uids: of the jobs.
+            is_news: something has happened to the jobs themselves: they come first. After a plan hundreds of jobs are
+                looked at, and none of them waits as much.
+        """
         for uid in uids:
-            if uid in self._jobs and uid not in self._dirty:
-                self._dirty[uid] = None
+            if uid not in self._jobs:
+                continue
+            if uid not in self._dirty:
                 self._pending.empty(uid)
+            self._dirty[uid] = is_news or self._dirty.get(uid, False)
 
     def look_at_all(self) -> None:
         """Look at every job again."""
@@ -146,7 +154,7 @@ class Core:
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:
         """Trainers are evicted ahead of a plan; see `Grants.amend`."""
-        self.look_at(self.grants.amend(decisions, view, awaited))
+        self.look_at(self.grants.amend(decisions, view, awaited), is_news=True)
 
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
         """Note how a write ended; the cache shows what the API server answered already."""
@@ -304,7 +312,7 @@ class Core:
         if before is None:
             self._probes.first_seen(job)
         self._statuses.changed(uid, now_s)
-        self.look_at((uid,))
+        self.look_at((uid,), is_news=True)
         self.grants.compare(job.key, job)
 
     def _forget(self, job: Job) -> None:
@@ -327,11 +335,15 @@ class Core:
         self.look_at(self.grants.spare())
         if not self._dirty:
             return
-        due = sorted(self._may_be_looked_at(self._dirty, now_s), key=self._statuses.is_counted)
+        due = sorted(self._may_be_looked_at(self._dirty, now_s), key=self._rank)
         for uid in due[:JOBS_AT_ONCE]:
             del self._dirty[uid]
             self.looked_at += 1
             self._pending.replace(uid, self._wanted(self._jobs[uid], now_s))
+
+    def _rank(self, uid: str) -> tuple[bool, bool]:
+        """Which jobs are looked at first; the lowest."""
+        return not self._dirty[uid], self._statuses.is_counted(uid)
 
     def _may_be_looked_at(self, uids: Iterable[str], now_s: float) -> Iterator[str]:
         """Those jobs that do not rest, and for which nothing is under way on whose end it depends what follows."""

@@ -197,7 +197,7 @@ class JobWrites:
             actions = self._actions(shown, granted, (), context, time_s)
         updates = self._status(shown, actions, has_marks=bool(marks))
         if updates:
-            yield Write(updates, Lane.REPORT if _is_report(shown, updates) else Lane.STATUS)
+            yield Write(updates, _lane_of_status(shown, updates))
 
     def _actions(
         self, job: Job, granted: Granted, slots: Sequence[Slot], context: JobContext, time_s: float
@@ -334,12 +334,16 @@ def _end_writes(marks: Iterable[MarkPod], ends: Iterable[DeletePod], moved: Iter
         events = ()
 
 
-def _is_report(job: Job, updates: Iterable[Action]) -> bool:
-    """True for the first status of a job and for its last one."""
-    patch = next((a for a in updates if isinstance(a, PatchStatus)), None)
-    if patch is None:
-        return False
-    return job.status is None or (patch.status.phase.is_final and not job.status.phase.is_final)
+def _lane_of_status(job: Job, updates: Iterable[Action]) -> Lane:
+    """The first status of a job and its last one come before most; others come after growth, unless pods are lost."""
+    status = next((a.status for a in updates if isinstance(a, PatchStatus)), None)
+    if status is None:
+        return Lane.STATUS
+    before = job.status
+    if before is None or (status.phase.is_final and not before.phase.is_final):
+        return Lane.REPORT
+    roles = ((before.trainer, status.trainer), (before.pserver, status.pserver), (before.master, status.master))
+    return Lane.LOSS if any(now.ready < old.ready for old, now in roles) else Lane.STATUS
 
 
 def _lane_of_resize(job: Job, actions: Iterable[Action]) -> Lane:

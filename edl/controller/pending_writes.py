@@ -25,8 +25,9 @@ class Lane(IntEnum):
     END = 2  # other deletions, and the marks of failed pods
     BASE = 3  # probes, what pods need, masters and pservers
     MINIMUM = 4  # trainers up to the minimum
-    SURPLUS = 5  # the other trainers
-    STATUS = 6  # other statuses, with their events
+    LOSS = 5  # the status of a job that has lost ready pods
+    SURPLUS = 6  # the other trainers
+    STATUS = 7  # other statuses, with their events
 
 
 @dataclass(frozen=True, slots=True)

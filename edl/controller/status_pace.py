@@ -75,9 +75,11 @@ class StatusPace:
         if not is_planned and is_same_phase and self.plan_s <= BRIEF_S:
             return self._changed_s.get(job.uid, -inf) + PLAN_WITHIN_S
         has_event = any(isinstance(a, EmitEvent) for a in write.actions)
-        if write.lane is not Lane.STATUS or has_event or not _differs_in_counts(job.status, patch.status):
+        if write.lane is Lane.REPORT or has_event or not _differs_in_counts(job.status, patch.status):
             return -inf
         first_s, last_s = self._counted_s.setdefault(job.uid, (now_s, now_s))
+        if write.lane is Lane.LOSS:  # pods that start meanwhile do not delay it
+            last_s = self._changed_s.get(job.uid, last_s)
         return min(first_s + LONGEST_S, last_s + QUIET_S)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from edl.controller.core import CONFLICT_S, JOBS_AT_ONCE
 from edl.controller.pending_writes import STATUS_EVERY, Lane
+from edl.controller.status_pace import QUIET_S
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.node_watch import NodeWatch
 from edl.model.actions import (
@@ -97,6 +98,15 @@ def test_between_two_writes_a_few_jobs_are_looked_at() -> None:
     assert stage.core.has_more
 
 
+def test_a_job_that_has_changed_is_looked_at_before_those_of_a_new_plan() -> None:
+    names = [f"j{number:02}" for number in range(3 * JOBS_AT_ONCE)]
+    stage = at_rest(*names, trainers=1)
+    stage.plan(dict.fromkeys(names, 9))
+    stage.world.finish(JobKey("default", names[-1]), f"{names[-1]}-trainer-0", 1)
+    stage.see()
+    assert [write.actions[0].job.name for write in stage.take(1)] == names[-1:]
+
+
 def test_pods_that_start_as_foreseen_are_no_reason_to_look_at_once() -> None:
     stage = at_rest(trainers=1)
     stage.plan({"a": 5})
@@ -145,6 +155,16 @@ def test_every_eighth_write_is_a_status_while_there_is_growth() -> None:
     stage.plan({"a": 20, "b": 2, "c": 2})
     lanes = [write.lane for write in stage.take(2 * STATUS_EVERY)]
     assert [number for number, lane in enumerate(lanes, 1) if lane is Lane.STATUS] == [STATUS_EVERY, 2 * STATUS_EVERY]
+
+
+def test_the_status_of_a_job_that_has_lost_pods_comes_before_growth() -> None:
+    stage = at_rest("a", "b")
+    stage.plan({"a": 20, "b": 2})
+    stage.world.drop(B, "b-trainer-1")
+    stage.see()
+    stage.wait(QUIET_S)
+    stage.plan({"a": 20, "b": 2})
+    assert [write.lane for write in stage.take(2)] == [Lane.LOSS, Lane.SURPLUS]
 
 
 def test_jobs_take_turns() -> None:

@@ -46,6 +46,15 @@ def test_counts_that_keep_changing_are_written_each_second() -> None:
     assert pace.counted(JOB.uid, 105.0) == 105.0 + QUIET_S
 
 
+def test_the_loss_of_ready_pods_is_not_delayed_by_pods_that_start_meanwhile() -> None:
+    pace = StatusPace()
+    pace.changed(JOB.uid, 100.0)
+    fewer = replace(STORED, trainer=RoleCount(desired=4))
+    for number in range(4):
+        pace.counted(JOB.uid, 100.0 + number / 10)
+    assert due_s(pace, patch(fewer, lane=Lane.LOSS), 100.4) == pytest.approx(100.0 + QUIET_S)
+
+
 @pytest.mark.parametrize(
     "status",
     [
