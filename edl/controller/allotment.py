@@ -33,7 +33,7 @@ class Allotment:
         decision: as the plan made it.
         uid: of the job.
         pods: name -> UID of the pods that end, as the plan saw them.
-        slots: what may be created now; a slot that is used is counted elsewhere (`grants.Grants.used`).
+        slots: what may be created now; a slot that is used is counted elsewhere (`grants.Allotments.used`).
         awaited: UIDs of the serving pods that the victims end for; empty if they end for something else.
         requests: the changed CPU requests of running trainers.
     """
@@ -81,6 +81,23 @@ class Allotment:
         return self.decision.target > self.decision.current
 
 
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """What is left of the allotment of a job.
+
+    Attributes:
+        decision: what its allotment says; None if it has none that counts.
+        slots: the free capacity that it may use.
+        requests: the changed CPU requests of its trainers.
+        may_request_nodes: node requests may be made and withdrawn as the decision says.
+    """
+
+    decision: ScaleDecision | None = None
+    slots: Sequence[Slot] = ()
+    requests: Sequence[ResizePod] = ()
+    may_request_nodes: bool = False
+
+
 class Start(NamedTuple):
     """A pod of a plan whose node has free capacity for it.
 
@@ -95,7 +112,7 @@ class Start(NamedTuple):
     node: str
 
 
-def serving_without_node(snapshot: ClusterSnapshot) -> frozenset[str]:
+def serving_needing_capacity(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the serving pods that wait for capacity."""
     return frozenset(pod.uid for pod in snapshot.waiting_serving if pod.needs_room)
 

@@ -15,10 +15,10 @@ from dataclasses import replace
 from math import inf
 
 from edl.clock import Clock
-from edl.controller.allotment import Start, serving_without_node
+from edl.controller.allotment import Start, serving_needing_capacity
+from edl.controller.allotments import Allotments
 from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
-from edl.controller.grants import Grants
 from edl.controller.job_timers import next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
 from edl.controller.pending_writes import STATUS_EVERY, Lane, PendingWrites, Write
@@ -54,7 +54,7 @@ class Core:
         retry_s, retry_at_most_s: how long a job rests after a write failed; doubled each time.
 
     Attributes:
-        grants: what the last plan grants.
+        allotments: what the last plan grants.
         under_way: the writes that were sent and have not ended.
         snapshot: what the cache shows.
         at_once: no status waits for further changes.
@@ -72,18 +72,16 @@ class Core:
     ) -> None:
         self._clock, self._writes, self._backoff = clock, writes, backoff
         self._retry_s, self._retry_at_most_s = retry_s, retry_at_most_s
-        self.grants, self.under_way = Grants(), UnderWay()
+        self.allotments, self.under_way = Allotments(), UnderWay()
         self.snapshot, self.looked_at, self.at_once = ClusterSnapshot(0.0), 0, False
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
         self._dirty: dict[str, bool] = {}  # by UID: the jobs to look at, and whether they have changed themselves
         self._later: dict[str, float] = {}
-        self._rests: dict[
-            str, tuple[int, float]
-        ] = {}  # by UID: failures in a row, and when the job is looked at again
-        self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write but creations, and when it ended
+        self._rests: dict[str, tuple[int, float]] = {}  # by UID: failures in a row, and until when it rests
+        self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write that made no pod, and when it ended
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
-        self._turns = 0  # how many writes were taken since the last status
+        self._turns = 0  # counts the writes that were taken, from 0 to STATUS_EVERY
         self._quota: tuple[ClusterSnapshot, QuotaNow] | None = None
 
     # --- What happens
@@ -129,14 +127,14 @@ class Core:
             self._facts = replace(self._facts, watch=nodes)
             self.look_at_all()
 
-    def plan_begins(self, unasked: frozenset[str] = frozenset()) -> ClusterSnapshot:
+    def plan_begins(self, unprobed: frozenset[str] = frozenset()) -> ClusterSnapshot:
         """A plan is being made; returns the cluster that it is made from, see `assumed`.
 
         Args:
-            unasked: what `unprobed` has returned.
+            unprobed: what `unprobed` has returned.
         """
         snapshot = replace(self.assumed(), observed_at_s=self._clock.now_s())
-        self.grants.begin(snapshot, unasked)
+        self.allotments.begin(snapshot, unprobed)
         return snapshot
 
     def published(
@@ -147,14 +145,14 @@ class Core:
         *,
         awaited: frozenset[str] = frozenset(),
     ) -> None:
-        """A plan was made, or none could be made; see `Grants.publish`."""
-        if plan is not None and self.grants.planning is not None:
+        """A plan was made, or none could be made; see `Allotments.publish`."""
+        if plan is not None and self.allotments.planning is not None:
             self._statuses.plan_s = plan.seconds
-        self.look_at(self.grants.publish(plan, starts, requests or {}, awaited, self._jobs.values()))
+        self.look_at(self.allotments.publish(plan, starts, requests or {}, awaited, self._jobs.values()))
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:
-        """Trainers are evicted ahead of a plan; see `Grants.amend`."""
-        self.look_at(self.grants.amend(decisions, view, awaited), is_news=True)
+        """Trainers are evicted ahead of a plan; see `Allotments.amend`."""
+        self.look_at(self.allotments.amend(decisions, view, awaited), is_news=True)
 
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
         """Note how a write ended; the cache shows what the API server answered already."""
@@ -189,8 +187,8 @@ class Core:
 
     def stand_down(self) -> None:
         """The lease is lost: forget what was granted, as another controller acts now."""
-        if self.grants.allotments or self.grants.planning is not None:
-            self.grants = Grants(unknown={job.key for job in self.snapshot.jobs if job.is_schedulable})
+        if self.allotments.by_job or self.allotments.planning is not None:
+            self.allotments = Allotments(unknown={job.key for job in self.snapshot.jobs if job.is_schedulable})
             self._rests.clear()
             self._turns = 0
             self._pending.clear()
@@ -259,17 +257,17 @@ class Core:
         return self._pending.has(URGENT)
 
     def is_held(self, now_s: float) -> bool:
-        """True while surplus is held back for somebody whom the allotments do not know; see `Grants.is_held`."""
-        return self.grants.is_held(self._waits, now_s)
+        """True while surplus is held back for somebody whom the allotments do not know; see `Allotments.is_held`."""
+        return self.allotments.is_held(self._waits, now_s)
 
     def has_needless_evictions(self) -> bool:
         """True if trainers are to end for serving pods that do not wait any more; they stay."""
-        return self.grants.has_needless_evictions(self._waits)
+        return self.allotments.has_needless_evictions(self._waits)
 
     def next_look_s(self) -> float:
         """The monotonic time at which something may be sent although nothing changes; infinity if there is none."""
         rests = (self._rests[uid][1] for uid in self._dirty if uid in self._rests)
-        held = self.grants.held_until_s(self._clock.monotonic_s())
+        held = self.allotments.held_until_s(self._clock.monotonic_s())
         return min((*self._later.values(), *rests, *held), default=inf)
 
     # --- What is seen
@@ -277,13 +275,13 @@ class Core:
     def _note_facts(self, unreachable: frozenset[str]) -> None:
         """Note what jobs depend on besides themselves, and look at the jobs that it concerns."""
         snapshot, before = self.snapshot, self._facts
-        waits = serving_without_node(snapshot)
+        waits = serving_needing_capacity(snapshot)
         requests = node_requests_by_job(snapshot)
         if unreachable != before.unreachable:
             lost = unreachable ^ before.unreachable
             self.look_at(job.uid for job in snapshot.jobs if any(pod.uid in lost for pod in job.pods))
         if waits != self._waits:
-            self.look_at(self.grants.concerned(waits=bool(waits)))
+            self.look_at(self.allotments.concerned(waits=bool(waits)))
             self._waits = waits
         if requests != before.node_requests:
             keys = requests.keys() | before.node_requests.keys()
@@ -313,12 +311,12 @@ class Core:
             self._probes.first_seen(job)
         self._statuses.changed(uid, now_s)
         self.look_at((uid,), is_news=True)
-        self.grants.compare(job.key, job)
+        self.allotments.compare(job.key, job)
 
     def _forget(self, job: Job) -> None:
         """Forget a job that is gone."""
         uid = job.uid
-        self.grants.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
+        self.allotments.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
         self._pending.replace(uid, ())
         for known in (self._dirty, self._later, self._done, self._rests):
             known.pop(uid, None)
@@ -332,7 +330,7 @@ class Core:
         for uid in [uid for uid, at_s in self._later.items() if at_s <= now_s]:
             del self._later[uid]
             self.look_at((uid,))
-        self.look_at(self.grants.spare())
+        self.look_at(self.allotments.keep_donors())
         if not self._dirty:
             return
         due = sorted(self._may_be_looked_at(self._dirty, now_s), key=self._rank)
@@ -347,13 +345,13 @@ class Core:
 
     def _may_be_looked_at(self, uids: Iterable[str], now_s: float) -> Iterator[str]:
         """Those jobs that do not rest, and for which nothing is under way on whose end it depends what follows."""
-        closed = self.under_way.closed()
+        closed = self.under_way.jobs_that_wait()
         return (uid for uid in uids if uid not in closed and self._rests.get(uid, (0, -inf))[1] <= now_s)
 
     def _wanted(self, job: Job, now_s: float) -> Iterator[Write]:
         """All that may be sent of a job now."""
         mine = self.under_way.pods_of(job.uid)
-        again = self.under_way.again(job, mine)
+        again = self.under_way.repeats(job, mine)
         if self._backoff.allows(job.uid, CreatePod, now_s):
             yield from (Write((action,), Lane.BASE) for action in again)
         if self._wants_probe(job) and job.uid not in self.under_way.probes():
@@ -362,7 +360,7 @@ class Core:
         wait_s = max(SHORTEST_S, next_end_s(job, time_s) - time_s)
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
         for write in self._needed(job, (*mine, *again)):
-            is_planned = job.key not in self.grants.unknown
+            is_planned = job.key not in self.allotments.unknown
             status_s = self._statuses.due_s(job, write, now_s, is_planned=is_planned)
             sent_s = max(-inf if self.at_once else status_s, self._repeated_s(write))
             if sent_s <= now_s:
@@ -372,8 +370,8 @@ class Core:
         self._later[job.uid] = due_s
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
-        granted = self.grants.of(job, self._waits)
-        return self._writes.of(job, as_if_done(job, under_way), granted, self._facts, under_way)
+        usable = self.allotments.of(job, self._waits)
+        return self._writes.of(job, as_if_done(job, under_way), usable, self._facts, under_way)
 
     def _repeated_s(self, write: Write) -> float:
         """When a write may be sent that may have been sent just now, in monotonic seconds."""
@@ -393,14 +391,14 @@ class Core:
         for action in write.actions:
             if isinstance(action, PatchStatus):
                 self._statuses.sent(write.job_uid)
-            elif not (isinstance(action, CreatePod) and self.under_way.is_again(action)):
-                self.grants.use(action)
+            elif not (isinstance(action, CreatePod) and self.under_way.is_repeat(action)):
+                self.allotments.use(action)
 
     def _note_creation(self, action: CreatePod, outcome: Outcome) -> None:
         """Note whether a pod was created; if nobody knows, the same creation is sent again before anything else."""
         self.under_way.answered(action, outcome)
         if not outcome.is_ok and outcome.result is not Result.FAILED:
-            self.grants.give_back(action)
+            self.allotments.give_back(action)
 
     def _let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
         """Let a job rest after a failure or a conflict, longer each time; a success ends that.

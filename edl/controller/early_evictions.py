@@ -3,6 +3,9 @@
 On a large cluster a plan takes a second, and most of it says who grows where. Which surplus trainers must end so that
 a serving pod fits is found in a fraction of that. It is found while kube-scheduler tries the pod, and the trainers
 are evicted once kube-scheduler has found no capacity. A plan that is being made goes on, and is merged.
+
+This is done only if the last plan took more than `SLOW_S`, and for `MOST_PODS` new pods at most. Otherwise the plan
+says which trainers end.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from edl.clock import Clock
-from edl.controller.allotment import serving_without_node
+from edl.controller.allotment import serving_needing_capacity
 from edl.controller.core import Core
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
@@ -26,7 +29,7 @@ SLOW_S = 0.25
 MOST_PODS = 16
 """Trainers are evicted ahead of the plan for so many new serving pods at most; for more, the plan evicts fewer."""
 VERDICT_S = 0.7
-"""How long it is waited for kube-scheduler to try the pods."""
+"""So long after the search has begun, kube-scheduler must have tried the pods; else the plan decides."""
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class EarlyEvictions:
     def begin(self, limits: Limits) -> EarlySearch | None:
         """Begin to find trainers for the serving pods that have come; None if there are none to find."""
         snapshot = self._core.snapshot
-        waiting = serving_without_node(snapshot)
+        waiting = serving_needing_capacity(snapshot)
         self._known &= waiting
         new = waiting - self._known
         if not new:
@@ -107,12 +110,12 @@ class EarlyEvictions:
         if len(new) > MOST_PODS:
             return None
         view = self._view(self._core.assumed())
-        new &= serving_without_node(view)
+        new &= serving_needing_capacity(view)
         if not new:
             return None
-        untried = serving_grace_left_s(snapshot, limits)
+        in_grace = serving_grace_left_s(snapshot, limits)  # the search supposes that these will find no capacity
         tried = tuple(
-            replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in untried else pod
+            replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in in_grace else pod
             for pod in view.pods
         )
         self.search = EarlySearch(new, replace(view, pods=tried), self._clock.monotonic_s() + VERDICT_S)
@@ -123,12 +126,12 @@ class EarlyEvictions:
         self._wake()
 
     def judge(self) -> None:
-        """Evict the trainers that were found if kube-scheduler has no capacity for any of the pods."""
+        """Evict the trainers that were found once kube-scheduler has found no capacity for every one of the pods."""
         search, snapshot = self.search, self._core.snapshot
         if search is None or search.decisions is None:
             return
         is_over = self._clock.monotonic_s() >= search.until_s
-        if search.decisions and search.awaited <= serving_without_node(snapshot):
+        if search.decisions and search.awaited <= serving_needing_capacity(snapshot):
             if search.awaited <= refused(snapshot):
                 self._recorder.relieved(search.view, search.decisions)
                 self._core.amended(search.decisions, search.view, search.awaited)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from edl.clock import Clock
-from edl.controller.allotment import Slot
+from edl.controller.allotment import Slot, Usable
 from edl.controller.assumed import UID_OF_ASSUMED
 from edl.controller.backoff import Backoff
 from edl.controller.job_timers import spread
@@ -49,13 +49,13 @@ from edl.model.actions import (
 from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
 from edl.model.jobs import Job
 from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, JobKey, Role, WorkloadKind
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import Limits
 from edl.model.status import Reason
 
 REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
 ENSURED_FOR_S = 60.0
-"""For so long edl takes for granted that what it has made for the pods of a job exists."""
+"""For so long edl takes for usable that what it has made for the pods of a job exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +87,6 @@ def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeReq
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """What a job may do now.
-
-    Attributes:
-        decision: what its allotment says; None if it has none that counts.
-        slots: the free capacity that it may use.
-        requests: the changed CPU requests of its trainers.
-        may_ask: node requests may be made and withdrawn as the decision says.
-    """
-
-    decision: ScaleDecision | None = None
-    slots: Sequence[Slot] = ()
-    requests: Sequence[ResizePod] = ()
-    may_ask: bool = False
-
-
 class JobWrites:
     """Computes the writes of jobs.
 
@@ -129,7 +112,7 @@ class JobWrites:
         self._limits, self._master_view = limits, master_view
         self._closed: tuple[Sequence[Node], frozenset[str]] = ((), frozenset())
         self._unpinned: dict[tuple[str, str], float] = {}
-        self._ensured: dict[str, tuple[int, float]] = {}  # by UID: (generation, until when it is taken for granted)
+        self._ensured: dict[str, tuple[int, float]] = {}  # by UID: (generation, until when it is taken for usable)
         self._repaired: dict[str, tuple[int, float]] = {}  # by UID: (generation, when the next repair is due)
         self._noticed: dict[str, str] = {}  # by UID: the last event of a workload that is no TrainingJob
 
@@ -155,32 +138,32 @@ class JobWrites:
             self._ensured[action.job_uid] = (generation, self._clock.monotonic_s() + ENSURED_FOR_S)
 
     def of(
-        self, shown: Job, assumed: Job, granted: Granted, facts: Facts, under_way: Collection[CreatePod | DeletePod]
+        self, shown: Job, assumed: Job, usable: Usable, facts: Facts, under_way: Collection[CreatePod | DeletePod]
     ) -> list[Write]:
         """The writes of a job, in any order: their lanes say what comes first.
 
         Args:
             shown: the job as the cache shows it.
             assumed: the job as it will be once the writes under way have succeeded.
-            granted: what it may do.
+            usable: what it may do.
             facts: what it depends on.
             under_way: its creations and deletions that have not ended.
         """
         try:
             if shown.owner_count is not None:
-                return self._of_workload(shown, granted)
-            return list(self._of_job(shown, assumed, granted, facts, under_way))
+                return self._of_workload(shown, usable)
+            return list(self._of_job(shown, assumed, usable, facts, under_way))
         except Exception as error:  # a job that breaks this code must not stop the other jobs
             self._recorder.failed(f"job {shown.key}", error)
             return []
 
     def _of_job(
-        self, shown: Job, assumed: Job, granted: Granted, facts: Facts, under_way: Collection[CreatePod | DeletePod]
+        self, shown: Job, assumed: Job, usable: Usable, facts: Facts, under_way: Collection[CreatePod | DeletePod]
     ) -> Iterator[Write]:
         now_s, time_s = self._clock.monotonic_s(), self._clock.now_s()
         self._unpinned = note_unpinned(self._unpinned, shown, time_s, now_s)
         context = JobContext(facts.unreachable, self._trouble(facts, shown), self._master_view(shown), facts.watch)
-        actions = self._actions(assumed, granted, granted.slots, context, time_s)
+        actions = self._actions(assumed, usable, usable.slots, context, time_s)
         going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
         marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]
         ends = [a for a in actions if isinstance(a, DeletePod) and _is_real(a.pod_uid) and a.pod_uid not in going]
@@ -189,23 +172,23 @@ class JobWrites:
         yield from _end_writes(marks if may_mark else (), ends, moved)
         if not (ends or going or marks):  # one of them may fail
             yield from self._creations(assumed, actions, facts, under_way)
-        yield from (Write((a,), Lane.SURPLUS) for a in self._resizes(shown, granted, facts))
-        if node_actions := self._node_requests(shown, granted, facts, time_s):
+        yield from (Write((a,), Lane.SURPLUS) for a in self._resizes(shown, usable, facts))
+        if node_actions := self._node_requests(shown, usable, facts, time_s):
             yield Write(node_actions, Lane.SURPLUS)
         yield from self._repairs(shown, now_s)
         if under_way:  # a status says what is, not what is under way
-            actions = self._actions(shown, granted, (), context, time_s)
+            actions = self._actions(shown, usable, (), context, time_s)
         updates = self._status(shown, actions, has_marks=bool(marks))
         if updates:
             yield Write(updates, _lane_of_status(shown, updates))
 
     def _actions(
-        self, job: Job, granted: Granted, slots: Sequence[Slot], context: JobContext, time_s: float
+        self, job: Job, usable: Usable, slots: Sequence[Slot], context: JobContext, time_s: float
     ) -> tuple[Action, ...]:
         """What the life cycle asks for, without what the API server rejects for now."""
-        _, actions = desired_state(job, granted.decision, slots, time_s, context)
+        _, actions = desired_state(job, usable.decision, slots, time_s, context)
         now_s, uid, allows = self._clock.monotonic_s(), job.uid, self._backoff.allows
-        self._backoff.forget_unwanted(uid, (*actions, *granted.requests), now_s)
+        self._backoff.forget_unwanted(uid, (*actions, *usable.requests), now_s)
         if not allows(uid, DeletePod, now_s):  # nobody is moved
             actions = tuple(a for a in actions if not (isinstance(a, EmitEvent) and a.reason == Intent.MOVED))
         return tuple(a for a in actions if isinstance(a, MarkPod) or allows(uid, type(a), now_s))
@@ -251,24 +234,24 @@ class JobWrites:
         placed = lend(placed, job, self._limits, self._unpinned, self._closed[1])
         return allow_eviction(placed, job, self._limits)
 
-    def _resizes(self, job: Job, granted: Granted, facts: Facts) -> Iterator[ResizePod]:
+    def _resizes(self, job: Job, usable: Usable, facts: Facts) -> Iterator[ResizePod]:
         """The CPU requests that still differ; none is raised while serving waits."""
-        if not granted.requests or not self._backoff.allows(job.uid, ResizePod, self._clock.monotonic_s()):
+        if not usable.requests or not self._backoff.allows(job.uid, ResizePod, self._clock.monotonic_s()):
             return
         running = {pod.uid: pod.running_request for pod in job.live_trainers}
-        for change in granted.requests:
+        for change in usable.requests:
             request = running.get(change.pod_uid)
             if request is None or request.requested_milli == change.cpu_milli:
                 continue
             if change.cpu_milli <= request.charged_milli or not facts.serving_waits:
                 yield change
 
-    def _node_requests(self, job: Job, granted: Granted, facts: Facts, time_s: float) -> tuple[Action, ...]:
+    def _node_requests(self, job: Job, usable: Usable, facts: Facts, time_s: float) -> tuple[Action, ...]:
         """The request pods of a job that come and go, each followed by its event."""
-        if not granted.may_ask and job.is_schedulable:
+        if not usable.may_request_nodes and job.is_schedulable:
             return ()
         requests, now_s = facts.node_requests.get(job.key, ()), self._clock.monotonic_s()
-        found = node_request_actions(job, requests, granted.decision, self._limits.expected_nodes, time_s)
+        found = node_request_actions(job, requests, usable.decision, self._limits.expected_nodes, time_s)
         allowed: list[Action] = []
         for action in found:
             if self._backoff.allows(job.uid, type(action), now_s):
@@ -286,10 +269,10 @@ class JobWrites:
             self._repaired[job.uid] = (job.generation, now_s + REPAIR_S)
             yield Write(needs(job), Lane.BASE)
 
-    def _of_workload(self, job: Job, granted: Granted) -> list[Write]:
+    def _of_workload(self, job: Job, usable: Usable) -> list[Write]:
         """The resize of a workload with its event, or the event that says why edl does not resize it."""
-        free = sum(role is Role.TRAINER for role, _ in granted.slots)
-        actions = workload_actions(job, granted.decision, free, self._clock.now_s())
+        free = sum(role is Role.TRAINER for role, _ in usable.slots)
+        actions = workload_actions(job, usable.decision, free, self._clock.now_s())
         if not job.problem:
             self._noticed.pop(job.uid, None)
         now_s = self._clock.monotonic_s()

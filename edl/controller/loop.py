@@ -4,12 +4,22 @@ Whenever something happens (a change in the cluster, a write or a plan that has 
 one turn, which never waits for the API server or the planner:
 
 1. `Core.seen` takes the cluster as the cache shows it, and `Core.ended` the writes that have ended.
-2. `EarlyEvictions` evicts trainers for a serving pod that kube-scheduler has no capacity for.
+2. If plans are slow, `EarlyEvictions` has the planner find trainers for a serving pod as soon as it comes, and evicts
+   them once kube-scheduler has found no capacity for the pod.
 3. `Sender` sends what the core offers.
 4. `PlanCycle` begins a plan if one is due; once made, it is published to the core.
 
-What is written is decided in `core` alone. Everything here is written against `ports`, so the tests run the same
-turns as a cluster. The controller may lose what it remembers at any moment: that costs time and never correctness.
+What is written is decided in `core` alone:
+
+- A serving pod that waits brings a plan 0.2 s later, which says which trainers end. What was evicted early stays
+  evicted whatever that plan says, and nothing ends for a pod that has a node by then (`allotments`).
+- A plan counts for a job with the UID and the generation that it was made from. So a job that is edited meanwhile
+  gets nothing of it, and costs no other job a trainer, until the next plan (`allotment`).
+- A creation whose answer was lost counts as done, and the same pod name is asked for again (`under_way`).
+
+Everything here is written against `ports`, so the tests run the same turns as a cluster. The controller takes turns
+(`run`); `edl controller --once` and tests let one plan be made and carried out (`once`). All that is remembered may
+be lost at any moment: that costs time and never correctness.
 """
 
 from __future__ import annotations
@@ -237,7 +247,7 @@ class Controller:
     async def _lead(self) -> float:
         """What a turn does with the lease."""
         now_s = self._clock.monotonic_s()
-        self._cycle.note_answers()
+        self._cycle.note_probe_answers()
         if self._cycle.next_due_s() <= now_s:
             await self._take_changed_limits()
             self._look_at_masters()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from edl.clock import Clock
-from edl.controller.allotment import Start, serving_without_node
+from edl.controller.allotment import Start, serving_needing_capacity
 from edl.controller.backoff import Backoff
 from edl.controller.core import Core
 from edl.controller.kept_plan import next_timer_s
@@ -19,33 +19,20 @@ from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
-from edl.errors import PlanError, TemporaryError
+from edl.errors import PlanError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import one_probe
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.model.actions import CreatePod, ResizePod
-from edl.model.cluster import AvoidedNode, ClusterSnapshot
+from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 
-PROBE_S = 1.0
+PROBES_S = 1.0
 """How long a plan waits for the answers of the API server about the pods of new jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """What a plan is made from.
-
-    Attributes:
-        view: the cluster as the planner sees it.
-        avoided: nodes on which trainers of several jobs failed or hung.
-    """
-
-    view: ClusterSnapshot
-    avoided: tuple[AvoidedNode, ...]
 
 
 class PlanCycle:
@@ -96,7 +83,7 @@ class PlanCycle:
         self._ended_s = -inf
         self._task: asyncio.Task[None] | None = None
 
-    def note_answers(self) -> None:
+    def note_probe_answers(self) -> None:
         """Note whether the API server was asked meanwhile about a job that the last plan left out: a plan is due."""
         answered = {uid for uid in self._left_out if not self._core.is_unprobed(uid)}
         if answered:
@@ -112,7 +99,7 @@ class PlanCycle:
             return inf
         is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
         due_s = self.timer.due_s(is_growing=is_growing)
-        return max(due_s, self._ended_s) + PROBE_S if self._core.is_probing else due_s
+        return max(due_s, self._ended_s) + PROBES_S if self._core.is_probing else due_s
 
     def begin_if_due(self) -> None:
         """Begin a plan if one is due and none is being made."""
@@ -123,10 +110,6 @@ class PlanCycle:
         began_s = self._clock.monotonic_s()
         try:
             result = await self.make()
-        except TemporaryError as error:  # the cluster cannot be observed, so the plan may be stale
-            self._recorder.skipped(str(error))
-            self._core.published(None)
-            result = RoundResult.SKIPPED
         except Exception as error:  # a bug must not stop the next plans
             self._recorder.failed("plan", error)
             self._core.published(None)
@@ -143,11 +126,11 @@ class PlanCycle:
 
     async def make(self) -> RoundResult:
         """Make one plan of what the cache shows now and of what is under way, and publish it."""
-        draft = await self.begin()
-        return await self.publish(draft, await self._plans.plan(draft.view))
+        view = await self.begin()
+        return await self.publish(view, await self._plans.plan(view))
 
-    async def begin(self) -> Draft:
-        """Begin a plan: it is made from what the cache shows now and from what is under way."""
+    async def begin(self) -> ClusterSnapshot:
+        """Begin a plan; returns what it is made from: what the cache shows now, and what is under way."""
         began_s = self._clock.monotonic_s()
         is_urgent = self.timer.began(began_s)
         self._left_out = unprobed = self._core.unprobed()
@@ -161,21 +144,20 @@ class PlanCycle:
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
         self.timer.wake(began_s + wake_in_s)
-        return Draft(allowed, watch.avoided)
+        return allowed
 
-    async def publish(self, draft: Draft, plan: ScalePlan | None) -> RoundResult:
-        """Publish the plan that was made of a draft; None: none could be made.
+    async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
+        """Publish the plan that was made of what `begin` has returned; None: none could be made.
 
         What the cache shows by now decides which CPU requests change.
         """
         if plan is None:
             self._core.published(None)
             return RoundResult.FAILED
-        view = draft.view
-        starts = one_probe(await self._starts(view, plan), draft.avoided)
+        starts = one_probe(await self._starts(view, plan), view.avoided)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
-        self._core.published(plan, starts, requests, awaited=serving_without_node(view))
+        self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         if self._advisor is not None:

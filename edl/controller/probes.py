@@ -1,7 +1,13 @@
 """Asking the API server whether it accepts a job's pods, before they cost anybody capacity.
 
 A job is asked about once when it comes or its spec changes, and again from time to time while the API server rejects
-its pods. Until the first answer a plan leaves it out.
+its pods. Until the first answer a plan gives it nothing new:
+
+1. `Core.unprobed` names the jobs that have to be asked about when a plan begins, and `Core.look_at` them.
+2. `Core` offers the question as a write: `Probes.questions`, creations with `dryRun=All`.
+3. The plan leaves those jobs as they are (`lifecycle.allowance.as_unasked`), and what it says of them is ignored.
+4. `Core.ended` notes the answer here, and rejections in `Backoff`.
+5. `PlanCycle.note_probe_answers` makes the next plan due at once. A plan that is due waits `PROBES_S` for answers.
 """
 
 from __future__ import annotations

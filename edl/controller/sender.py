@@ -61,7 +61,7 @@ class Sender:
         self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
-        self._was_full = self._was_held = False  # when writes were sent last
+        self._was_full = self._was_patient_full = False  # when writes were sent last
         self.last_write_s, self.failures = -float("inf"), 0
 
     def send(self) -> None:
@@ -78,7 +78,7 @@ class Sender:
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
         self._was_full = len(self._tasks) >= places
-        self._was_held = len(self._tasks) >= concurrency.patient and not self._core.has_urgent()
+        self._was_patient_full = len(self._tasks) >= concurrency.patient and not self._core.has_urgent()
 
     def end(self) -> None:
         """Tell the state machine of the writes that have ended, in the order in which they were sent.
@@ -132,7 +132,7 @@ class Sender:
             outcome = await self._try(action)
             outcomes.append(outcome)
             self.failures += not outcome.is_ok and outcome.result in {Result.FAILED, Result.NOT_LEADER}
-            full, held = self._was_full, self._was_held
+            full, held = self._was_full, self._was_patient_full
             self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=full, was_held=held)
             self._recorder.acted(outcome)
             if not outcome.is_ok and not isinstance(action, EmitEvent):

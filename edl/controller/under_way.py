@@ -1,7 +1,7 @@
 """The writes that were sent and have not ended, and the creations whose answer was lost.
 
-Both count as done where capacity is counted. The same creation is sent again before anything else of its job, so that
-a pod which nobody knows of is never a second one.
+Both count as done where capacity is counted, so nothing is made in place of a pod that may exist. A creation whose
+answer was lost is sent again with the same name, before other pods of the job are created.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class UnderWay:
         self.writes: list[Write] = []
         self.unanswered: dict[tuple[str, str], CreatePod] = {}
 
-    def is_again(self, action: CreatePod) -> bool:
+    def is_repeat(self, action: CreatePod) -> bool:
         """True if that creation was sent before, and its answer was lost."""
         return (action.job_uid, action.pod_name) in self.unanswered
 
     def answered(self, action: CreatePod, outcome: Outcome) -> None:
-        """Note whether a pod was created; nobody knows if the request failed."""
+        """Note whether a pod was created; `Result.FAILED` means that nobody knows."""
         if outcome.result is Result.FAILED:
             self.unanswered[action.job_uid, action.pod_name] = action
         else:
@@ -45,7 +45,7 @@ class UnderWay:
         """Forget the creations of a job that no longer exists."""
         self.unanswered = {key: action for key, action in self.unanswered.items() if key[0] != job_uid}
 
-    def closed(self) -> set[str]:
+    def jobs_that_wait(self) -> set[str]:
         """UIDs of the jobs for which something is under way on whose end it depends what follows."""
         return {write.job_uid for write in self.writes if is_exclusive(write) and not is_probe(write)}
 
@@ -63,7 +63,7 @@ class UnderWay:
             if isinstance(action, CreatePod | DeletePod)
         ]
 
-    def again(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
+    def repeats(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
         """The creations of a job that are to be sent again: their answer was lost, and the cache shows no such pod.
 
         Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
@@ -103,7 +103,7 @@ class UnderWay:
 
     def _assumed(self, job: Job) -> Job:
         mine = self.pods_of(job.uid)
-        return as_if_done(job, (*mine, *self.again(job, mine)))
+        return as_if_done(job, (*mine, *self.repeats(job, mine)))
 
 
 def is_probe(write: Write) -> bool:

@@ -37,9 +37,9 @@ def test_pending_writes_equal_those_of_a_state_machine_that_begins_anew(name: st
         desk.take_over(node.memory)
         core = desk.parts.core
         skipped = _not_looked_at(core)
-        kept = (_pending(core, skipped), core.grants.unknown, core.grants.obsolete, core._waits, core._facts)
+        kept = (_pending(core, skipped), core.allotments.unknown, core.allotments.obsolete, core._waits, core._facts)
         _begin_anew(desk)
-        anew = (_pending(core, skipped), core.grants.unknown, core.grants.obsolete, core._waits, core._facts)
+        anew = (_pending(core, skipped), core.allotments.unknown, core.allotments.obsolete, core._waits, core._facts)
         assert kept == anew
         compared += sum(map(len, kept[0].values()))
     assert compared, "no state has a write that waits for its turn"
@@ -66,7 +66,7 @@ def _begin_anew(desk: Desk) -> None:
     core, snapshot = desk.parts.core, desk.parts.core.snapshot
     asked = dict(core._probes._asked)
     core.snapshot, core._jobs, core._facts, core._waits = ClusterSnapshot(0.0), {}, Facts(), frozenset()
-    core._dirty, core._later, core.grants.unknown, core.grants.obsolete = {}, {}, set(), set()
+    core._dirty, core._later, core.allotments.unknown, core.allotments.obsolete = {}, {}, set(), set()
     core._pending.clear()
     desk.seen(snapshot)
     core._probes._asked = asked

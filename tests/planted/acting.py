@@ -30,9 +30,9 @@ FINDS = f"{CHANGED}::test_the_rules_find_each_planted_bug_and_nothing_without_it
 def slots_used_twice(right: Right) -> Right:
     def wrong(self: Any, write: Write) -> None:
         right(self, write)
-        self.grants.used.clear()
-        if self.grants.planning is not None:
-            self.grants.planning.sent.clear()
+        self.allotments.used.clear()
+        if self.allotments.planning is not None:
+            self.allotments.planning.sent.clear()
 
     return wrong
 
@@ -53,8 +53,8 @@ def taken_slots_granted(_: Right) -> Right:
 )
 def amendment_lost(right: Right) -> Right:
     def wrong(self: Any, *rest: Any, **more: Any) -> None:
-        if self.grants.planning is not None:
-            self.grants.planning.amended.clear()
+        if self.allotments.planning is not None:
+            self.allotments.planning.amended.clear()
         right(self, *rest, **more)
 
     return wrong

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.job_writes import Granted
+from edl.controller.allotment import Usable
 from edl.controller.pending_writes import Write
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.jobs import Job
@@ -17,10 +17,10 @@ HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 @bug("trainers never give way to serving", at=targets.GRANTED, caught_by=HISTORIES)
 def serving_waits_for_ever(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
-        allotment = self.allotments.get(job.key)
-        granted: Granted = right(self, job, waits)
-        return Granted() if allotment is not None and allotment.ends_for_serving else granted
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
+        allotment = self.by_job.get(job.key)
+        granted: Usable = right(self, job, waits)
+        return Usable() if allotment is not None and allotment.ends_for_serving else granted
 
     return wrong
 
@@ -42,9 +42,9 @@ def created_again_without_an_answer(right: Right) -> Right:
 
 @bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=HISTORIES)
 def job_lost_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
-        granted: Granted = right(self, job, waits)
-        return Granted() if job.status is not None and job.status.failures else granted
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
+        granted: Usable = right(self, job, waits)
+        return Usable() if job.status is not None and job.status.failures else granted
 
     return wrong
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from edl.controller.allotment import Allotment, Start
-from edl.controller.job_writes import Granted
+from edl.controller.allotment import Allotment, Start, Usable
 from edl.controller.pending_writes import Write
 from edl.controller.plan_maker import StartablePod
 from edl.lifecycle.action_order import status_updates
@@ -43,7 +42,7 @@ def found_in(scene: str) -> str:
 
 @bug("growth is sent beside the deletions of its job", at=targets.WRITES_OF_JOB, caught_by=found_in("failure"))
 def growth_beside_deletions(right: Right) -> Right:
-    def wrong(self: Any, shown: Job, assumed: Job, granted: Granted, *around: Any) -> Iterator[Write]:
+    def wrong(self: Any, shown: Job, assumed: Job, granted: Usable, *around: Any) -> Iterator[Write]:
         yield from right(self, shown, assumed, granted, *around)
         facts, under_way = around
         context, time_s = JobContext(facts.unreachable), self._clock.now_s()
@@ -141,7 +140,7 @@ def uncounted_failure_deleted(_: Right) -> Right:
 
 @bug("a forced deletion is sent twice", at=targets.WRITES_OF_JOB, caught_by=found_in("node-lost"))
 def forced_twice(right: Right) -> Right:
-    def wrong(self: Any, shown: Job, assumed: Job, granted: Granted, *around: Any) -> Iterator[Write]:
+    def wrong(self: Any, shown: Job, assumed: Job, granted: Usable, *around: Any) -> Iterator[Write]:
         facts, under_way = around
         known = [a for a in under_way if not (isinstance(a, DeletePod) and a.force)]
         yield from right(self, shown, assumed, granted, facts, known)
@@ -193,7 +192,7 @@ def taken_slot_granted(_: Right) -> Right:
 def slot_used_twice(right: Right) -> Right:
     def wrong(self: Any, write: Write) -> None:
         right(self, write)
-        self.grants.used.clear()
+        self.allotments.used.clear()
 
     return wrong
 
@@ -214,7 +213,7 @@ def creations_not_assumed(_: Right) -> Right:
 )
 def stale_grant(right: Right) -> Right:
     def wrong(self: Any, granted: Mapping[JobKey, Allotment], *rest: Any) -> Any:
-        old, used = self.allotments, self.used
+        old, used = self.by_job, self.used
         kept = {key: a for key, a in old.items() if len(a.slots) > used.get(key, Counter()).total()}
         return right(self, {key: kept.get(key, new) for key, new in granted.items()}, *rest)
 
@@ -232,8 +231,8 @@ def grant_of_an_old_spec(_: Right) -> Right:
 @bug("an eviction ahead of the plan is lost", at=targets.PUBLISHED, caught_by=found_in("serving-early"))
 def amendment_lost(right: Right) -> Right:
     def wrong(self: Any, *rest: Any, **more: Any) -> None:
-        if self.grants.planning is not None:
-            self.grants.planning.amended, self.grants.planning.evicted_for = {}, frozenset()
+        if self.allotments.planning is not None:
+            self.allotments.planning.amended, self.allotments.planning.evicted_for = {}, frozenset()
         right(self, *rest, **more)
 
     return wrong
@@ -407,9 +406,9 @@ def counted_without_a_mark(_: Right) -> Right:
 
 @bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=found_in("failure"))
 def no_decision_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Granted:
-        granted: Granted = right(self, job, waits)
-        return Granted() if job.status is not None and job.status.failures else granted
+    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
+        granted: Usable = right(self, job, waits)
+        return Usable() if job.status is not None and job.status.failures else granted
 
     return wrong
 

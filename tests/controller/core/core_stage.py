@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edl.controller.allotment import Start, serving_without_node
+from edl.controller.allotment import Start, serving_needing_capacity
 from edl.controller.backoff import Backoff
 from edl.controller.core import Core
 from edl.controller.job_writes import JobWrites
@@ -107,7 +107,7 @@ class CoreStage:
         """Publish a plan that was made from a snapshot; all growth is on the first node, and may start at once."""
         plan = replace(plan_of(view, targets, reason), seconds=took_s)
         starts = [Start(d.job, Role.TRAINER, node) for d in plan.decisions for node, n in d.nodes for _ in range(n)]
-        self.core.published(plan, starts, awaited=serving_without_node(view) if awaited is None else awaited)
+        self.core.published(plan, starts, awaited=serving_needing_capacity(view) if awaited is None else awaited)
 
     def plan(self, targets: dict[str, int], reason: str = "AtMax", *, took_s: float = 0.0) -> None:
         """Make a plan of what the cache shows, and publish it at once."""

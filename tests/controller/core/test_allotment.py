@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.allotment import Allotment, Start, allotment_of, serving_without_node, without_taken
+from edl.controller.allotment import Allotment, Start, allotment_of, serving_needing_capacity, without_taken
 from edl.model.actions import CreatePod
 from edl.model.jobs import FixedPods
 from edl.model.names import JobKey, Role
@@ -101,4 +101,4 @@ def test_which_serving_pods_wait_for_capacity() -> None:
     waits = make_serving("web")
     bound, nominated = make_serving("bound", node="n000"), make_serving("nominated", nominated="n000")
     hopeless = replace(make_serving("hopeless"), unplaceable=True)
-    assert serving_without_node(make_snapshot(NODES, (), (waits, bound, nominated, hopeless))) == {waits.uid}
+    assert serving_needing_capacity(make_snapshot(NODES, (), (waits, bound, nominated, hopeless))) == {waits.uid}

@@ -195,9 +195,9 @@ def test_after_the_lease_was_lost_nothing_of_the_old_plan_is_left() -> None:
     under_way = stage.take(2)
     view = stage.begin()
     stage.core.stand_down()
-    assert not stage.core.grants.allotments
+    assert not stage.core.allotments.by_job
     stage.publish(view, {"a": 9, "b": 9})
-    assert not stage.core.grants.allotments, "a plan that was being made then counts for nothing"
+    assert not stage.core.allotments.by_job, "a plan that was being made then counts for nothing"
     for write in under_way:
         stage.end(write)
     assert not of_type(CreatePod | DeletePod, stage.send())

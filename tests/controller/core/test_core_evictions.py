@@ -93,7 +93,7 @@ def test_a_pod_that_the_plan_left_out_is_not_taken_for_known() -> None:
     view = stage.begin()
     evict(stage, {"a": 3})
     stage.publish(view, {"a": 4, "b": 3}, Reason.SERVING_NEEDS_ROOM)
-    assert stage.core.grants.known == {"serving-first"}
+    assert stage.core.allotments.known == {"serving-first"}
 
 
 @pytest.mark.parametrize("goes", [True, False])

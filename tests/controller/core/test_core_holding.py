@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.grants import FREE_S, HELD_S
+from edl.controller.allotments import FREE_S, HELD_S
 from edl.controller.pending_writes import Lane
 from edl.model.actions import CreatePod
 from edl.model.names import JobKey

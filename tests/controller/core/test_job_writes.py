@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from edl.controller.allotment import Usable
 from edl.controller.assumed import as_if_done
-from edl.controller.job_writes import REPAIR_S, Facts, Granted, JobWrites, is_exclusive
+from edl.controller.job_writes import REPAIR_S, Facts, JobWrites, is_exclusive
 from edl.controller.pending_writes import Lane, Write
 from edl.model.actions import (
     CreatePod,
@@ -43,18 +44,18 @@ def told(job: Job) -> Job:
     return replace(job, status=stage.world.jobs[job.key].status)
 
 
-def granted(job: Job, target: int, reason: str = "AtMax", requests: tuple[ResizePod, ...] = ()) -> Granted:
+def granted(job: Job, target: int, reason: str = "AtMax", requests: tuple[ResizePod, ...] = ()) -> Usable:
     decision = plan_of(make_snapshot(NODES, (job,)), {job.key.name: target}, reason).decisions[0]
     slots = [(Role.TRAINER, NODE)] * max(0, target - len(job.live_trainers))
     slots += [(fixed.role, NODE) for fixed in job.fixed for _ in range(fixed.count)]
-    return Granted(decision, slots, requests)
+    return Usable(decision, slots, requests)
 
 
-def of(job: Job, given: Granted | None = None, facts: Facts | None = None, *, ensured: bool = True) -> list[Write]:
+def of(job: Job, given: Usable | None = None, facts: Facts | None = None, *, ensured: bool = True) -> list[Write]:
     stage = CoreStage()
     if ensured:
         stage.writes.sent(EnsureService(job.key, job.uid), generation=job.generation)
-    return stage.writes.of(job, job, given or Granted(), facts or Facts(NODES), ())
+    return stage.writes.of(job, job, given or Usable(), facts or Facts(NODES), ())
 
 
 def test_what_pods_need_is_made_first_and_taken_for_granted_afterwards() -> None:
@@ -79,7 +80,7 @@ def test_no_trainer_is_created_while_a_pserver_is_under_way() -> None:
     stage.writes.sent(EnsureService(job.key, job.uid), generation=job.generation)
     pserver = CreatePod(job.key, job.uid, Role.PSERVER, 0, NODE)
     assumed = as_if_done(job, [pserver])
-    given = Granted(granted(job, 2).decision, [(Role.TRAINER, NODE)] * 2)
+    given = Usable(granted(job, 2).decision, [(Role.TRAINER, NODE)] * 2)
     assert not of_type(CreatePod, stage.writes.of(job, assumed, given, Facts(NODES), [pserver]))
 
 
@@ -165,7 +166,7 @@ def test_a_job_that_breaks_the_code_is_reported_and_needs_nothing(monkeypatch: p
     monkeypatch.setattr(JobWrites, "_actions", broken)
     stage = CoreStage()
     job = stage.add("a")
-    assert stage.writes.of(job, job, Granted(), Facts(NODES), ()) == []
+    assert stage.writes.of(job, job, Usable(), Facts(NODES), ()) == []
     assert stage.recorder.failures == ["job default/a: broken"]
 
 
@@ -178,9 +179,9 @@ def test_each_request_pod_is_followed_by_its_event() -> None:
     given = granted(job, 0)
     assert given.decision is not None
     asks = NodeAsk("spot", kept=(), new=(make_resources(4, 4),))
-    given = replace(given, decision=replace(given.decision, asks=asks), may_ask=True)
+    given = replace(given, decision=replace(given.decision, asks=asks), may_request_nodes=True)
     actions = of_type(RequestNode | WithdrawNodeRequest | EmitEvent, stage.writes.of(job, job, given, facts, ()))
     kinds = [type(action) for action in actions if not isinstance(action, PatchStatus)]
     assert kinds[:4] == [WithdrawNodeRequest, EmitEvent, RequestNode, EmitEvent]
     assert [actions[0].event, actions[2].event] == [actions[1], actions[3]]
-    assert not of_type(RequestNode, stage.writes.of(job, job, replace(given, may_ask=False), facts, ()))
+    assert not of_type(RequestNode, stage.writes.of(job, job, replace(given, may_request_nodes=False), facts, ()))

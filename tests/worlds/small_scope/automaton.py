@@ -154,7 +154,7 @@ class Automaton:
             tuple(called(write) for write in writes),
             tuple(parts.rules.most(write.actions[0]) for write in writes),
             broken,
-            is_planning=parts.draft is not None,
+            is_planning=parts.view is not None,
             may_search=parts.evictions.search is None and bool(core.snapshot.waiting_serving),
             is_searching=parts.evictions.search is not None,
             is_idle=not (

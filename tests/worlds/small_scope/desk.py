@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from types import NoneType
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from edl.controller.job_writes import JobWrites
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace
 from edl.controller.pending_writes import Write
-from edl.controller.plan_cycle import Draft, PlanCycle
+from edl.controller.plan_cycle import PlanCycle
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus
 from edl.model.cluster import ClusterSnapshot
@@ -80,7 +80,7 @@ class Parts:
     """The controller, and what the search remembers of it.
 
     Attributes:
-        draft: of the plan that is being made.
+        view: what the plan is made from that is being made.
         rules: judge its requests.
     """
 
@@ -88,7 +88,7 @@ class Parts:
     cycle: PlanCycle
     evictions: EarlyEvictions
     rules: RequestRules
-    draft: Draft | None = None
+    view: ClusterSnapshot | None = None
 
 
 class Desk:
@@ -166,10 +166,10 @@ class Desk:
         core._turns = 0
         core._rests = {uid: (1, until_s) for uid, (_, until_s) in core._rests.items() if until_s > NOW_S}
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
-        if (planning := core.grants.planning) is not None:
+        if (planning := core.allotments.planning) is not None:
             planning.snapshot = self._like(planning.snapshot)
-        if self.parts.draft is not None:
-            self.parts.draft = replace(self.parts.draft, view=self._like(self.parts.draft.view))
+        if self.parts.view is not None:
+            self.parts.view = self._like(self.parts.view)
 
     def _like(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """The first snapshot of which a plan is made that grants the same: the statuses of jobs hardly matter."""
@@ -188,9 +188,9 @@ class Desk:
             setattr(holder, name, copy(value) if type(value) in {dict, list, set} else value)
         for (_, holder, name), frozen in zip(self._attributes, memory, strict=True):
             setattr(holder, name, self.memories.thaw(frozen, older_s))
-        grants = self.parts.core.grants
-        if older_s and grants.held_since_s is not None:
-            grants.held_since_s = FREE_S if grants.held_since_s + older_s == NOW_S else None
+        allotments = self.parts.core.allotments
+        if older_s and allotments.held_since_s is not None:
+            allotments.held_since_s = FREE_S if allotments.held_since_s + older_s == NOW_S else None
         for kept in vars(self.recorder).values():
             kept.clear()
         self.parts.rules.broken = []
@@ -203,20 +203,20 @@ class Desk:
 
     def plan_begins(self) -> None:
         """A plan begins."""
-        self.parts.draft = _finished(self.parts.cycle.begin())
-        planning = self.parts.core.grants.planning
+        self.parts.view = _finished(self.parts.cycle.begin())
+        planning = self.parts.core.allotments.planning
         assert planning is not None
         planning.snapshot = self._like(planning.snapshot)
         self.parts.rules.plan_begins(planning.snapshot)
 
     def publish(self) -> None:
         """The plan that is being made is published."""
-        draft, self.parts.draft = self.parts.draft, None
-        assert draft is not None
-        plan = _finished(self._plans.plan(draft.view))
+        view, self.parts.view = self.parts.view, None
+        assert view is not None
+        plan = _finished(self._plans.plan(view))
         evictions = self.parts.rules.published(plan)
-        _finished(self.parts.cycle.publish(draft, plan))
-        self.parts.rules.check_evictions(evictions, self.parts.core.grants.allotments)
+        _finished(self.parts.cycle.publish(view, plan))
+        self.parts.rules.check_evictions(evictions, self.parts.core.allotments.by_job)
 
     def search(self) -> None:
         """Trainers are found for a serving pod ahead of the plan."""
@@ -243,7 +243,7 @@ class Desk:
     def stand_down(self) -> None:
         """The lease is lost."""
         self.parts.core.stand_down()
-        self.parts.draft = None
+        self.parts.view = None
         self.parts.rules.stand_down()
 
     def send(self) -> None:

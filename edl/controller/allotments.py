@@ -13,8 +13,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from edl.controller.allotment import Allotment, Slot, Start, allotment_of, serving_without_node, without_taken
-from edl.controller.job_writes import Granted
+from edl.controller.allotment import (
+    Allotment,
+    Slot,
+    Start,
+    Usable,
+    allotment_of,
+    serving_needing_capacity,
+    without_taken,
+)
 from edl.model.actions import Action, CreatePod, RequestNode, ResizePod, WithdrawNodeRequest
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -31,56 +38,57 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
-        unasked: UIDs of the jobs whose pods the API server was not asked about; nothing is taken from them for that.
+        unprobed: UIDs of the jobs whose pods the API server was not asked about; that costs them no trainer.
         sent: the pods that were created since.
-        asked: the jobs whose node requests were changed since.
+        node_requests_sent: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.
         evicted_for: UIDs of the serving pods for which that was.
     """
 
     snapshot: ClusterSnapshot
-    unasked: frozenset[str] = frozenset()
+    unprobed: frozenset[str] = frozenset()
     sent: list[CreatePod] = field(default_factory=list)
-    asked: set[JobKey] = field(default_factory=set)
+    node_requests_sent: set[JobKey] = field(default_factory=set)
     amended: dict[JobKey, Allotment] = field(default_factory=dict)
     evicted_for: frozenset[str] = frozenset()
 
 
 @dataclass
-class Grants:
+class Allotments:
     """What the last plan grants, and what of it is used.
 
     Attributes:
-        allotments: what the last plan grants, by job.
+        by_job: what the last plan grants each job.
         used: the slots of the allotments that were used.
-        asked: the jobs whose node requests follow their allotment already.
+        node_requests_sent: the jobs whose node requests follow their allotment already.
         planning: the plan that is being made; None if there is none.
         known: UIDs of the serving pods that the allotments take into account.
         held_since_s: when the last time began in which surplus was held back (`is_held`).
         ignored_evictions: the last plan's evictions for serving were left out (`publish`).
-        spares: no trainer ends for the jobs that the last plan lets grow: one of these has become another one.
-        spared: that was so with the plan before, so it is not with this one.
+        keeps_donors: a job that the last plan lets grow was edited or deleted since: no trainer ends for other jobs
+            until the next plan.
+        kept_donors: that was so with the plan before, so it is not with this one: edits without end stop nothing.
         unknown: the jobs that can be planned for and have no allotment as they are now.
         obsolete: the jobs of allotments with growth that are gone, or are not as the plan saw them.
     """
 
-    allotments: dict[JobKey, Allotment] = field(default_factory=dict)
+    by_job: dict[JobKey, Allotment] = field(default_factory=dict)
     used: dict[JobKey, Counter[Slot]] = field(default_factory=dict)
-    asked: set[JobKey] = field(default_factory=set)
+    node_requests_sent: set[JobKey] = field(default_factory=set)
     planning: Planning | None = None
     known: frozenset[str] = frozenset()
     held_since_s: float | None = None
     ignored_evictions: bool = False
-    spares: bool = False
-    spared: bool = False
+    keeps_donors: bool = False
+    kept_donors: bool = False
     unknown: set[JobKey] = field(default_factory=set)
     obsolete: set[JobKey] = field(default_factory=set)
 
     # --- Plans
 
-    def begin(self, snapshot: ClusterSnapshot, unasked: frozenset[str]) -> None:
+    def begin(self, snapshot: ClusterSnapshot, unprobed: frozenset[str]) -> None:
         """A plan is being made from a snapshot; see `Planning`."""
-        self.planning = Planning(snapshot, unasked)
+        self.planning = Planning(snapshot, unprobed)
 
     def publish(
         self,
@@ -115,9 +123,9 @@ class Grants:
         if repeats:
             granted = self._without_evictions(granted)
         granted |= planning.amended
-        self.spares, self.spared = False, self.spares
-        changed = self._replace(granted, planning.asked, jobs)
-        known = serving_without_node(planning.snapshot) if not repeats else frozenset()
+        self.keeps_donors, self.kept_donors = False, self.keeps_donors
+        changed = self._replace(granted, planning.node_requests_sent, jobs)
+        known = serving_needing_capacity(planning.snapshot) if not repeats else frozenset()
         self.known = known | planning.evicted_for
         return changed
 
@@ -133,16 +141,18 @@ class Grants:
         self.known |= awaited
         for d in decisions:
             allotment = allotment_of(d, bases[d.job], awaited)
-            self.allotments[d.job] = allotment
+            self.by_job[d.job] = allotment
             self.used.pop(d.job, None)
             if self.planning is not None:
                 self.planning.amended[d.job] = allotment
                 self.planning.evicted_for |= awaited
         return [bases[d.job].uid for d in decisions]
 
-    def _replace(self, granted: dict[JobKey, Allotment], asked: set[JobKey], jobs: Collection[Job]) -> list[str]:
-        before, used = self.allotments, self.used
-        self.allotments, self.used, self.asked = granted, {}, asked
+    def _replace(
+        self, granted: dict[JobKey, Allotment], node_requests_sent: set[JobKey], jobs: Collection[Job]
+    ) -> list[str]:
+        before, used = self.by_job, self.used
+        self.by_job, self.used, self.node_requests_sent = granted, {}, node_requests_sent
         self.unknown, self.obsolete = set(), set()
         by_key = {job.key: job for job in jobs}
         for key in granted.keys() | by_key.keys():
@@ -150,9 +160,9 @@ class Grants:
         changed = [
             job.uid
             for job in jobs
-            if before.get(job.key) != granted.get(job.key) or used.get(job.key) or job.key in asked
+            if before.get(job.key) != granted.get(job.key) or used.get(job.key) or job.key in node_requests_sent
         ]
-        return [*changed, *self.givers()] if self.spared else changed
+        return [*changed, *self.donors()] if self.kept_donors else changed
 
     def _without_evictions(self, granted: Mapping[JobKey, Allotment]) -> dict[JobKey, Allotment]:
         """The new allotments; a job that would lose trainers to serving keeps its old one, without growth."""
@@ -160,31 +170,40 @@ class Grants:
         for key, allotment in granted.items():
             if not allotment.ends_for_serving:
                 kept[key] = allotment
-            elif (old := self.allotments.get(key)) is not None:
+            elif (old := self.by_job.get(key)) is not None:
                 kept[key] = replace(old, slots=())
         return kept
 
     # --- What a job may do
 
-    def of(self, job: Job, waits: frozenset[str]) -> Granted:
+    def of(self, job: Job, waits: frozenset[str]) -> Usable:
         """What a job may do now.
 
         Args:
             job: as the cache shows it.
             waits: UIDs of the serving pods that wait for capacity.
         """
-        allotment = self.allotments.get(job.key)
+        allotment = self.by_job.get(job.key)
         decision = allotment.decision_for(job) if allotment is not None else None
         if allotment is None or decision is None:
-            return Granted()
+            return Usable()
         is_vain = bool(allotment.awaited) and not allotment.awaited & waits
-        is_early = self.spares and allotment.ends_for_other_jobs
+        is_early = self.keeps_donors and allotment.ends_for_other_jobs
         if decision.victims and (is_vain or is_early):
-            return Granted()
+            return Usable()
+        may_request_nodes = job.key not in self.node_requests_sent
+        return Usable(decision, self._left(allotment), allotment.requests, may_request_nodes=may_request_nodes)
+
+    def _left(self, allotment: Allotment) -> list[Slot]:
+        """The slots that were not used, in the order of the plan."""
         left = Counter(allotment.slots)
-        left.subtract(self.used.get(job.key, {}))
-        slots = [slot for slot in allotment.slots if left[slot] > 0 and not left.subtract((slot,))]
-        return Granted(decision, slots, allotment.requests, may_ask=job.key not in self.asked)
+        left.subtract(self.used.get(allotment.decision.job, {}))
+        slots = []
+        for slot in allotment.slots:
+            if left[slot] > 0:
+                left[slot] -= 1
+                slots.append(slot)
+        return slots
 
     def use(self, action: Action) -> None:
         """An action is being sent: it uses a slot of its job."""
@@ -193,9 +212,9 @@ class Grants:
             if self.planning is not None:
                 self.planning.sent.append(action)
         elif isinstance(action, RequestNode | WithdrawNodeRequest):
-            self.asked.add(action.job)
+            self.node_requests_sent.add(action.job)
             if self.planning is not None:
-                self.planning.asked.add(action.job)
+                self.planning.node_requests_sent.add(action.job)
 
     def give_back(self, action: CreatePod) -> None:
         """The pod was not created: its slot may be used again."""
@@ -205,7 +224,7 @@ class Grants:
 
     def has_needless_evictions(self, waits: frozenset[str]) -> bool:
         """True if trainers are to end for serving pods that do not wait any more; they stay."""
-        return any(a.awaited and not a.awaited & waits for a in self.allotments.values())
+        return any(a.awaited and not a.awaited & waits for a in self.by_job.values())
 
     def concerned(self, *, waits: bool) -> list[str]:
         """UIDs of the jobs for which it matters which serving pods wait.
@@ -213,19 +232,19 @@ class Grants:
         Args:
             waits: some do now.
         """
-        return [a.uid for a in self.allotments.values() if a.awaited or (a.requests and waits)]
+        return [a.uid for a in self.by_job.values() if a.awaited or (a.requests and waits)]
 
     # --- Who is not known
 
     def compare(self, key: JobKey, job: Job | None) -> None:
         """Note whether the allotment of a job is for the job as it is now; None: the job is gone."""
-        allotment = self.allotments.get(key)
+        allotment = self.by_job.get(key)
         is_same = job is not None and allotment is not None and allotment.is_for(job)
         is_unknown = job is not None and job.is_schedulable and not is_same
-        (set.add if is_unknown else set.discard)(self.unknown, key)
+        _mark(self.unknown, key, is_in=is_unknown)
         is_there = is_same and job is not None and not job.deleting
         is_obsolete = allotment is not None and allotment.grows and not is_there
-        (set.add if is_obsolete else set.discard)(self.obsolete, key)
+        _mark(self.obsolete, key, is_in=is_obsolete)
 
     def is_held(self, waits: frozenset[str], now_s: float) -> bool:
         """True while somebody wants capacity that the allotments do not take into account.
@@ -252,20 +271,27 @@ class Grants:
             return []
         return [end_s for end_s in (since_s + HELD_S, since_s + HELD_S + FREE_S) if end_s > now_s]
 
-    def spare(self) -> list[str]:
-        """Let no trainer end for the jobs that the last plan lets grow, once one of these has become another one.
+    def keep_donors(self) -> list[str]:
+        """Let no trainer end for other jobs if one that was to grow was edited or deleted since; see `keeps_donors`.
 
         Returns:
             UIDs of the jobs that keep their trainers; empty if that was so already.
         """
-        if not self.obsolete or self.spares or self.spared:
+        if not self.obsolete or self.keeps_donors or self.kept_donors:
             return []
-        self.spares = True
-        return self.givers()
+        self.keeps_donors = True
+        return self.donors()
 
-    def givers(self) -> list[str]:
+    def donors(self) -> list[str]:
         """UIDs of the jobs whose trainers end for other jobs."""
-        return [a.uid for a in self.allotments.values() if a.ends_for_other_jobs]
+        return [a.uid for a in self.by_job.values() if a.ends_for_other_jobs]
+
+
+def _mark(keys: set[JobKey], key: JobKey, *, is_in: bool) -> None:
+    if is_in:
+        keys.add(key)
+    else:
+        keys.discard(key)
 
 
 def _granted(
@@ -275,10 +301,10 @@ def _granted(
     requests: Mapping[JobKey, tuple[ResizePod, ...]],
     awaited: frozenset[str],
 ) -> dict[JobKey, Allotment]:
-    """The allotments of a plan; see `Grants.publish`."""
+    """The allotments of a plan; see `Allotments.publish`."""
     bases = {job.key: job for job in planning.snapshot.jobs}
     decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
-    decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unasked)]
+    decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unprobed)]
     slots: dict[JobKey, list[Slot]] = {}
     for start in without_taken(tuple(starts), planning.sent, bases):
         slots.setdefault(start.job, []).append((start.role, start.node))
