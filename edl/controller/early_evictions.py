@@ -88,6 +88,11 @@ class EarlyEvictions:
         elif self.search is None and self._plans.took_s > SLOW_S and (search := self.begin(limits)) is not None:
             self._task = asyncio.ensure_future(self._find(search))
 
+    @property
+    def is_searching(self) -> bool:
+        """True while trainers are being found."""
+        return self.search is not None and self.search.decisions is None
+
     def next_look_s(self) -> float:
         """The monotonic time at which kube-scheduler's answer is waited for no longer; infinity if none is."""
         return self.search.until_s if self.search is not None and self.search.decisions is not None else inf

@@ -256,6 +256,7 @@ class Controller:
                 self._recorder.ended(await self._cycle.show(self._show), self._clock.monotonic_s() - now_s)
         else:
             self._evictions.look(self._cycle.limits)
+            self._cycle.waits_for_search = self._evictions.is_searching
             self._sender.send()
             self._cycle.begin_if_due()
         if self._report_task is None and (self._cycle.is_new or now_s - self._reported_s >= self._pace.interval_s):
