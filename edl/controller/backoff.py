@@ -54,7 +54,7 @@ class Backoff:
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
-        self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each round asks for each job
+        self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
 
     def knows(self, job_uid: str) -> bool:
         """True if some action of the job was refused, and that is not forgotten yet."""
@@ -123,7 +123,7 @@ class Backoff:
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.
 
-        An event is wanted only in the round in which something changes, and a request pod is no action of the life
+        An event is wanted only when something changes, and a request pod is no action of the life
         cycle. Their refusals last for their pause.
         """
         kinds = {_group(type(action)) for action in wanted}

@@ -1,9 +1,9 @@
 """Calls the masters of all jobs: publishes who may hold leases, reads reports, restores checkpoints.
 
 Each job has one task, and a semaphore limits the calls under way. A master that does not answer (normal while its pod
-starts or moves) delays neither the rounds nor the other masters. A roster is published if it has changed or if the
+starts or moves) delays neither writes nor the other masters. A roster is published if it has changed or if the
 master does not know it any more. Nothing here is the only copy: what is worth keeping is stored in the status of the
-job, and the next round starts a lost task again.
+job, and edl starts a lost task again.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _MonitoredMaster:
 
     def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
         """Take the job as it is now; wake the task if the master must learn about a change."""
-        if job is self.job and lost == self.lost and not self.restored:  # most jobs of most rounds
+        if job is self.job and lost == self.lost and not self.restored:  # most jobs, most times
             return
         self.lost = lost
         before, was_ready = (self.roster, self.address, self.model), self.is_ready
@@ -141,7 +141,7 @@ class _MonitoredMaster:
             self.changed.set()
 
     def take_report(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
-        """Take a report of the master; True if the next round should start at once."""
+        """Take a report of the master; True if a plan should follow at once."""
         before, self.report = self.report, report
         live = {p.uid for p in self.job.live_trainers}
         is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
@@ -188,7 +188,7 @@ class MasterMonitor:
         jitter: varies the pauses, so that the calls to many masters spread.
 
     Attributes:
-        has_report: set if a master reported something that the next round should see at once.
+        has_report: set if a master reported something that a plan should follow at once.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class MasterMonitor:
 
 
 def _urgent_part(report: MasterReport) -> tuple[object, ...]:
-    """What the next round should see at once if it changes."""
+    """What a plan should follow at once if it changes."""
     return report.state, report.blocked, frozenset(one.pod_uid for one in report.hung)
 
 

@@ -22,7 +22,7 @@ from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
-from edl.lifecycle.broken_nodes import one_probe
+from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.model.actions import CreatePod, ResizePod
@@ -159,7 +159,7 @@ class PlanCycle:
         if plan is None:
             self._core.published(None)
             return RoundResult.FAILED
-        starts = one_probe(await self._starts(view, plan), view.avoided)
+        starts = one_trial_per_node(await self._starts(view, plan), view.avoided)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
         self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))

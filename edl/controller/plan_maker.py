@@ -1,4 +1,4 @@
-"""Makes the plan of each round in the planner thread, and reduces the last plan if no new one can be made.
+"""Makes plans in the planner thread, and reduces the last plan if no new one can be made.
 
 `decide` checks every plan that it makes, so a new plan is not checked again here. A fallback plan was made for
 another snapshot, so it is checked here. It has a thread of its own, because the planner thread may still be busy with
@@ -58,7 +58,7 @@ class FunctionRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """The pure functions that a round plans with, and where they run.
+    """The pure functions that plans are made with, and where they run.
 
     Attributes:
         decide: makes a plan and checks it; raises RefusedPlanError if the plan breaks a rule, PlanError if there is
@@ -153,10 +153,10 @@ class PlanMaker:
         """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time.
 
         Args:
-            before: the records of the round before.
+            before: the records of the plan before.
             view: the snapshot, with no pod marked.
             now_s: monotonic seconds.
-            is_urgent: the plan answers something that cannot wait, so free capacity is looked for by a later round.
+            is_urgent: the plan answers something that cannot wait, so free capacity is looked for by a later plan.
         """
         is_tried = any(pod.tried for pod in view.waiting_serving)
         if not is_tried or now_s - self._looked_s < (LOOK_AFTER_S if is_urgent else LOOK_EVERY_S):

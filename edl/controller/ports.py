@@ -70,10 +70,10 @@ class LeaderLease(Protocol):
 
 
 class RoundResult(StrEnum):
-    """How one round of the controller ended."""
+    """How a plan ended, or `edl controller --once`."""
 
-    ACTED = "acted"  # every write succeeded, or none was needed
-    FAILED = "failed"  # some write failed
+    ACTED = "acted"  # a plan was published; with --once, every write succeeded, too
+    FAILED = "failed"  # there is no plan; with --once, or some write failed
     SKIPPED = "skipped"  # the cluster could not be observed
     FOLLOWED = "followed"  # another replica leads
     SHOWN = "shown"  # a dry run
@@ -83,7 +83,7 @@ class HeadroomAdvisor(Protocol):
     """Says how much room to keep for serving pods that do not exist yet."""
 
     def advise(self, snapshot: ClusterSnapshot) -> tuple[Headroom, ...]:
-        """What the next plan is to keep; it is asked in each round, in the order of time."""
+        """What the next plan is to keep; it is asked for each plan, in the order of time."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan was made for a snapshot with that advice."""
@@ -96,7 +96,7 @@ class Recorder(Protocol):
         """A snapshot was taken; counting a large one takes long, so other tasks get their turn in between."""
 
     def skipped(self, reason: str) -> None:
-        """A round was skipped for that reason."""
+        """No plan was made, or no turn was taken, for that reason."""
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
@@ -108,16 +108,16 @@ class Recorder(Protocol):
         """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A bug in edl stopped a round, a job or a write; everything else went on."""
+        """A bug in edl stopped a plan, a job or a write; everything else went on."""
 
     def postponed(self, what: str) -> None:
-        """A planned action waits for a later round; the text says which one and why."""
+        """A planned action waits for a later plan; the text says which one and why."""
 
     def acted(self, outcome: Outcome) -> None:
         """An action was carried out, or the API server refused it."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A round ended."""
+        """A plan was published, or could not be made."""
 
 
 class MasterAddress(NamedTuple):

@@ -37,7 +37,7 @@ class KubernetesCluster:
             NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
         resizes_pods = self._resizing is not None and await self._resizing.is_there()
-        async with self._observing:  # a round may look again while its plan is made
+        async with self._observing:  # the cluster is looked at also while a plan is made
             await self._cache.translate(self._clock.now_s())
             await self._cache.wait_for_change(0.0, debounce_s=0.0)
             snapshot = self._cache.snapshot(self._clock.now_s())

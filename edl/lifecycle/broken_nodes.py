@@ -136,7 +136,7 @@ def keep_away(
     )
 
 
-def one_probe(starts: Iterable[S], avoided: Iterable[AvoidedNode]) -> tuple[S, ...]:
+def one_trial_per_node(starts: Iterable[S], avoided: Iterable[AvoidedNode]) -> tuple[S, ...]:
     """The pods that may start; of the trainers planned for a node that is tried, only the first one."""
     probed = {node.name for node in avoided if node.probe is not None}
     kept: list[S] = []

@@ -16,7 +16,7 @@ from edl.lifecycle.broken_nodes import (
     excluding,
     keep_away,
     most_avoided,
-    one_probe,
+    one_trial_per_node,
     watch_nodes,
 )
 from edl.lifecycle.node_watch import LONGEST_S, NodeWatch, wait_s
@@ -163,7 +163,7 @@ def test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe() -> None:
     starts = [
         Start(job.key, role, node) for role, node in [(Role.TRAINER, "n001")] * 3 + [(Role.TRAINER, "n003")] * 2
     ]
-    assert [start.node for start in one_probe(starts, avoided)] == ["n001", "n003", "n003"]
+    assert [start.node for start in one_trial_per_node(starts, avoided)] == ["n001", "n003", "n003"]
 
 
 def test_the_planner_puts_serving_there_and_no_trainer() -> None:

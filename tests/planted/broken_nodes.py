@@ -30,7 +30,7 @@ def all_troubles_confirmed(right: Right) -> Right:
 
 @bug(
     "a node is tried with as many trainers as fit",
-    at=targets.ONE_PROBE,
+    at=targets.ONE_TRIAL_PER_NODE,
     caught_by="lifecycle/test_broken_nodes.py::test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe",
 )
 def many_probes(_: Right) -> Right:

@@ -1,4 +1,4 @@
-"""Which changes cannot wait until the writes of a round are done.
+"""Which changes a plan should follow soon, also while thousands of writes wait.
 
 A growth of thousands of pods takes minutes, and each of its pods causes several events. Those are no reason to decide
 again at once; what a person or a serving pod waits for is.
