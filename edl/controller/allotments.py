@@ -112,7 +112,7 @@ class Allotments:
             jobs: as the cache shows them now.
 
         Returns:
-            UIDs of the jobs for which something changes.
+            UIDs of the jobs for which something changes, those whose trainers end for serving first.
         """
         planning, self.planning = self.planning, None
         if planning is None:
@@ -157,9 +157,10 @@ class Allotments:
         by_key = {job.key: job for job in jobs}
         for key in granted.keys() | by_key.keys():
             self.compare(key, by_key.get(key))
+        in_order = sorted(jobs, key=lambda job: not (job.key in granted and granted[job.key].ends_for_serving))
         changed = [
             job.uid
-            for job in jobs
+            for job in in_order
             if before.get(job.key) != granted.get(job.key) or used.get(job.key) or job.key in node_requests_sent
         ]
         return [*changed, *self.donors()] if self.kept_donors else changed

@@ -54,7 +54,7 @@ from edl.model.status import Reason
 
 REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
-ENSURED_FOR_S = 60.0
+ENSURED_FOR_S = 300.0
 """For so long edl takes for usable that what it has made for the pods of a job exists."""
 
 
