@@ -6,6 +6,7 @@ was suspended, edited or created anew gets nothing of an old plan, and no pod en
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -153,21 +154,30 @@ def without_taken(
         sent: the pods that were created after the snapshot of the plan.
         jobs: as the plan saw them.
     """
-    left = list(starts)
+    sent = list(sent)
+    if not sent:
+        return tuple(starts)
+    gone: set[int] = set()
+    places: dict[Start, deque[int]] = {}
+    on_node: dict[str, list[int]] = {}
+    for place, start in enumerate(starts):
+        places.setdefault(start, deque()).append(place)
+        on_node.setdefault(start.node, []).append(place)
     for pod in sent:
-        same = Start(pod.job, pod.role, pod.node or "")
-        if same in left:
-            left.remove(same)
+        same = places.get(Start(pod.job, pod.role, pod.node or ""))
+        while same and same[0] in gone:
+            same.popleft()
+        if same:
+            gone.add(same.popleft())
             continue
-        job, missing = jobs.get(pod.job), Resources()
-        if job is not None:
-            missing = _request(job, pod.role)
-        for start in [start for start in reversed(left) if start.node == pod.node]:
-            if not any(amount > 0 for _, amount in missing.amounts):
-                break
-            left.remove(start)
-            missing = missing - _request(jobs[start.job], start.role)
-    return tuple(left)
+        job = jobs.get(pod.job)
+        missing = _request(job, pod.role) if job is not None else Resources()
+        here = on_node.get(pod.node, []) if pod.node is not None else []
+        while here and any(amount > 0 for _, amount in missing.amounts):
+            if (place := here.pop()) not in gone:
+                gone.add(place)
+                missing = missing - _request(jobs[starts[place].job], starts[place].role)
+    return tuple(start for place, start in enumerate(starts) if place not in gone)
 
 
 def _request(job: Job, role: Role) -> Resources:

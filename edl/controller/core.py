@@ -77,7 +77,8 @@ class Core:
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
         self._dirty: dict[str, bool] = {}  # by UID: the jobs to look at, and whether they have changed themselves
-        self._later: dict[str, float] = {}
+        self._later: dict[str, float] = {}  # by UID: when a job is looked at without a change
+        self._earliest_s = inf  # no time in `_later` is earlier
         self._rests: dict[str, tuple[int, float]] = {}  # by UID: failures in a row, and until when it rests
         self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write that made no pod, and when it ended
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
@@ -305,7 +306,7 @@ class Core:
             self._rests.pop(uid, None)
         if before is not None and uid not in self._dirty and is_foreseen(before, job, mine):
             due_s = self._statuses.counted(uid, now_s)
-            self._later[uid] = now_s if self.at_once else min(self._later.get(uid, inf), due_s)
+            self._look_later(uid, now_s if self.at_once else min(self._later.get(uid, inf), due_s))
             return
         if before is None:
             self._probes.first_seen(job)
@@ -327,9 +328,11 @@ class Core:
 
     def _compute(self, now_s: float) -> None:
         """Compute the writes of some jobs that have changed; the others of these jobs have none until then."""
-        for uid in [uid for uid, at_s in self._later.items() if at_s <= now_s]:
-            del self._later[uid]
-            self.look_at((uid,))
+        if now_s >= self._earliest_s:
+            for uid in [uid for uid, at_s in self._later.items() if at_s <= now_s]:
+                del self._later[uid]
+                self.look_at((uid,))
+            self._earliest_s = min(self._later.values(), default=inf)
         self.look_at(self.allotments.keep_donors())
         if not self._dirty:
             return
@@ -367,7 +370,11 @@ class Core:
                 yield write
             else:
                 due_s = min(due_s, sent_s)
-        self._later[job.uid] = due_s
+        self._look_later(job.uid, due_s)
+
+    def _look_later(self, uid: str, at_s: float) -> None:
+        self._later[uid] = at_s
+        self._earliest_s = min(self._earliest_s, at_s)
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
         usable = self.allotments.of(job, self._waits)

@@ -4,8 +4,8 @@ On a large cluster a plan takes a second, and most of it says who grows where. W
 a serving pod fits is found in a fraction of that. It is found while kube-scheduler tries the pod, and the trainers
 are evicted once kube-scheduler has found no capacity. A plan that is being made goes on, and is merged.
 
-This is done only if the last plan took more than `SLOW_S`, and for `MOST_PODS` new pods at most. Otherwise the plan
-says which trainers end.
+This is done only if the last plan took more than `SLOW_S`, and for `MOST_PODS` new pods at most. Otherwise, and once
+a plan was published that knows the pods, the plan says which trainers end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLOW_S = 0.25
 MOST_PODS = 16
 """Trainers are evicted ahead of the plan for so many new serving pods at most; for more, the plan evicts fewer."""
 VERDICT_S = 0.7
-"""So long after the search has begun, kube-scheduler must have tried the pods; else the plan decides."""
+"""If other pods wait for a search, kube-scheduler must have tried these so long after theirs has begun."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class EarlySearch:
     Attributes:
         awaited: UIDs of the serving pods.
         view: what they are found in.
-        until_s: the monotonic time until which kube-scheduler's answer is waited for.
+        until_s: the monotonic time until which kube-scheduler's answer is waited for while other pods wait, too.
         decisions: for the jobs that lose trainers; None while they are being found.
     """
 
@@ -94,8 +94,10 @@ class EarlyEvictions:
         return self.search is not None and self.search.decisions is None
 
     def next_look_s(self) -> float:
-        """The monotonic time at which kube-scheduler's answer is waited for no longer; infinity if none is."""
-        return self.search.until_s if self.search is not None and self.search.decisions is not None else inf
+        """The monotonic time from which kube-scheduler's answer need not be waited for; infinity if none is."""
+        search = self.search
+        is_due = search is not None and search.decisions is not None and search.until_s > self._clock.monotonic_s()
+        return search.until_s if search is not None and is_due else inf
 
     def close(self) -> None:
         """End the search under way."""
@@ -135,8 +137,10 @@ class EarlyEvictions:
         search, snapshot = self.search, self._core.snapshot
         if search is None or search.decisions is None:
             return
-        is_over = self._clock.monotonic_s() >= search.until_s
-        if search.decisions and search.awaited <= serving_needing_capacity(snapshot):
+        waiting = serving_needing_capacity(snapshot)
+        is_over = self._clock.monotonic_s() >= search.until_s and bool(waiting - self._known)
+        is_over |= search.awaited <= self._core.allotments.known
+        if search.decisions and search.awaited <= waiting:
             if search.awaited <= refused(snapshot):
                 self._recorder.relieved(search.view, search.decisions)
                 self._core.amended(search.decisions, search.view, search.awaited)

@@ -259,7 +259,10 @@ class Controller:
             self._cycle.waits_for_search = self._evictions.is_searching
             self._sender.send()
             self._cycle.begin_if_due()
-        if self._report_task is None and (self._cycle.is_new or now_s - self._reported_s >= self._pace.interval_s):
+        is_new = (
+            self._cycle.is_new and not self._core.is_growing
+        )  # while thousands of pods come, plans follow each other
+        if self._report_task is None and (is_new or now_s - self._reported_s >= self._pace.interval_s):
             self._report_task = asyncio.ensure_future(self._report())
             self._report_task.add_done_callback(self._reported)
         if self._core.has_more and not self._sender.is_full and self._show is None:

@@ -61,6 +61,8 @@ ONCE_TIMEOUT_S = 60.0
 ONCE_PATIENCE_S = 15.0
 """How long an error of the API server may last before `--once` gives up."""
 STOP_TIMEOUT_S = 10.0
+SWITCH_S = 0.001
+"""While a plan is computed, the event loop waits for the interpreter for so long each time; by default 5 ms."""
 _LONGEST_ROUND_S = 60.0
 _LONGEST_SILENCE_S = 180.0
 """A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
@@ -114,6 +116,7 @@ async def _serve(settings: ControllerSettings, parts: _Parts, server: str) -> in
     listen = None if settings.once else ":".join(map(str, await parts.server.start()))
     log_event(_log, logging.INFO, "controller started", version=__version__, server=server, listen=listen)
     try:
+        sys.setswitchinterval(SWITCH_S)
         with rare_searches():
             return await _run(settings, parts)
     finally:

@@ -39,6 +39,7 @@ WRITES = 2
 FORGOTTEN = (
     "core.looked_at",
     "core._quota",
+    "core._earliest_s",
     "core._writes._closed",
     "cycle.timer.",
     "cycle._made",
@@ -188,6 +189,7 @@ class Desk:
             setattr(holder, name, copy(value) if type(value) in {dict, list, set} else value)
         for (_, holder, name), frozen in zip(self._attributes, memory, strict=True):
             setattr(holder, name, self.memories.thaw(frozen, older_s))
+        self.parts.core._earliest_s = NOW_S
         allotments = self.parts.core.allotments
         if older_s and allotments.held_since_s is not None:
             allotments.held_since_s = FREE_S if allotments.held_since_s + older_s == NOW_S else None
