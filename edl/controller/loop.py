@@ -259,9 +259,8 @@ class Controller:
             self._cycle.waits_for_search = self._evictions.is_searching
             self._sender.send()
             self._cycle.begin_if_due()
-        is_new = (
-            self._cycle.is_new and not self._core.is_growing
-        )  # while thousands of pods come, plans follow each other
+        # While many pods come, plans follow each other, and nobody reads a report about each.
+        is_new = self._cycle.is_new and not self._core.is_growing
         if self._report_task is None and (is_new or now_s - self._reported_s >= self._pace.interval_s):
             self._report_task = asyncio.ensure_future(self._report())
             self._report_task.add_done_callback(self._reported)
