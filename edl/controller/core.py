@@ -164,8 +164,9 @@ class Core:
             if isinstance(outcome.action, CreatePod):
                 self._note_creation(outcome.action, outcome)
         job = self._jobs.get(uid)
+        if job is None or self._backoff.refused_creation(uid, now_s) is not None:
+            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
         if job is None:
-            self.under_way.forget(uid)
             return
         failed = [o for o in outcomes if not o.is_ok and not isinstance(o.action, EmitEvent)]
         if is_probe(write):
