@@ -310,6 +310,8 @@ def _excluded(found: Finding, job: Job) -> Sentence:
     """The sentence of a job that is given nothing, however much room there is."""
     if found.cause is Cause.REFUSED and job.refusal is not None:
         return Sentence(job.refusal.message, _with_answer(job.refusal))
+    if found.cause is Cause.DELETING and job.orphans_pods:
+        return Sentence("the job is being deleted and leaves its pods behind (--cascade=orphan)")
     return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
 
 

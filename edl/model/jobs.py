@@ -110,6 +110,7 @@ class Job:
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
+        orphans_pods: it is deleted so that its pods stay.
         problem: why the spec is invalid, or why edl does not resize a workload; empty if neither is so.
         finishing: the workload's own controller starts no further pod, so edl leaves the others to their end;
             `problem` says why.
@@ -146,6 +147,7 @@ class Job:
     suspended: bool = False
     finished: bool = False
     deleting: bool = False
+    orphans_pods: bool = False
     problem: str = ""
     finishing: bool = False
     backoff_limit: int = 6
@@ -256,9 +258,12 @@ class Job:
 
     @property
     def is_left_alone(self) -> bool:
-        """True for a workload that edl does not resize: its own controller keeps its pods, whatever a plan says."""
+        """True for a job whose pods stay whatever a plan says.
+
+        It is a workload that edl does not resize, so its own controller keeps them; or a deletion orphans them.
+        """
         is_ending = self.suspended or self.finished or self.deleting
-        return self.owner_count is not None and bool(self.problem) and not is_ending
+        return self.orphans_pods or (self.owner_count is not None and bool(self.problem) and not is_ending)
 
     @property
     def kept_by_owner(self) -> tuple[Pod, ...]:

@@ -262,6 +262,7 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
         generation=metadata.generation or 1,
         created_s=now_s if created_s is None else created_s,
         deleting=metadata.deletion_timestamp is not None,
+        orphans_pods=metadata.orphans_dependents,
         status=read_status(source.body),
         finished=False,
     )

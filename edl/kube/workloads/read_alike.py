@@ -70,6 +70,7 @@ def read_job(
         pods=pods,
         queue=wish.queue,
         deleting=metadata.deletion_timestamp is not None,
+        orphans_pods=metadata.orphans_dependents,
         lending=Lending.NEVER,  # its own controller writes what its pods request
     )
 

@@ -279,3 +279,46 @@ def test_a_task_without_a_name_of_its_own_is_read_too() -> None:
     pods = [volcano_pod("ctr-a-0"), volcano_pod("ctr-b-0")]
     (found,) = take(volcano_job(tasks=tasks), *pods).jobs
     assert (found.is_left_alone, len(found.kept_by_owner)) == (True, 2)
+
+
+ORPHANED: Object = {"deletionTimestamp": "2026-11-27T12:00:00Z", "finalizers": ["orphan"]}
+
+
+def running_trainers(count: int) -> list[Object]:
+    owner = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "next", "uid": "uid-next"}
+    spec = {"nodeName": "n1", "containers": [container("1", "1Gi")]}
+    role = {"paddlepaddle.org/job": "next", "paddlepaddle.org/role": "trainer"}
+    return [
+        pod(
+            f"next-trainer-{number}",
+            labels={**role, "paddlepaddle.org/index": str(number)},
+            owner={**owner, "controller": True},
+            spec=spec,
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "sentence", "kept"),
+    [
+        (["orphan"], "the job is being deleted and leaves its pods behind (--cascade=orphan)", 4),
+        (["foregroundDeletion"], "the job is being deleted; its pods go too", 0),
+    ],
+)
+def test_pods_that_a_deletion_orphans_stay_and_the_plan_says_so(
+    finalizers: list[str], sentence: str, kept: int
+) -> None:
+    deleted = next_job(deletionTimestamp="2026-11-27T12:00:00Z", finalizers=finalizers)
+    other = job("other", uid="uid-other", spec={"image": "x", "trainer": {**next_job()["spec"]["trainer"]}})
+    snapshot, plan = planned(node(), deleted, *running_trainers(4), other)
+    found = decision(plan, "next")
+    assert (found.reason, found.message, found.target) == ("Finished", sentence, kept)
+    assert decision(plan, "other").nodes == (("n1", 7 - kept),), "eight less those that stay, less a master"
+    assert check(snapshot, plan) == ()
+
+
+def test_a_workload_that_is_deleted_so_leaves_its_pods_behind() -> None:
+    snapshot = take(batch_job("ranks", **ORPHANED), *ranks(count=3))
+    (found,) = snapshot.jobs
+    assert (found.is_left_alone, len(found.kept_by_owner)) == (True, 3)
