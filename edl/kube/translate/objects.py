@@ -41,6 +41,10 @@ class OwnerReference(ApiStruct):
     controller: bool | None = None
 
 
+ORPHAN = "orphan"
+"""The finalizer of an object whose dependents stay when it is deleted."""
+
+
 class ObjectMetadata(ApiStruct):
     """The metadata of any object; times are RFC 3339 text."""
 
@@ -52,7 +56,13 @@ class ObjectMetadata(ApiStruct):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
     owner_references: list[OwnerReference] | None = None
+
+    @property
+    def orphans_dependents(self) -> bool:
+        """True for an object that is deleted with `--cascade=orphan`: what it owns stays."""
+        return self.deletion_timestamp is not None and ORPHAN in (self.finalizers or ())
 
 
 class PodLabels(ApiStruct):
@@ -75,6 +85,7 @@ class PodAnnotations(ApiStruct):
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     declared_cpu: Scalar = msgspec.field(default=None, name="paddlepaddle.org/declared-cpu")
+    requests: Scalar = msgspec.field(default=None, name="paddlepaddle.org/requests")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
