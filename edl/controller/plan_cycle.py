@@ -195,7 +195,7 @@ class PlanCycle:
         return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
-        """The planner's view with bounds that respect what the API server and nodes reject, and without jobs that pause.
+        """The planner's view: bounds respect what the API server and nodes reject, and no job that pauses starts.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes.
         """
