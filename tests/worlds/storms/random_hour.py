@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.worlds.storms.local_server import Object
@@ -14,6 +14,7 @@ HOUR_S = 3600.0
 CORES = 8
 NAMESPACES = ("red", "blue")
 CRASHES_S = (1.0, 10.0, 100.0)
+INIT: Object = {"name": "fetch-data", "image": "fetch:1"}
 QUOTAS: tuple[tuple[str, Any], ...] = (
     ("pods", (2, 4, 7)),
     ("count/pods", (3, 5, 8)),
@@ -98,6 +99,8 @@ def hour_of(seed: int, start_s: float) -> Hour:
     kinds = list(Kind)
     chosen = [kinds[seed % len(kinds)], *chance.choices(kinds, k=chance.choice([0, 0, 1, 2]))]
     troubles = tuple(_trouble(chance, kind, jobs, nodes, start_s) for kind in chosen)
+    stuck = {one.target for one in troubles if one.kind is Kind.INIT}
+    jobs = tuple(replace(job, has_init=job.has_init or job.key in stuck) for job in jobs)
     return Hour(seed, nodes, jobs, waves, troubles)
 
 
@@ -162,6 +165,7 @@ def manifest(job: JobPlan) -> tuple[str, Object]:
     if job.kind == "batch":
         annotations = {"elastic": "true", "min-instance": str(job.low), "max-instance": str(job.high)}
         container = {"name": "train", "image": "train:1", "resources": resources}
+        inits = {"initContainers": [INIT]} if job.has_init else {}
         return f"/apis/batch/v1/namespaces/{job.namespace}/jobs", {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -172,7 +176,7 @@ def manifest(job: JobPlan) -> tuple[str, Object]:
             "spec": {
                 "parallelism": job.low,
                 "backoffLimit": 1000,
-                "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+                "template": {"spec": {"restartPolicy": "Never", "containers": [container], **inits}},
             },
         }
     trainer: Object = {
@@ -182,7 +186,7 @@ def manifest(job: JobPlan) -> tuple[str, Object]:
         "resources": resources,
     }
     if job.has_init:
-        trainer["template"] = {"spec": {"initContainers": [{"name": "fetch-data", "image": "fetch:1"}]}}
+        trainer["template"] = {"spec": {"initContainers": [INIT]}}
     spec: Object = {"image": "train:1", "fault_tolerant": job.kind == "elastic", "trainer": trainer}
     if job.pservers:
         spec["pserver"] = {

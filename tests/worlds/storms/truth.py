@@ -19,6 +19,8 @@ ROOM_LATE_S = 90.0
 """For statements about room: a job that yielded to serving may grow again after 30 s, and cooldowns last a minute."""
 REFUSAL_LATE_S = 330.0
 """For statements about refusals: they are asked again after at most 300 s."""
+REJECTION_S = 600.0
+"""So long after its kubelet refused a pod, a node need not count as one that accepts trainers."""
 
 _COUNT = re.compile(r"^(\d+) of (\d+): (.*)$", re.DOTALL)
 _FULL = re.compile(r"\b(cpu|memory|ephemeral-storage|pods) (?:is|are) full\b")
@@ -178,7 +180,8 @@ def _room(job: _Job) -> Iterator[str]:
     }:
         return
     request = job.trainer_request
-    room = {name: copies(request, free) for name, free in job.view.free()}
+    shunned = {node for node, at_s in job.view.rejected_s.items() if job.view.now_s - at_s < REJECTION_S}
+    room = {name: copies(request, free) for name, free in job.view.free() if name not in shunned}
     if (waits := _ROOM.search(job.explanation)) is not None:
         if not job.pods and sum(room.values()) >= int(waits[1]) + _others(job):
             yield f"{job.explanation!r}, but the nodes have room for {sum(room.values())}"

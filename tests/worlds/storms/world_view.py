@@ -133,6 +133,7 @@ class WorldView:
         now_s: in seconds of the loop.
         jobs: TrainingJobs; batch: `batch/v1` Jobs.
         ended: UID of an owner -> how its pods have ended since the beginning, by name.
+        rejected_s: node -> when its kubelet last refused a pod.
     """
 
     now_s: float
@@ -142,6 +143,7 @@ class WorldView:
     batch: list[Object]
     quotas: list[Object]
     ended: Mapping[str, list[tuple[str, int]]] = field(default_factory=dict)
+    rejected_s: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, job: Object) -> list[SeenPod]:
         """The pods of a job."""
@@ -167,6 +169,7 @@ class Watcher:
     _bound: dict[str, float] = field(default_factory=dict)
     _ran: set[str] = field(default_factory=set)
     _ended: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    _rejected_s: dict[str, float] = field(default_factory=dict)
 
     def note(self, pod: Object, now_s: float) -> None:
         """Note a state of a pod."""
@@ -177,6 +180,8 @@ class Watcher:
         states = [one["state"] for one in status.get("containerStatuses") or ()]
         if any("running" in one or "terminated" in one for one in states):
             self._ran.add(uid)
+        if status.get("phase") == "Failed" and not states:
+            self._rejected_s[pod["spec"]["nodeName"]] = now_s
         for state in states:
             if "terminated" in state:
                 name, code = pod["metadata"]["name"], state["terminated"]["exitCode"]
@@ -192,6 +197,7 @@ class Watcher:
             objects["batch"],
             objects["quotas"],
             {uid: list(found.values()) for uid, found in self._ended.items()},
+            self._rejected_s,
         )
 
     def _seen(self, pod: Object, now_s: float) -> SeenPod:
