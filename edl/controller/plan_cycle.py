@@ -18,6 +18,7 @@ from edl.controller.kept_plan import next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.pauses.undone_starts import UndoneStarts
+from edl.controller.pauses.unstarted_growth import UnstartedGrowth
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
@@ -79,7 +80,7 @@ class PlanCycle:
         self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
         self._is_finishing, self._look, self._wake = is_finishing, look, wake
         self.limits, self.timer = limits, PlanTimer(pace)
-        self._undone = UndoneStarts()
+        self._undone, self._unstarted = UndoneStarts(), UnstartedGrowth()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -146,7 +147,8 @@ class PlanCycle:
         self._core.watch(watch)
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
-        self.timer.wake(min(began_s + wake_in_s, self._undone.next_end_s(began_s)))
+        ends_s = self._undone.next_end_s(began_s), self._unstarted.next_end_s(began_s)
+        self.timer.wake(min(began_s + wake_in_s, *ends_s))
         return allowed
 
     async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
@@ -206,7 +208,8 @@ class PlanCycle:
             view = replace(view, jobs=jobs)
         view = self._undone.apply(view, now_s)
         jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))
-        return view if jobs == view.jobs else replace(view, jobs=jobs)
+        view = view if jobs == view.jobs else replace(view, jobs=jobs)
+        return self._unstarted.apply(view, now_s)
 
     def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
         rejected = self._backoff.refused_jobs(CreatePod)

@@ -1,7 +1,8 @@
 """Pauses for jobs that are started and stopped again at once.
 
 Whatever the cause, a start that is undone within a minute has cost others their capacity and trained nothing. The
-next start waits, and twice as long each time. A start that lasts ends this, and so does a change of the job's spec.
+next start waits, and twice as long each time. A start that lasts ends this, and so does a change of a
+TrainingJob's spec.
 
 Losing this memory costs time and never correctness.
 """
@@ -28,7 +29,7 @@ class _Starts:
     """The starts of one job; times are monotonic seconds.
 
     Attributes:
-        generation: of its spec.
+        generation: of its spec, see `version_of`.
         started_s: when a plan admitted it; -inf if it ran before; None while none does.
         has_pods: it has had pods since.
         pause_s: the last pause; 0 if its last start was not undone.
@@ -62,8 +63,8 @@ class UndoneStarts:
         admitted = {decision.job: decision.admitted for decision in plan.decisions}
         for job in view.jobs:
             known = before.get(job.uid)
-            if known is None or known.generation != job.generation:
-                known = _Starts(job.generation, -inf if _has_pods(job) else None, has_pods=_has_pods(job))
+            if known is None or known.generation != version_of(job):
+                known = _Starts(version_of(job), -inf if _has_pods(job) else None, has_pods=_has_pods(job))
             if job.is_schedulable and job.key in admitted:
                 known = _after(known, job, is_admitted=admitted[job.key], now_s=now_s)
             elif not (job.is_schedulable or job.is_barred):
@@ -84,7 +85,7 @@ class UndoneStarts:
 
     def _held(self, job: Job) -> Job:
         known = self._of_job[job.uid]
-        if not job.is_schedulable or known.generation != job.generation:
+        if not job.is_schedulable or known.generation != version_of(job):
             return job
         message = (
             f"waits {seconds(known.pause_s)} before it starts again: its last start was undone after"
@@ -112,6 +113,11 @@ def _after(known: _Starts, job: Job, *, is_admitted: bool, now_s: float) -> _Sta
         return stopped
     pause_s = min(LONGEST_S, known.pause_s * 2 or FIRST_S)
     return replace(stopped, pause_s=pause_s, until_s=now_s + pause_s, lasted_s=lasted_s)
+
+
+def version_of(job: Job) -> int:
+    """The version of the spec that the owner of a job has set; edl itself changes the spec of a workload."""
+    return job.generation if job.owner_count is None else 0
 
 
 def _has_pods(job: Job) -> bool:

@@ -80,10 +80,18 @@ def test_a_start_that_lasts_ends_it() -> None:
     assert starts.next_end_s(203.0) == 202.0 + FIRST_S, "the first pause again"
 
 
-def test_a_new_spec_waits_for_nothing() -> None:
+def test_a_new_spec_of_a_training_job_waits_for_nothing() -> None:
+    starts, stopped = UndoneStarts(), make_job("train", min_trainers=3)
+    starts.note(at(stopped), plan(stopped, admitted=True), 0.0)
+    starts.note(at(make_job("train", trainers=3, min_trainers=3)), plan(stopped, admitted=False), 2.0)
+    assert held(starts, 3.0, stopped)
+    assert held(starts, 3.0, replace(stopped, generation=2)) == ""
+
+
+def test_a_resize_by_edl_is_no_new_spec_of_a_workload() -> None:
     starts = UndoneStarts()
     undone(starts, 0.0, after_s=2.0)
-    assert held(starts, 3.0, replace(STOPPED, generation=2)) == ""
+    assert held(starts, 3.0, replace(STOPPED, generation=2))
 
 
 def test_what_ran_before_and_what_never_had_pods_were_no_starts_that_were_undone() -> None:

@@ -85,11 +85,13 @@ class LocalServer:
     Attributes:
         webhook: sees each pod that is created.
         asked: what the controller has asked for, in order; no reads.
+        admitted: UID of a job -> the last trainer that was admitted for it, also without effect.
     """
 
     seed: int
     webhook: Webhook = lambda pod: (pod, None)
     asked: list[Asked] = field(default_factory=list)
+    admitted: dict[str, Object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cluster = Cluster(now=now, chance=random.Random(self.seed))  # noqa: S311 - not a secret
@@ -116,7 +118,13 @@ class LocalServer:
             if instead is not None:
                 return instead
         raw = b"" if body is None else msgspec.json.encode(body)
-        return self.api.handle(Request(method, path, query, {"content-type": content_type}, raw))
+        response = self.api.handle(Request(method, path, query, {"content-type": content_type}, raw))
+        if method == "POST" and path.endswith("/pods") and response.code < 300:
+            pod = msgspec.json.decode(response.body)
+            role = (pod["metadata"].get("labels") or {}).get("paddlepaddle.org/role", "trainer")
+            for owner in pod["metadata"].get("ownerReferences") or () if role == "trainer" else ():
+                self.admitted[owner["uid"]] = pod
+        return response
 
     def objects(self, resource: str, namespace: str = "") -> list[Object]:
         """All objects of a collection, as they are stored."""

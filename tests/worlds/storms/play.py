@@ -121,7 +121,9 @@ class Played:
 
     def _look(self, now_s: float) -> None:
         collections = {"nodes": "nodes", "pods": "pods", "jobs": TRAINING_JOBS, "batch": JOBS, "quotas": QUOTAS}
-        view = self.watcher.view(now_s, {name: self.server.objects(at) for name, at in collections.items()})
+        view = self.watcher.view(
+            now_s, {name: self.server.objects(at) for name, at in collections.items()}, self.server.admitted
+        )
         self.truth.look(view)
         self.rules.look(view)
         self.rules.refused(view, self.server.asked)

@@ -94,10 +94,10 @@ def hour_of(seed: int, start_s: float) -> Hour:
     """
     chance = random.Random(seed)  # noqa: S311 - not a secret
     nodes = chance.randint(2, 4)
-    jobs = tuple(_job(chance, number) for number in range(chance.randint(2, 4)))
-    waves = tuple(_wave(chance) for _ in range(chance.randint(0, 2)))
+    jobs = tuple(_job(chance, number) for number in range(chance.randint(3, 4)))
+    waves = tuple(_wave(chance) for _ in range(chance.randint(1, 3)))
     kinds = list(Kind)
-    chosen = [kinds[seed % len(kinds)], *chance.choices(kinds, k=chance.choice([0, 0, 1, 2]))]
+    chosen = [kinds[seed % len(kinds)], *chance.choices(kinds, k=chance.choice([0, 1, 1, 2]))]
     troubles = tuple(_trouble(chance, kind, jobs, nodes, start_s) for kind in chosen)
     stuck = {one.target for one in troubles if one.kind is Kind.INIT}
     jobs = tuple(replace(job, has_init=job.has_init or job.key in stuck) for job in jobs)
@@ -127,7 +127,7 @@ def _wave(chance: random.Random) -> Wave:
 
 
 def _trouble(chance: random.Random, kind: Kind, jobs: Sequence[JobPlan], nodes: int, start_s: float) -> Trouble:
-    begin_s = start_s + chance.choice([0.0, 0.0, 30.0, 300.0, 900.0])
+    begin_s = start_s + chance.choice([0.0, 0.0, 0.0, 30.0, 300.0])
     end_s = chance.choice([1e9, 1e9, begin_s + 300.0, begin_s + 1200.0])
     victim = chance.choice(jobs)
     if kind in {Kind.IMAGE, Kind.CONFIGURATION, Kind.INIT, Kind.HANGS, Kind.CRASH}:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from tests.worlds.storms.local_server import Asked, Object
 from tests.worlds.storms.random_hour import JobPlan
 from tests.worlds.storms.troubles import Kind, Trouble, Troubles
-from tests.worlds.storms.world_view import SeenPod, WorldView, copies
+from tests.worlds.storms.world_view import Amounts, SeenPod, WorldView, copies
 
 MOST = 20
 MOST_WHILE_BUSY = 130
@@ -100,7 +100,7 @@ class StormRules:
 
     def look(self, view: WorldView) -> None:
         """Look at the cluster now."""
-        found = {**dict(self._hoards(view)), **dict(self._silences(view))}
+        found = {**dict(self._hoards(view)), **dict(self._promises(view)), **dict(self._silences(view))}
         self._since = {what: self._since.get(what, view.now_s) for what in found}
         for what, (text, after_s) in found.items():
             if view.now_s - self._since[what] >= after_s and what not in self._said:
@@ -122,6 +122,22 @@ class StormRules:
                 allowed_s = (HELD_S if pod.waits else HELD_SILENTLY_S) + REACTION_S
                 text = f"{key}: hoard: {pod.name} holds {pod.node} and has not started; {others[0]} wants it"
                 yield (f"hoard {key}", pod.uid), (text, allowed_s)
+
+    def _promises(self, view: WorldView) -> Iterator[tuple[tuple[str, str], tuple[str, float]]]:
+        """Trainers above a minimum that nobody makes, whose room others want."""
+        wants = self._wants(view)
+        plans = {job.key: job for job in self.jobs if job.kind != "gang"}
+        for body in (*view.jobs, *view.batch):
+            key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+            status = body.get("status") or {}
+            if key not in plans or status.get("completionTime") or status.get("succeeded"):
+                continue
+            own = sum(pod.is_live and pod.role == "trainer" for pod in view.of(body))
+            wanted = int(body["spec"].get("parallelism", (status.get("trainer") or {}).get("desired") or 0))
+            others = [who for who, request in wants.items() if who != key and _is_room_for(request, view)]
+            if wanted > max(own, plans[key].low) and others:
+                text = f"{key}: hoard: {wanted - own} trainers that nobody makes; {others[0]} wants their room"
+                yield (f"promise {body['metadata']['uid']}", ""), (text, HELD_S + REACTION_S)
 
     def _wants(self, view: WorldView) -> dict[str, dict[str, int]]:
         """Who could use more capacity, and what one more pod of it requests; only those whom no trouble touches."""
@@ -191,22 +207,27 @@ class StormRules:
             if len(failed) < 2 or own[-1] is not failed[-1]:
                 continue
             shown = str([status.get("explanation"), [c["message"] for c in status.get("conditions") or ()]])
-            for trouble in (one for one in self._of(plan) if one.kind in _OF_ADMISSION):
-                if failed[-2].at_s < trouble.begin_s or view.now_s - failed[-1].at_s < SILENT_S:
-                    continue
-                what = (f"silence {uid}", trouble.kind.value)
-                if what not in self._said and not any(word in shown for word in trouble.words):
-                    self._said.add(what)
-                    self.broken.append(
-                        f"{view.now_s:.0f} s: {key}: silence: refused {len(failed)} times, and nothing names"
-                        f" {trouble.words} ({status.get('explanation')!r}); {trouble}"
-                    )
+            causes = [one for one in self._of(plan) if one.kind in _OF_ADMISSION and failed[-2].at_s >= one.begin_s]
+            words = [word for one in causes for word in one.words]
+            what = (f"silence {uid}", "refused")
+            if not words or view.now_s - failed[-1].at_s < SILENT_S or what in self._said:
+                continue
+            if not any(word in shown for word in words):
+                self._said.add(what)
+                self.broken.append(
+                    f"{view.now_s:.0f} s: {key}: silence: refused {len(failed)} times, and nothing names any of"
+                    f" {words} ({status.get('explanation')!r})"
+                )
 
 
 def moments(times: Sequence[float]) -> int:
     """At how many times something happened; what follows within `ONCE_S` of the one before is the same time."""
     ordered = sorted(times)
     return bool(ordered) + sum(b - a > ONCE_S for a, b in pairwise(ordered))
+
+
+def _is_room_for(request: Amounts, view: WorldView) -> bool:
+    return any(copies(request, free) for _, free in view.free())
 
 
 def _owner_of(one: Asked) -> str:

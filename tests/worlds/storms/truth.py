@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.worlds.storms.world_view import Amounts, Object, SeenPod, WorldView, amount, amounts, copies
+from tests.worlds.storms.world_view import Amounts, Object, SeenPod, WorldView, amount, amounts, copies, request_of
 
 LATE_S = 30.0
 ROOM_LATE_S = 90.0
@@ -81,9 +81,9 @@ class _Job:
     @property
     def trainer_request(self) -> Amounts:
         """What a trainer really requests: as the last one was admitted; else as the spec has it."""
-        own = self.role("trainer")
-        if own:
-            return max(own, key=lambda pod: pod.since_s).request
+        last = self.view.admitted.get(self.body["metadata"]["uid"])
+        if last is not None:
+            return request_of(last)
         resources = self.spec["trainer"].get("resources") or {}
         return {"pods": 1, **amounts(resources.get("limits")), **amounts(resources.get("requests"))}
 
@@ -182,13 +182,28 @@ def _room(job: _Job) -> Iterator[str]:
     request = job.trainer_request
     shunned = {node for node, at_s in job.view.rejected_s.items() if job.view.now_s - at_s < REJECTION_S}
     room = {name: copies(request, free) for name, free in job.view.free() if name not in shunned}
+    promised = _promised(job)
     if (waits := _ROOM.search(job.explanation)) is not None:
-        if not job.pods and sum(room.values()) >= int(waits[1]) + _others(job):
+        if not job.pods and sum(room.values()) - promised >= int(waits[1]) + _others(job):
             yield f"{job.explanation!r}, but the nodes have room for {sum(room.values())}"
     elif (full := _FULL.search(job.explanation)) is not None and _COUNT.match(job.explanation):
-        pending = sum(p.is_live and not p.node for p in job.view.pods)
-        if full[1] in request and (free := [name for name, most in room.items() if most]) and not pending:
+        free = [name for name, most in room.items() if most]
+        if full[1] in request and sum(room.values()) > promised:
             yield f"{job.explanation!r}, but {free[0]} has room for a trainer"
+
+
+def _promised(job: _Job) -> int:
+    """How many trainers of the job the pods are worth that have no node yet, or that other jobs are to have."""
+    waiting = [pod.request for pod in job.view.pods if pod.is_live and not pod.node]
+    for body in (*job.view.jobs, *job.view.batch):
+        owned = [pod for pod in job.view.of(body) if pod.role == "trainer" and pod.is_live]
+        status = body.get("status") or {}
+        is_over = bool(status.get("completionTime")) or bool(status.get("succeeded"))
+        wanted = body["spec"].get("parallelism", (status.get("trainer") or {}).get("desired") or 0)
+        if (missing := int(wanted) - len(owned)) > 0 and not is_over:
+            last = job.view.admitted.get(body["metadata"]["uid"])
+            waiting += [job.trainer_request if last is None else request_of(last)] * missing
+    return sum(1 + max(0, one.get("cpu", 0) - 1) // max(1, job.trainer_request.get("cpu", 1)) for one in waiting)
 
 
 def _others(job: _Job) -> int:

@@ -118,11 +118,16 @@ class SeenPod:
     @property
     def request(self) -> Amounts:
         """What it requests, with one pod."""
-        total: Amounts = {"pods": 1}
-        for container in self.body["spec"]["containers"]:
-            for name, number in amounts((container.get("resources") or {}).get("requests")).items():
-                total[name] = total.get(name, 0) + number
-        return total
+        return request_of(self.body)
+
+
+def request_of(pod: Object) -> Amounts:
+    """What a pod requests, with one pod; its init containers request nothing in these hours."""
+    total: Amounts = {"pods": 1}
+    for container in pod["spec"]["containers"]:
+        for name, number in amounts((container.get("resources") or {}).get("requests")).items():
+            total[name] = total.get(name, 0) + number
+    return total
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class WorldView:
         jobs: TrainingJobs; batch: `batch/v1` Jobs.
         ended: UID of an owner -> how its pods have ended since the beginning, by name.
         rejected_s: node -> when its kubelet last refused a pod.
+        admitted: UID of a job -> the last trainer that was admitted for it.
     """
 
     now_s: float
@@ -144,6 +150,7 @@ class WorldView:
     quotas: list[Object]
     ended: Mapping[str, list[tuple[str, int]]] = field(default_factory=dict)
     rejected_s: Mapping[str, float] = field(default_factory=dict)
+    admitted: Mapping[str, Object] = field(default_factory=dict)
 
     def of(self, job: Object) -> list[SeenPod]:
         """The pods of a job."""
@@ -187,8 +194,8 @@ class Watcher:
                 name, code = pod["metadata"]["name"], state["terminated"]["exitCode"]
                 self._ended.setdefault(_owner(pod)[0], {})[uid] = (name, code)
 
-    def view(self, now_s: float, objects: Mapping[str, list[Object]]) -> WorldView:
-        """The cluster now, from its collections."""
+    def view(self, now_s: float, objects: Mapping[str, list[Object]], admitted: Mapping[str, Object]) -> WorldView:
+        """The cluster now, from its collections and the last trainers that were admitted, by job."""
         return WorldView(
             now_s,
             objects["nodes"],
@@ -198,6 +205,7 @@ class Watcher:
             objects["quotas"],
             {uid: list(found.values()) for uid, found in self._ended.items()},
             self._rejected_s,
+            admitted,
         )
 
     def _seen(self, pod: Object, now_s: float) -> SeenPod:
