@@ -5,7 +5,7 @@ at any time (an administrator raises a quota or repairs a webhook), so the contr
 double. Each job has its own pauses: the refusals of one job never slow another job down.
 
 A creation that fails again counts as refused, if writes of other kinds or jobs do not fail: a policy or a webhook may
-make the server fail at it for ever.
+make the server fail at it, or answer that it is busy, for ever.
 
 A refused creation is first asked again without effect (`ProbePod`). If the answer is yes, the job may try for one
 trainer, then two, then four: no job is shrunk by much for pods that are refused after all.
@@ -24,6 +24,8 @@ DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
 AGAIN_S = 0.5
 """Creations that fail so soon after the first one were sent together with it."""
+BUSY_S = 60.0
+"""A server that asks to be asked later is busy, until it has done so for so long for one job alone."""
 DENIED_AT_MOST_S = 3600.0
 """The longest pause if the server accepts the question, and then not the pod: each attempt may cost others pods."""
 TRUSTED_AFTER = 14
@@ -119,7 +121,7 @@ class Backoff:
         """
         uid, kind = outcome.action.job_uid, _group(type(outcome.action))
         is_refused = outcome.result is Result.REFUSED
-        fails = outcome.retry_after_s is None and self._fails_alone(outcome, kind, now_s)
+        fails = self._fails_alone(outcome, kind, now_s)
         if is_refused or fails or outcome.retry_after_s is not None:
             self._refuse(uid, kind, outcome, now_s, permanent=is_refused or fails)
         elif outcome.is_ok and (refused := self._of_job.get(uid, {}).get(kind)) is not None:
@@ -135,7 +137,8 @@ class Backoff:
         if outcome.result is not Result.FAILED:
             return False
         self._failures[uid, kind] = now_s
-        if kind is not CreatePod or now_s - (first_s := self._failed_s.setdefault(uid, now_s)) < AGAIN_S:
+        again_s = AGAIN_S if outcome.retry_after_s is None else BUSY_S
+        if kind is not CreatePod or now_s - (first_s := self._failed_s.setdefault(uid, now_s)) < again_s:
             return False
         others_s = (at_s for key, at_s in self._failures.items() if key != (uid, kind))
         return self._succeeded_s > first_s or max(others_s, default=-inf) < first_s
@@ -183,7 +186,7 @@ class Backoff:
         longest_s = DENIED_AT_MOST_S if is_denied else self._longest_s
         pause_s = min(longest_s, before.pause_s * 2 if before else self._first_s)
         if outcome.retry_after_s is not None:
-            pause_s = max(outcome.retry_after_s, 0.0)
+            pause_s = max(outcome.retry_after_s, pause_s if permanent else 0.0)
         self._of_job.setdefault(job_uid, {})[kind] = RefusedAction(
             outcome.action,
             outcome.reason,
