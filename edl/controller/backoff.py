@@ -24,7 +24,7 @@ DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
 AGAIN_S = 0.5
 """Creations that fail so soon after the first one were sent together with it."""
-BUSY_S = 60.0
+BUSY_S = 10.0
 """A server that asks to be asked later is busy, until it has done so for so long for one job alone."""
 DENIED_AT_MOST_S = 3600.0
 """The longest pause if the server accepts the question, and then not the pod: each attempt may cost others pods."""

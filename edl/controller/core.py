@@ -26,7 +26,7 @@ from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
 from edl.lifecycle.node_watch import NodeWatch
-from edl.model.actions import CreatePod, DeletePod, EmitEvent, Need, Outcome, PatchStatus, ResizePod, Result
+from edl.model.actions import CreatePod, DeletePod, EmitEvent, Need, Outcome, PatchStatus, ProbePod, ResizePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
@@ -165,7 +165,8 @@ class Core:
             if isinstance(outcome.action, CreatePod):
                 self._note_creation(outcome.action, outcome)
         job = self._jobs.get(uid)
-        if job is None or self._backoff.refused_creation(uid, now_s) is not None:
+        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
+        if job is None or fails_for_ever:
             self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
         if job is None:
             return
@@ -179,6 +180,8 @@ class Core:
                 self._writes.sent(outcome.action, generation=job.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
             self._done[uid] = (write, now_s)
+        if fails_for_ever:  # it has pauses of its own, and its status must not wait for it
+            failed = [o for o in failed if not isinstance(o.action, CreatePod | ProbePod | Need)]
         self._let_rest(uid, failed, now_s)
         is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:

@@ -351,6 +351,24 @@ def test_creations_that_fail_for_ever_are_told_and_cost_nobody_anything(
     assert found.status == "False"
 
 
+def test_a_server_that_stays_busy_for_one_namespace_is_told_although_it_is_asked_again(living: Living) -> None:
+    def busy(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, CreatePod | ProbePod) or action.job.namespace != "team-b":
+            return None
+        return False, Outcome(action, Result.FAILED, "Unavailable", "too many requests", 1.0)
+
+    living.world.fault = busy
+    living.do(lambda w: w.add(make_job("b", namespace="team-b", min_trainers=4, max_trainers=4)))
+    for _ in range(25):
+        living.step(2.0)
+    status = living.status_of(B)
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.message) == ("True", "too many requests")
+    assert status.reason == "PodsRefused", "not *4 of 4: at its maximum*"
+    assert living.trainers(A) == 20
+
+
 def test_a_creation_that_fails_for_one_role_is_told_too(living: Living) -> None:
     fail_creations(living, role=Role.MASTER)
     job = make_job("b", namespace="team-b", min_trainers=2, max_trainers=20)
