@@ -32,6 +32,7 @@ from edl.lifecycle.node_pinning import note_unpinned, pin
 from edl.lifecycle.node_requests import allow_eviction, node_request_actions
 from edl.lifecycle.node_watch import UNWATCHED, NodeWatch
 from edl.lifecycle.pod_actions import needs
+from edl.lifecycle.rejecting_nodes import away_when_created
 from edl.lifecycle.resized_workload import workload_actions
 from edl.lifecycle.tenancy import limited_priority
 from edl.model.actions import (
@@ -245,7 +246,8 @@ class JobWrites:
             self._closed = (facts.nodes, nodes_without_lending(facts.nodes))
         placed = require_domains(actions, job, facts.nodes)
         rejecting = self._backoff.retries.rejecting(job, self._clock.monotonic_s())
-        placed = keep_away(placed, job, (*facts.watch.avoided, *rejecting), facts.nodes)
+        placed = keep_away(placed, job, facts.watch.avoided, facts.nodes)
+        placed = away_when_created(placed, job, rejecting, facts.nodes)
         placed = pin(placed, len(facts.nodes), self._unpinned)
         placed = lend(placed, job, self._limits, self._unpinned, self._closed[1])
         return allow_eviction(placed, job, self._limits)

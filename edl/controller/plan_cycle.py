@@ -24,8 +24,9 @@ from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
-from edl.lifecycle.broken_nodes import as_avoiding, one_trial_per_node
+from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
+from edl.lifecycle.rejecting_nodes import away_in_plan
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.lifecycle.trials.unstarted import as_started
 from edl.model.actions import CreatePod, ResizePod
@@ -204,7 +205,7 @@ class PlanCycle:
         now_s = self._clock.monotonic_s()
         rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
         if any(rejecting.values()):
-            jobs = tuple(as_avoiding(job, rejecting[job.key], view.nodes) for job in view.jobs)
+            jobs = tuple(away_in_plan(job, rejecting[job.key], view.nodes) for job in view.jobs)
             view = replace(view, jobs=jobs)
         view = self._undone.apply(view, now_s)
         jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))

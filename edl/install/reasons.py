@@ -42,7 +42,7 @@ COUNT: Rows = (
     (
         "`PodsNotStarted`",
         "its trainers fail or do not start, so it keeps its minimum and does not grow until one of them has run; the "
-        "condition `Degraded` says why. `PodCannotStart` and `PodFailed` in this place mean the same",
+        "condition `Degraded` says why. `PodCannotStart`, `PodFailed` and `PodRejected` in this place mean the same",
         "correct what the condition names",
     ),
     (

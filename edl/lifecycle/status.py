@@ -17,7 +17,7 @@ from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 from edl.model.progress import Progress
-from edl.model.status import POD_CANNOT_START, JobPhase, JobStatus, LentCpu, Reason, RoleCount
+from edl.model.status import POD_CANNOT_START, POD_REJECTED, JobPhase, JobStatus, LentCpu, Reason, RoleCount
 
 _PHASES = {
     Stage.WAITING: JobPhase.PENDING,
@@ -98,7 +98,7 @@ def ended_as(job: Job) -> Step:
 
 
 def _shown_reason(step: Step) -> str:
-    """The reason in the status: pods that cannot start, or fail, if that is what the job suffers from.
+    """The reason in the status: pods that cannot start, fail or are rejected, if that is what the job suffers from.
 
     A job that has all its trainers lacks nothing else. More room does not help a job whose pods cannot start.
     """
@@ -108,6 +108,7 @@ def _shown_reason(step: Step) -> str:
         POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY, held},
         held.value: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY},
         FAILED: {Reason.AT_MAX, held},
+        POD_REJECTED: {Reason.AT_MAX, held},
     }
     return trouble if step.reason in hidden.get(trouble, ()) else step.reason
 

@@ -8,6 +8,9 @@ from enum import StrEnum
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
 from edl.model.qos import QosClass
 
+POD_REJECTED = "PodRejected"
+"""Reason of condition Degraded, and of a status that lacks trainers, while nodes reject pods before they run."""
+
 POD_CANNOT_START = "PodCannotStart"
 """Reason of condition Degraded, and of a status whose pods cannot start: room would not help the job."""
 

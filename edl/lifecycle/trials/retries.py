@@ -18,9 +18,9 @@ from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.status import POD_REJECTED
 from edl.model.units import count
 
-POD_REJECTED = "PodRejected"
 FIRST_S, LONGEST_S = 10.0, 360.0
 """The first pause and the longest one, in seconds: those of a `batch/v1` Job."""
 FORGOTTEN_AFTER_S = 600.0

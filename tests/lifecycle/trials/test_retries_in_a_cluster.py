@@ -82,6 +82,7 @@ def test_where_every_node_rejects_the_attempts_become_rare_and_the_cause_is_show
     reason, message = degraded(living)
     assert reason == "PodRejected"
     assert WHY in message
+    assert living.status_of(A).reason == "PodRejected", "not *2 of 2: at its maximum*"
     assert created(living.world) <= 6
     spend(living, 1800)
     assert living.status_of(A).phase is not JobPhase.FAILED
@@ -109,3 +110,13 @@ def test_a_master_that_is_rejected_is_tried_again(living: Living) -> None:
     assert len(rejected) == 2
     assert living.status_of(A).phase is JobPhase.RUNNING
     assert living.status_of(A).failures == 0
+
+
+@pytest.mark.parametrize("role", [Role.MASTER, Role.PSERVER])
+def test_a_master_or_pserver_leaves_a_node_that_always_rejects_it(living: Living, role: Role) -> None:
+    job = make_job("a", min_trainers=1, max_trainers=2, fixed=(FixedPods(role, make_shape(0.25), 1),))
+    enter(living, job, "n000")
+    spend(living, 120)
+    assert living.status_of(A).phase is JobPhase.RUNNING
+    assert {pod.node for pod in living.world.job(A).pods if pod.role is role} <= {"n001", "n002"}
+    assert created(living.world) <= 8

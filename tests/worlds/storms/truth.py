@@ -50,7 +50,7 @@ class _Job:
 
     @property
     def spec(self) -> Object:
-        return self.body["spec"]
+        return dict(self.body["spec"])
 
     @property
     def phase(self) -> str:
