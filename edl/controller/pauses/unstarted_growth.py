@@ -93,17 +93,17 @@ class UnstartedGrowth:
 
 def _after(known: _Growth, job: Job, now_s: float) -> _Growth:
     """What is known of a job whose pods are these now."""
-    begun, wanted = _begun(job), _wanted(job)
+    begun, stuck = _begun(job), _stuck(job)
     low, high = job.bounds
     if low == high or not job.is_schedulable or job.completed_trainers:
         return _Growth(version_of(job))
     if known.pause_s and begun > max(low, known.begun):
         known = _Growth(version_of(job))  # one more has begun
-    if wanted <= max(low, begun) or now_s < known.until_s or job.refusal is not None:
+    if not stuck or begun + stuck <= low or now_s < known.until_s or job.refusal is not None:
         return replace(known, since_s=inf)
     if begun > known.begun or known.since_s == inf:
         return replace(known, begun=begun if not known.pause_s else known.begun, since_s=now_s)
-    is_said = len(job.live_trainers) < wanted or any(pod.cannot_start for pod in job.live_trainers)
+    is_said = _missing(job) > 0 or any(pod.cannot_start for pod in job.live_trainers)
     if now_s - known.since_s < (SAID_S if is_said else SILENT_S):
         return known
     pause_s = min(LONGEST_S, known.pause_s * 2 or FIRST_S)
@@ -111,11 +111,15 @@ def _after(known: _Growth, job: Job, now_s: float) -> _Growth:
 
 
 def _begun(job: Job) -> int:
-    """How many trainers have begun, or wait for a node: no kubelet has had a chance to start these."""
-    return sum(pod.has_begun or not pod.node for pod in job.live_trainers)
+    return sum(pod.has_begun for pod in job.live_trainers)
 
 
-def _wanted(job: Job) -> int:
-    """How many trainers the job has, or edl or its own controller is to make."""
+def _missing(job: Job) -> int:
+    """How many trainers edl, or the job's own controller, is to make."""
     planned = job.status.trainer.desired if job.status is not None else 0
-    return max(len(job.live_trainers), planned if job.owner_count is None else job.owner_count)
+    return max(0, (planned if job.owner_count is None else job.owner_count) - len(job.live_trainers))
+
+
+def _stuck(job: Job) -> int:
+    """How many trainers their kubelets have yet to start, or are missing; not those that wait for a node."""
+    return sum(bool(pod.node) and not pod.has_begun for pod in job.live_trainers) + _missing(job)

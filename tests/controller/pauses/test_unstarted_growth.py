@@ -139,3 +139,13 @@ def test_the_plan_takes_those_away_that_have_not_begun_and_says_why() -> None:
         decision.message
         == "3 of 8: further trainers of it do not start; edl tries one again 120 s after the last one"
     )
+
+
+def test_the_one_that_is_tried_has_not_begun_while_it_waits_for_a_node() -> None:
+    growth, tried = UnstartedGrowth(), trainers(JOB, 3, stuck=1, message=BAD_IMAGE)
+    assert [allowed(growth, tried, now_s) for now_s in (0.0, SAID_S)] == [None, 3]
+    (*others, last) = tried.pods
+    waiting = replace(tried, pods=(*others, replace(last, node="")))
+    assert allowed(growth, waiting, SAID_S + FIRST_S) == 4
+    assert allowed(growth, tried, SAID_S + FIRST_S + 1) == 4
+    assert allowed(growth, tried, SAID_S + FIRST_S + 1 + SAID_S) == 3

@@ -13,19 +13,8 @@ from typing import Any
 Object = dict[str, Any]
 Amounts = dict[str, int]
 
-_SUFFIXES = {
-    name: Decimal(factor)
-    for name, factor in (
-        ("", 1),
-        ("m", "0.001"),
-        ("k", 10**3),
-        ("M", 10**6),
-        ("G", 10**9),
-        ("Ki", 2**10),
-        ("Mi", 2**20),
-        ("Gi", 2**30),
-    )
-}
+_DECIMAL = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9)}
+_SUFFIXES = {**_DECIMAL, "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30)}
 
 
 def amount(text: object, resource: str) -> int:
