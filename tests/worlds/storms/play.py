@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 
@@ -145,26 +146,26 @@ class Played:
             made = self.server.must("POST", "/api/v1/nodes", node(number))
             self.server.put("nodes", {**made, "status": node(number)["status"]})
         for job in self.hour.jobs:
-            self._at(START_S + job.comes_s, lambda job=job: self._create(job))
+            self._at(START_S + job.comes_s, partial(self._create, job))
         for number, wave in enumerate(self.hour.waves):
             names = [f"web-{number}-{pod}" for pod in range(wave.pods)]
             for name in names:
                 pod = serving_pod(name, wave.cores)
-                self._at(START_S + wave.comes_s, lambda pod=pod: self._serve(pod))
-                self._at(START_S + wave.goes_s, lambda name=name: self._unserve(name))
+                self._at(START_S + wave.comes_s, partial(self._serve, pod))
+                self._at(START_S + wave.goes_s, partial(self._unserve, name))
         for trouble in self.hour.troubles:
             self._prepare_trouble(trouble)
 
     def _prepare_trouble(self, trouble: Trouble) -> None:
         if trouble.kind is Kind.QUOTA:
             path = f"/api/v1/namespaces/{trouble.target}/resourcequotas"
-            self._at(trouble.begin_s, lambda: self._set_quota(path, trouble))
-            self._at(trouble.end_s, lambda: self._tolerate("DELETE", f"{path}/team-quota"))
+            self._at(trouble.begin_s, partial(self._set_quota, path, trouble))
+            self._at(trouble.end_s, partial(self._tolerate, "DELETE", f"{path}/team-quota"))
         elif trouble.kind is Kind.RECREATED:
             job = next(job for job in self.hour.jobs if job.key == trouble.target)
             policy, times = trouble.detail
             for at_s in times:
-                self._at(at_s, lambda: self._recreate(job, policy))
+                self._at(at_s, partial(self._recreate, job, policy))
 
     def _create(self, job: JobPlan) -> None:
         self.server.must("POST", *manifest(job))
