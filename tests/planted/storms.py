@@ -15,7 +15,7 @@ STORMS = "controller/loop/test_loop_storms.py"
 HOURS = f"{STORMS}::test_an_hour_of_troubles_brings_no_storm_no_hoard_no_silence_and_no_false_statement"
 
 
-@bug("the pauses after refusals do not grow", at=targets.REFUSE, caught_by=HOURS)
+@bug("the pauses after refusals do not grow", at=targets.REFUSE, caught_by=f"{HOURS}[19]")
 def refusals_without_pauses(right: Right) -> Right:
     def wrong(self: Any, job_uid: str, kind: Any, outcome: Any, now_s: float, **more: Any) -> None:
         right(self, job_uid, kind, outcome, now_s, **more)
@@ -25,15 +25,15 @@ def refusals_without_pauses(right: Right) -> Right:
     return wrong
 
 
-@bug("a refusal is not shown", at=targets.REFUSAL, caught_by=HOURS)
-def silent_refusals(right: Right) -> Right:
-    def wrong(self: Any, job_uid: str, now_s: float) -> None:
-        right(self, job_uid, now_s)
+@bug("who refuses pods is not said", at=targets.REFUSE, caught_by=f"{HOURS}[19]")
+def nameless_refusals(right: Right) -> Right:
+    def wrong(self: Any, job_uid: str, kind: Any, outcome: Any, *rest: Any, **more: Any) -> None:
+        right(self, job_uid, kind, replace(outcome, message="the API server refuses the pod"), *rest, **more)
 
     return wrong
 
 
-@bug("pods that fail are replaced at once", at=targets.NOTE_ENDS, caught_by=HOURS)
+@bug("pods that fail are replaced at once", at=targets.NOTE_ENDS, caught_by=f"{HOURS}[1]")
 def crashes_without_pauses(right: Right) -> Right:
     def wrong(self: Any, job: Job, now_s: float, time_s: float) -> None:
         right(self, job, now_s, time_s)
@@ -42,7 +42,7 @@ def crashes_without_pauses(right: Right) -> Right:
     return wrong
 
 
-@bug("trainers that do not start keep their capacity", at=targets.WITHDRAW_GROWTH, caught_by=HOURS)
+@bug("trainers that do not start keep their capacity", at=targets.WITHDRAW_GROWTH, caught_by=f"{HOURS}[23]")
 def hoarded_capacity(right: Right) -> Right:
     def wrong(self: Any, view: ClusterSnapshot, now_s: float) -> ClusterSnapshot:
         right(self, view, now_s)
@@ -51,12 +51,7 @@ def hoarded_capacity(right: Right) -> Right:
     return wrong
 
 
-@bug("what admission adds to a pod is not learnt", at=targets.LEARN_SHAPE, caught_by=HOURS)
-def admission_ignored(_: Right) -> Right:
-    return lambda *_: False
-
-
-@bug("a job is Running as soon as it is admitted", at=targets.PHASE_OF, caught_by=HOURS)
+@bug("a job is Running as soon as it is admitted", at=targets.PHASE_OF, caught_by=f"{HOURS}[8]")
 def running_too_soon(right: Right) -> Right:
     def wrong(job: Job, step: Any, counts: Any) -> JobPhase:
         found: JobPhase = right(job, step, counts)
@@ -65,7 +60,7 @@ def running_too_soon(right: Right) -> Right:
     return wrong
 
 
-@bug("whatever holds a job back, it is said to be at its maximum", at=targets.SHOWN_REASON, caught_by=HOURS)
+@bug("whatever holds a job back, it is said to be at its maximum", at=targets.SHOWN_REASON, caught_by=f"{HOURS}[19]")
 def at_its_maximum_always(right: Right) -> Right:
     def wrong(step: Any) -> str:
         return str(right(replace(step, reason=Reason.AT_MAX.value, degraded=None)))
@@ -73,7 +68,11 @@ def at_its_maximum_always(right: Right) -> Right:
     return wrong
 
 
-@bug("pods without a controller belong to the job that their label names", at=targets.IS_OWNED_BY, caught_by=HOURS)
+@bug(
+    "pods without a controller belong to the job that their label names",
+    at=targets.IS_OWNED_BY,
+    caught_by=f"{HOURS}[29]",
+)
 def orphans_adopted(right: Right) -> Right:
     def wrong(owners: Iterable[Any], job: Any) -> bool:
         found = tuple(owners)

@@ -17,7 +17,7 @@ from tests.worlds.storms.storm_rules import moments
 from tests.worlds.storms.troubles import Kind
 from tests.worlds.storms.world_view import amount
 
-SAMPLE = (1, 19, 20, 28, 29, 30)
+SAMPLE = (1, 8, 19, 23, 28, 29)
 SEEDS = range(int(os.environ["EDL_STORMS"])) if "EDL_STORMS" in os.environ else SAMPLE
 
 

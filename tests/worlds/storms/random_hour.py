@@ -15,6 +15,8 @@ CORES = 8
 NAMESPACES = ("red", "blue")
 CRASHES_S = (1.0, 10.0, 100.0)
 INIT: Object = {"name": "fetch-data", "image": "fetch:1"}
+PATIENT = 1000
+"""The backoffLimit of all jobs: a job that fails for good soon brings no storm."""
 QUOTAS: tuple[tuple[str, Any], ...] = (
     ("pods", (2, 4, 7)),
     ("count/pods", (3, 5, 8)),
@@ -175,7 +177,7 @@ def manifest(job: JobPlan) -> tuple[str, Object]:
             },
             "spec": {
                 "parallelism": job.low,
-                "backoffLimit": 1000,
+                "backoffLimit": PATIENT,
                 "template": {"spec": {"restartPolicy": "Never", "containers": [container], **inits}},
             },
         }
@@ -187,7 +189,12 @@ def manifest(job: JobPlan) -> tuple[str, Object]:
     }
     if job.has_init:
         trainer["template"] = {"spec": {"initContainers": [INIT]}}
-    spec: Object = {"image": "train:1", "fault_tolerant": job.kind == "elastic", "trainer": trainer}
+    spec: Object = {
+        "image": "train:1",
+        "fault_tolerant": job.kind == "elastic",
+        "backoffLimit": PATIENT,
+        "trainer": trainer,
+    }
     if job.pservers:
         spec["pserver"] = {
             "min-instance": job.pservers,
