@@ -13,6 +13,7 @@ from edl.lifecycle.conditions import has_reason
 from edl.lifecycle.container_end import DEFAULT_NAMESPACE
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S, TRAINER_LOST, names_of
 from edl.model.jobs import Job, Refusal
+from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import POD_CANNOT_START, Reason
 
@@ -30,8 +31,8 @@ def runs_well(job: Job, now_s: float) -> bool:
 
 
 def is_overdue(pod: Pod, now_s: float) -> bool:
-    """True if a pod has existed for `NOT_STARTED_AFTER_S` and has not begun."""
-    return not pod.has_begun and now_s - pod.created_s >= NOT_STARTED_AFTER_S
+    """True if a pod has existed for `NOT_STARTED_AFTER_S` and has not begun; not one that is only being created."""
+    return not pod.has_begun and 0.0 < pod.created_s <= now_s - NOT_STARTED_AFTER_S
 
 
 def unstarted_problem(job: Job, now_s: float) -> tuple[str, str] | None:
@@ -58,7 +59,7 @@ def as_started(job: Job, now_s: float) -> Job:
     low, high = job.bounds
     if low == high or job.owner_count is not None or job.refusal is not None or not job.is_schedulable:
         return job
-    if job.completed_trainers or not _suffers(job, now_s):
+    if not _suffers(job, now_s) or job.completed_trainers:
         return job
     begun = sum(pod.has_begun for pod in job.live_trainers)
     if (allowed := max(low, begun)) >= high:
@@ -74,11 +75,11 @@ def _suffers(job: Job, now_s: float) -> bool:
     stored = condition.reason if condition is not None and condition.status == "True" else ""
     if stored == FAILED:
         return not runs_well(job, now_s)
-    live = job.live_trainers
-    if not live or any(pod.has_begun for pod in live):
+    if any(pod.has_begun and pod.is_live and pod.role is Role.TRAINER for pod in job.pods):  # nearly every job
         return False
+    live = job.live_trainers
     is_late = any(is_overdue(pod, now_s) for pod in live)
-    return is_late or stored in _NOT_STARTED or any(pod.cannot_start for pod in live)
+    return bool(live) and (is_late or stored in _NOT_STARTED or any(pod.cannot_start for pod in live))
 
 
 def is_replacing_last(job: Job) -> bool:
