@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from edl.clock import Clock
-from edl.controller.concurrency import Concurrency
 from edl.controller.pending_writes import Write
 from edl.controller.ports import Cluster, LeaderLease, Recorder
+from edl.controller.requests_at_once.concurrency import Concurrency
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 
 

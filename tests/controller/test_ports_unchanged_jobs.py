@@ -6,8 +6,7 @@ from contextlib import closing
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
-from tests.worlds.builders import make_job, make_node, make_nodes
-from tests.worlds.changed_jobs import changed_jobs
+from tests.worlds.builders import changed_jobs, make_job, make_node, make_nodes
 from tests.worlds.simulated_controller import Living
 from tests.worlds.small_scope.cluster import Stream
 from tests.worlds.small_scope.scenes import SCENES

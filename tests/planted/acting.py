@@ -199,7 +199,7 @@ def event_dropped(right: Right) -> Right:
 @bug(
     "a server that is too busy gets as many requests as before",
     at=targets.LEARN_LOAD,
-    caught_by="controller/test_concurrency.py::test_places_that_must_wait_rest_and_come_back",
+    caught_by="controller/requests_at_once/test_concurrency.py::test_places_that_must_wait_rest_and_come_back",
 )
 def busy_server_ignored(_: Right) -> Right:
     return lambda *_, **__: None
@@ -208,7 +208,7 @@ def busy_server_ignored(_: Right) -> Right:
 @bug(
     "surplus growth takes more places for good on a busy server",
     at=targets.PATIENCE_JUDGE,
-    caught_by="controller/test_patience.py",
+    caught_by="controller/requests_at_once/test_patience.py",
 )
 def steps_are_never_taken_back(right: Right) -> Right:
     def wrong(self: Any, now_s: float) -> None:

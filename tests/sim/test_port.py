@@ -21,8 +21,7 @@ from edl.sim.shapes import job_of
 from edl.sim.virtual_time import run_virtual
 from edl.sim.world import Engine, World
 from tests.sim.scenarios import make_group, make_scenario
-from tests.worlds.builders import make_nodes
-from tests.worlds.changed_jobs import changed_jobs
+from tests.worlds.builders import changed_jobs, make_nodes
 
 PSERVER = {"count": 1, "resources": {"cpu": 1, "memory": "1Gi"}}
 AT_ONCE = LatencySpec(write_s=0.0)

@@ -128,3 +128,16 @@ def make_snapshot(
         pods=tuple(sorted(pods, key=lambda p: (p.namespace, p.name))),
         jobs=tuple(sorted(jobs, key=lambda j: j.key)),
     )
+
+
+def changed_jobs(before: ClusterSnapshot, after: ClusterSnapshot) -> frozenset[JobKey]:
+    """Return the keys of the jobs that came, changed or went between two snapshots of one cluster.
+
+    A job that has not changed is the same Python object in both, so none is compared by its content.
+    """
+    if before.jobs is after.jobs:
+        return frozenset()
+    old, new = ({id(job) for job in one.jobs} for one in (before, after))
+    return frozenset(
+        job.key for one, other in ((before, new), (after, old)) for job in one.jobs if id(job) not in other
+    )

@@ -12,8 +12,8 @@ import pytest
 
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
-from edl.controller.patience import LEAST, STEP
 from edl.controller.ports import RoundResult
+from edl.controller.requests_at_once.patience import LEAST, STEP
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from tests.controller.loop_stage import NODE, A, B, Stage, at_work, play

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, log
 
-from edl.controller.patience import SHORTEST_S, Patience
+from edl.controller.requests_at_once.patience import SHORTEST_S, Patience
 from edl.model.actions import Action, Outcome
 
 FIRST = 16

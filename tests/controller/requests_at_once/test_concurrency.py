@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from edl.controller.concurrency import FIRST, FLOOR, LONGEST_REST_S, TOO_LONG_S, USUAL, Concurrency
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
+from edl.controller.requests_at_once.concurrency import FIRST, FLOOR, LONGEST_REST_S, TOO_LONG_S, USUAL, Concurrency
 from edl.model.actions import Action, CreatePod, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
 from tests.controller.loop_stage import A, Stage, at_work, play, rounds

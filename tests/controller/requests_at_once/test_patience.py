@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edl.controller.concurrency import Concurrency
-from edl.controller.patience import LEAST, STEP, TRY_AGAIN_S, Patience
+from edl.controller.requests_at_once.concurrency import Concurrency
+from edl.controller.requests_at_once.patience import LEAST, STEP, TRY_AGAIN_S, Patience
 from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, Outcome, Result
 from edl.model.names import JobKey, Role
 

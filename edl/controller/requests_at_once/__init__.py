@@ -1,0 +1,1 @@
+"""How many requests the controller has under way at once."""
