@@ -32,9 +32,9 @@ from edl.lifecycle.node_pinning import note_unpinned, pin
 from edl.lifecycle.node_requests import allow_eviction, node_request_actions
 from edl.lifecycle.node_watch import UNWATCHED, NodeWatch
 from edl.lifecycle.pod_actions import needs
-from edl.lifecycle.rejecting_nodes import away_when_created
 from edl.lifecycle.resized_workload import workload_actions
 from edl.lifecycle.tenancy import limited_priority
+from edl.lifecycle.trials.rejecting_nodes import away_when_created
 from edl.model.actions import (
     Action,
     CreatePod,

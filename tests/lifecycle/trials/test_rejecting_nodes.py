@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.lifecycle.rejecting_nodes import away_in_plan, away_when_created
+from edl.lifecycle.trials.rejecting_nodes import away_in_plan, away_when_created
 from edl.model.actions import CreatePod
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import FixedPods
