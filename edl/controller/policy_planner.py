@@ -78,6 +78,6 @@ class PolicyPlanner:
         return time.perf_counter()
 
     def startable(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:
-        """The pods of a plan that fit on their nodes now; see `planner.packing.startable`."""
+        """The pods of a plan that fit on their nodes now; see `planner.starts.startable`."""
         read, self._read = self._read, None  # its arrays are large
         return startable(snapshot, plan, read)
