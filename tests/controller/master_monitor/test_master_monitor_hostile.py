@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -107,29 +109,33 @@ async def test_only_what_a_master_says_about_pods_of_its_job_is_kept() -> None:
 
 
 async def test_the_masters_of_one_namespace_use_up_the_calls_of_no_other() -> None:
-    """All answer within the time that counts as prompt, so they are called like honest ones."""
-    liar, slow = Liar(RUNNING), Liar(RUNNING)
+    """They answered in time once, so they are called like honest ones; then they let calls hang."""
+    honest_calls, slow_calls, given_up = 0, Counter[str](), asyncio.Event()
 
     class Both(Liar):
         async def report(self, master: MasterAddress) -> MasterReport:
-            if master.job.namespace == "slow":
-                await SystemClock().sleep(0.2)
-                return await slow.report(master)
-            return await liar.report(master)
+            nonlocal honest_calls
+            if master.job.namespace != "slow":
+                honest_calls += 1
+                return RUNNING
+            slow_calls[master.job.name] += 1
+            if slow_calls[master.job.name] > 1:
+                await given_up.wait()
+            return RUNNING
 
     monitor = MasterMonitor(Both(), SystemClock(), FakeLease(), lambda *_: None, replace(PACE, calls_at_once=8))
-    honest = with_master("honest")
     many = []
     for number in range(40):
         job = with_master(f"slow-{number}")
         key = JobKey("slow", job.key.name)
         many.append(replace(job, key=key, pods=tuple(replace(pod, namespace="slow", job=key) for pod in job.pods)))
     try:
-        monitor.update([*many, honest])
-        await eventually(lambda: slow.calls >= 40)
-        before = liar.calls
-        at = slow.calls
-        await eventually(lambda: slow.calls >= at + 8)
-        assert liar.calls > before + 20
+        monitor.update([*many, with_master("honest")])
+        await eventually(lambda: len(slow_calls) == 40)
+        await eventually(lambda: slow_calls.total() >= 44)
+        before = honest_calls
+        await eventually(lambda: honest_calls >= before + 5)
+        assert slow_calls.total() <= 40 + 2 * PACE.calls_of_namespace
     finally:
+        given_up.set()
         await monitor.close()
