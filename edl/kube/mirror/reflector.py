@@ -219,7 +219,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.lists_begun += 1
-        number = self.lists_begun
+        number, begun, begun_s = self.lists_begun, self.store.mark(), self._clock.monotonic_s()
         objects: list[T] = []
         unreadable: list[Quarantined] = []
         limit, token = self._pace.page_items, ""
@@ -238,11 +238,13 @@ class Reflector(Generic[T]):
             token = metadata.continue_ or ""
             if not token:
                 break
-        for _ in self.store.replacing(objects, unreadable, metadata.resource_version or ""):
+        for _ in self.store.replacing(objects, unreadable, metadata.resource_version or "", begun):
             self._on_part()
             await asyncio.sleep(0)
         self._version = metadata.resource_version or ""
         self._listed_s = self._clock.monotonic_s()
+        if self._answered_s < begun_s:
+            self._answered = ""  # the list shows it, or etcd was put back to a state without it
         self.lists_done = number
         self.problem, self.refusal = "", 0
         self.synced.set()
