@@ -31,6 +31,7 @@ class Intent(StrEnum):
     MOVED = "Moved"
     HUNG = "Hung"
     JOB_FAILED = "JobFailed"
+    JOB_DELETED = "JobDeleted"
 
 
 class EventKind(StrEnum):

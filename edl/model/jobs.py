@@ -107,6 +107,7 @@ class Job:
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
+        is_orphaning: its pods are to outlive it.
         problem: why the spec is invalid; empty if it is valid.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         scale_up: what it may ask for nodes for.
@@ -140,6 +141,7 @@ class Job:
     suspended: bool = False
     finished: bool = False
     deleting: bool = False
+    is_orphaning: bool = False
     problem: str = ""
     backoff_limit: int = 6
     active_deadline_s: int | None = None

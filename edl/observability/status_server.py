@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
 from edl.errors import ConfigError
+from edl.observability.bounded_connections import IDLE_S, entrance
 from edl.observability.own_hosts import foreign
 
 SHUTDOWN_S = 2.0
@@ -92,12 +94,13 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
         handle_signals=False,
         handler_cancellation=True,  # a client that leaves frees its place at once
         shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=IDLE_S,
         auto_decompress=False,  # it would happen before a token is checked
     )
     await runner.setup()
     host, port = split_address(listen)
     try:
-        await web.TCPSite(runner, host, port).start()
+        await _Site(runner, host, port).start()
     except OSError as error:
         await runner.cleanup()
         raise ConfigError(
@@ -105,6 +108,22 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
         ) from error
     address = runner.addresses[0]
     return runner, (str(address[0]), int(address[1]))
+
+
+class _Site(web.TCPSite):
+    """A site whose connections are bounded."""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        await web.BaseSite.start(self)
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - the runner is set up
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(entrance(server), self._host, self._port, backlog=self._backlog)
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -249,10 +249,17 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
         generation=metadata.generation or 1,
         created_s=now_s if created_s is None else created_s,
         deleting=metadata.deletion_timestamp is not None,
+        is_orphaning=_is_orphaning(source),
         status=read_status(source.body),
         finished=False,
     )
     return replace(job, finished=is_over(job))
+
+
+def _is_orphaning(source: JobObject) -> bool:
+    """True if the job was deleted with `--cascade=orphan`: the garbage collector takes that finalizer away soon."""
+    finalizers = _mapping(source.body.get("metadata")).get("finalizers")
+    return isinstance(finalizers, list) and "orphan" in finalizers
 
 
 def _has_same_spec(known: JobObject, source: JobObject) -> bool:
