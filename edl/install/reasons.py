@@ -132,8 +132,9 @@ DEGRADED: Rows = (
     ),
     (
         "`NameTaken`",
-        "a foreign object has the name of one of the job's objects",
-        "delete that object, or rename the job",
+        "an object that the job does not own has the name of one of its objects, such as a pod that "
+        "`kubectl delete tj --cascade=orphan` left of a former job",
+        "delete that object, or give the job another name",
     ),
     (
         "`PriorityClassMissing`",

@@ -171,9 +171,12 @@ class JobClient:
     async def pods(self, job: str, role: str, index: int | None) -> list[Object]:
         """The pods of a role of a job, or of `all` roles, sorted by role and number.
 
+        The pods of a former job of that name are no pods of this one, even if their labels are the same.
+
         Raises:
-            PermanentError: there is none; the message says whether the job exists.
+            PermanentError: there is none, or the job does not exist.
         """
+        uid = (await self.read(job))["metadata"].get("uid")
         wanted = {
             LABEL_JOB: job,
             **({LABEL_ROLE: role} if role != ALL_ROLES else {}),
@@ -182,15 +185,24 @@ class JobClient:
         selector = ",".join(f"{label}={value}" for label, value in wanted.items())
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         raw = await self._ask(self.session.list(path, params={"labelSelector": selector}, limit=0))
-        found: list[Object] = _object(raw).get("items") or []
+        listed: list[Object] = _object(raw).get("items") or []
+        if not listed and index is not None and role != ALL_ROLES:
+            listed = await self._named(path, f"{job}-{role}-{index}")
+        found = [pod for pod in listed if _is_controlled_by(pod, uid)]
         if not found:
-            await self.read(job)
             which = "any role" if role == ALL_ROLES else role
             which = which if index is None else f"{which} {index}"
             raise PermanentError(
                 f"job {self.namespace}/{job} has no pod of {which} now; edl get {job} shows its state"
             )
         return sorted(found, key=_role_and_number)
+
+    async def _named(self, path: str, name: str) -> list[Object]:
+        """The pod of that name, whose labels somebody may have removed; empty if there is none."""
+        try:
+            return [_object(await self.session.get(f"{path}/{name}"))]
+        except NotFoundError:
+            return []
 
     async def log(self, pod: str, params: Params, write: Callable[[str], None]) -> None:
         """Read the log of a pod line by line."""
@@ -267,6 +279,11 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
     if any(problems):
         listed = "; ".join(problem for problem in problems if problem)
         raise PermanentError(f"{listed}{_where_to_see_why(pods[0]) if waiting else ''}")
+
+
+def _is_controlled_by(pod: Object, job_uid: str | None) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(owner.get("controller") and owner.get("uid") == job_uid for owner in owners)
 
 
 def _where_to_see_why(pod: Object) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from edl.errors import ConfigError, PermanentError
-from edl.kube.client.api_errors import RefusedError
+from edl.kube.client.api_errors import NotFoundError, RefusedError
 from edl.kube.client.session import ApiSession
 from edl.kube.job_client import JobClient, checked_job, jobs_path, read_log_files
 from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
@@ -157,19 +157,55 @@ async def test_a_followed_log_is_waited_for_until_its_container_starts(monkeypat
 
 
 class Pods:
-    """A session with pods; it notes the selectors."""
+    """A session with a job and pods; it notes the selectors."""
 
     def __init__(self, *names: str) -> None:
         self.selectors: list[str] = []
         self._items = [
-            {"metadata": {"name": name, "labels": {LABEL_ROLE: name.split("-")[1], LABEL_INDEX: name.split("-")[2]}}}
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {LABEL_ROLE: name.split("-")[1], LABEL_INDEX: name.split("-")[2]},
+                    "ownerReferences": [{"uid": "now", "controller": True}],
+                }
+            }
             for name in names
         ]
+        self.others: list[dict[str, Any]] = []
+
+    async def get(self, path: str, **_: Any) -> dict[str, Any]:
+        if "/trainingjobs/" in path:
+            return {"metadata": {"name": "ctr", "uid": "now"}}
+        found = [pod for pod in self.others if path.endswith(f"/pods/{pod['metadata']['name']}")]
+        if not found:
+            raise NotFoundError(path, code=404, reason="NotFound")
+        return found[0]
 
     async def list(self, _: str, *, params: dict[str, str], limit: int) -> dict[str, Any]:
         assert limit == 0
         self.selectors.append(params["labelSelector"])
         return {"items": self._items}
+
+
+def owned(pod: dict[str, Any], *owners: dict[str, Any]) -> dict[str, Any]:
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": list(owners)}}
+
+
+@pytest.mark.parametrize("owners", [[], [{"uid": "former", "controller": True}], [{"uid": "now"}]])
+async def test_the_pods_of_a_former_job_of_that_name_are_not_read(owners: list[dict[str, Any]]) -> None:
+    session = Pods("ctr-trainer-0")
+    session._items = [owned(session._items[0], *owners)]
+    with pytest.raises(PermanentError, match="job default/ctr has no pod of trainer now"):
+        await JobClient(cast("ApiSession", session), "default").pods("ctr", "trainer", None)
+
+
+async def test_a_pod_that_lost_its_labels_is_found_by_its_name() -> None:
+    session = Pods()
+    session.others = [owned(pod("ctr-trainer-1"), {"uid": "now", "controller": True})]
+    client = JobClient(cast("ApiSession", session), "default")
+    assert [one["metadata"]["name"] for one in await client.pods("ctr", "trainer", 1)] == ["ctr-trainer-1"]
+    with pytest.raises(PermanentError, match="no pod of trainer 2"):
+        await client.pods("ctr", "trainer", 2)
 
 
 async def test_the_pods_of_all_roles_are_sorted_by_role_and_number() -> None:

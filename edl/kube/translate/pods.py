@@ -1,14 +1,11 @@
 """Pods become `Pod` values: their resources, their state, and the job that they belong to.
 
-A pod belongs to the job that its label names in its namespace, and if it has an owner, the owner's UID must match
-too. So a pod of a deleted job does not belong to a new job of the same name, and neither does a user's pod that
-merely has the label. Such a foreign pod still occupies its node.
+To which job a pod belongs is decided in `ownership`; a pod that belongs to none still occupies its node.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from edl.kube.translate.intent import intent_of
@@ -16,7 +13,6 @@ from edl.kube.translate.objects import (
     ConditionObject,
     ContainerState,
     ContainerStatus,
-    ObjectMetadata,
     OwnerReference,
     PodConditionObject,
     PodLabels,
@@ -29,8 +25,9 @@ from edl.kube.translate.objects import (
     WaitingState,
     text,
 )
+from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
 from edl.model.lending import RunningRequest
-from edl.model.names import JobKey, Role, WorkloadKind
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape, Resources
 from edl.model.times import seconds_of
@@ -38,16 +35,9 @@ from edl.printable import printable, shortened
 
 DEFAULT_NAMESPACE = "default"
 
-WORKLOAD_OWNERS = {
-    ("batch/v1", "Job"): WorkloadKind.BATCH_JOB,
-    ("batch.volcano.sh/v1alpha1", "Job"): WorkloadKind.VOLCANO_JOB,
-    ("ray.io/v1", "RayCluster"): WorkloadKind.RAY_CLUSTER,
-}
-"""(apiVersion, kind) of the owners of pods that edl may resize, besides TrainingJobs; see `edl.kube.workloads`."""
-
-_OWNING_KINDS = {"TrainingJob", *(kind for _, kind in WORKLOAD_OWNERS)}
-
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
+
+_IS_INDEX = re.compile("[0-9]{1,9}")
 
 _REMEDY = "to change the spec, suspend the job first"
 _NOT_PULLED = (
@@ -85,7 +75,8 @@ class KnownPod:
         source: the object that it was translated from.
         foreign: the pod without a job.
         owners: its owner references.
-        labelled: the job that its label names, its role and its index; None if it has no such label or no role.
+        labelled: the job that its controller or its label names, its role and its index; None if neither names one,
+            or if it has no role.
         declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
         running_request: of its trainer, if its kubelet can change it.
         asks: the job that its label says it stands for a node for, and the group of that node; None if it has no such
@@ -109,10 +100,10 @@ class KnownPod:
         If that job no longer exists, the pod needs no capacity: garbage collection deletes it.
         """
         pod = self.foreign
-        return not pod.node and not pod.nominated and any(o.kind == "TrainingJob" for o in self.owners)
+        return not pod.node and not pod.nominated and any(o.kind == TRAINING_JOB for o in self.owners)
 
     def as_owned(self) -> Pod:
-        """Return the pod as part of the job that its label names."""
+        """Return the pod as part of the job that it names."""
         if self.owned is None:
             if self.labelled is None:
                 return self.foreign
@@ -184,31 +175,30 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
 
 
 def pinned_node(metadata: PodMetadata) -> str:
-    """Return the node that edl pinned the pod to; empty if the pod is not pinned or has no job label."""
-    annotations, labels = metadata.annotations, metadata.labels
-    if annotations is None or labels is None or not text(labels.job):
+    """Return the node that edl pinned the pod to; empty if the pod is not pinned or names no job."""
+    annotations = metadata.annotations
+    if annotations is None or not names_a_job(metadata):
         return ""
     return text(annotations.planned_node) if text(annotations.pinned) == "true" else ""
 
 
-def is_owned_by(owners: Iterable[OwnerReference], job: ObjectMetadata) -> bool:
-    """Return True if a labelled pod has no owner, or the job is one: by UID, or by name if one side has no UID."""
-    owners = tuple(owners)
-    if not owners:
-        return True
-    return any(
-        o.uid == job.uid if o.uid and job.uid else o.kind in _OWNING_KINDS and o.name == job.name for o in owners
-    )
-
-
 def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
-    labels = metadata.labels
-    if labels is None or not (name := text(labels.job)):
+    owner, labels = owning_job(metadata), metadata.labels or PodLabels()
+    if owner is not None and (found := _named_by_edl(owner.name or "", pod.name)):
+        return JobKey(pod.namespace, owner.name or ""), *found
+    if not (name := text(labels.job)):
         return _owned_by_workload(metadata, pod)
     role = _role(labels, name, pod.name)
     if role is None:
         return None
     return JobKey(pod.namespace, name), role, _index(labels, pod.name)
+
+
+def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
+    """Return the role and the index in the name that edl gives a pod; None for any other name."""
+    start, _, number = pod.rpartition("-")
+    role = next((role for role in Role if start == f"{job}-{role.value}"), None)
+    return (role, int(number)) if role is not None and _IS_INDEX.fullmatch(number) else None
 
 
 def _asks(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, str] | None:
@@ -241,7 +231,7 @@ def _role(labels: PodLabels, job: str, name: str) -> Role | None:
 
 def _index(labels: PodLabels, name: str) -> int | None:
     for number in (text(labels.index), name.rpartition("-")[2]):
-        if number.isascii() and number.isdigit() and len(number) <= 9:
+        if _IS_INDEX.fullmatch(number):
             return int(number)
     return None
 
