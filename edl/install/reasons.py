@@ -215,6 +215,10 @@ INTENTS: Rows = (
         "a pserver moves, or a trainer makes room for one: [room in pieces](../controller.md#room-in-pieces)",
     ),
     ("`Hung`", "the trainer hung for 120 s (condition Degraded, `TrainerHangs`)"),
+    (
+        "`NotStarted`",
+        "the trainer never began, and others of the job have finished, so nothing is left for it",
+    ),
     ("`Replaced`", "a policy replaces the pod that ended, or the count was lowered"),
     ("`JobFailed`", "the job failed"),
 )

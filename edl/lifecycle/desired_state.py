@@ -45,6 +45,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
+from edl.lifecycle.unstarted import is_replacing_last, needless_trainers
 from edl.model.actions import (
     Action,
     DeleteJob,
@@ -312,7 +313,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     """Fault-tolerant mode: replace lost pods, delete the victims of the plan, and add trainers up to the target."""
     job, decision, unreachable = given.job, given.decision, given.context.unreachable
     lost_last = has_lost_last_trainer(job, given.context.master_view)
-    step = replace(step, trainer_lost=lost_last)
+    step = replace(step, trainer_lost=lost_last or is_replacing_last(job))
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
     replaced = [p for p in replaced if not (lost_last and p.role is Role.TRAINER)]
@@ -321,6 +322,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     deletions = (
         *delete(victims, job, step.shrink_reason or step.reason, unreachable),
         *delete(replaced, job, Intent.REPLACED.value, unreachable),
+        *(delete(needless_trainers(job), job, Intent.NOT_STARTED.value, unreachable) if step.finishing else ()),
         *delete(moving, job, Intent.MOVED.value, unreachable),
         *delete(overdue_trainers(job, given.context.master_view), job, Intent.HUNG.value, unreachable),
         *_complete_deletions(given),

@@ -27,7 +27,15 @@ FAILED = Intent.POD_FAILED.value
 STEADY_AFTER_S = 60.0
 """A job of which a pod failed is no longer Degraded once each of its pods has run for so long."""
 _SINGLE_POD = frozenset(
-    intent.value for intent in (Intent.POD_FAILED, Intent.NODE_LOST, Intent.REPLACED, Intent.MOVED, Intent.HUNG)
+    intent.value
+    for intent in (
+        Intent.POD_FAILED,
+        Intent.NODE_LOST,
+        Intent.REPLACED,
+        Intent.MOVED,
+        Intent.HUNG,
+        Intent.NOT_STARTED,
+    )
 )
 """Intents that concern one pod; every other intent deletes pods for a reason of the whole job."""
 _MAX_PODS = 3
@@ -149,7 +157,8 @@ def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bo
     """True if the last trainer was lost before any trainer saw the end of the data, so that it must be replaced.
 
     If the master has closed the last epoch, one completed trainer is enough, and one is needed. Without a data set
-    every other trainer must have completed. The stored condition remembers the lost trainer when its pod is gone.
+    every other trainer that has begun must have completed. The stored condition remembers the lost trainer when its
+    pod is gone.
     """
     completed = job.completed(Role.TRAINER)
     if job.live_trainers or not job.was_admitted:
@@ -159,9 +168,16 @@ def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bo
     if not job.completed_trainers:
         return False
     kept = (*completed, *_cleaned_up(job))
-    has_incomplete = any(p.role is Role.TRAINER and p not in kept for p in job.pods)
+    has_incomplete = any(p.role is Role.TRAINER and p.has_begun and p not in kept for p in job.pods)
+    return has_incomplete or _waits_for_last(job)
+
+
+def _waits_for_last(job: Job) -> bool:
+    """True if the stored status says that the last trainer was lost, and no trainer has completed since."""
     stored = job.status.condition("Complete") if job.status else None
-    return has_incomplete or (stored is not None and stored.reason == TRAINER_LOST)
+    if job.status is None or stored is None or stored.reason != TRAINER_LOST:
+        return False
+    return job.completed_indexes <= frozenset(job.status.completed)
 
 
 def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:

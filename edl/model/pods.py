@@ -117,6 +117,11 @@ class Pod:
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
+    def has_begun(self) -> bool:
+        """True if its main container has started at some time, as far as the phase says."""
+        return self.phase is not PodPhase.PENDING
+
+    @property
     def cannot_start(self) -> bool:
         """True if its main container cannot start, or no node takes it without its claim: see `container_message`."""
         return bool(self.container_message) and self.phase is PodPhase.PENDING and not self.terminating
