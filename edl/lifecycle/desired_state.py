@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from edl.lifecycle.container_end import logs_command
 from edl.lifecycle.data_progress import (
     FINISH_GRACE_S,
     LEDGER_LOST,
@@ -33,6 +34,7 @@ from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
     count_failures,
+    event_of,
     failure_problem,
     has_lost_last_trainer,
     is_deleted_with_job,
@@ -216,7 +218,8 @@ def _end_or_suspension(given: _Input, failures: int, events: Sequence[PodEvent])
         message = f"the job had {count(failures, 'pod failure')}, more than spec.backoffLimit {job.backoff_limit}"
         last = [e.message for e in events if e.event is JobEvent.POD_FAILED]
         message += f": {'; '.join(last)}" if last else ""
-        message += "" if not last or "edl logs" in message else f"; `edl logs {job.key.name}` shows more"
+        failed = next((p for p in job.pods if event_of(p, frozenset()) is JobEvent.POD_FAILED), None)
+        message += f"; `{logs_command(failed)}` shows more" if failed and "edl logs" not in message else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}, so edl ended it"

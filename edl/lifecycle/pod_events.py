@@ -205,7 +205,8 @@ def describe_failure(pod: Pod) -> str:
     """How a pod failed: its exit code and the last line of its container, or what the code means."""
     cause = cause_of_end(pod)
     code = "an unknown code" if pod.exit_code is None else f"code {pod.exit_code}"
-    return f"{pod.name} exited with {code}{f' ({cause})' if cause else ''}"
+    which = f"{pod.name}: {pod.ended_in}" if pod.ended_in else pod.name
+    return f"{which} exited with {code}{f' ({cause})' if cause else ''}"
 
 
 def failure_number(pod: Pod) -> int:

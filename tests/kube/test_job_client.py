@@ -83,6 +83,57 @@ async def test_the_lines_of_one_pod_are_printed_as_they_are() -> None:
     assert written == ["first", "second \ufffd"]
 
 
+class Named:
+    """Pods with several containers; it notes whose logs are read."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, str]] = []
+
+    @asynccontextmanager
+    async def lines(self, path: str, *, params: dict[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.read.append((path.split("/")[-2], params["container"]))
+
+        async def nothing() -> AsyncIterator[bytes]:
+            for line in list[bytes]():
+                yield line
+
+        yield nothing()
+
+
+@pytest.mark.parametrize(
+    ("name", "containers", "read"),
+    [
+        ("a-trainer-0", ["trainer", "uploader"], "trainer"),
+        ("a-trainer-0", ["istio", "trainer"], "trainer"),
+        ("a-b-master-0", ["log", "master"], "master"),
+        ("a-trainer-0", ["only"], "only"),
+    ],
+)
+async def test_the_log_of_the_main_container_is_read_wherever_it_stands(
+    name: str, containers: list[str], read: str
+) -> None:
+    session = Named()
+    body = {"metadata": {"name": name}, "spec": {"containers": [{"name": one} for one in containers]}}
+    await read_log_files(client_of(session), [body], {}, print)
+    await read_log_files(client_of(session), [body], {"container": "other"}, print)
+    assert session.read == [(name, read), (name, "other")]
+
+
+async def test_a_container_that_waits_for_an_init_container_says_which_log_to_read() -> None:
+    body = pod("a-trainer-0")
+    body["spec"]["initContainers"] = [{"name": "done"}, {"name": "fetch"}]
+    body["status"] = {
+        "initContainerStatuses": [
+            {"name": "done", "state": {"terminated": {"exitCode": 0}}},
+            {"name": "fetch", "state": {"terminated": {"exitCode": 3}}},
+        ]
+    }
+    with pytest.raises(
+        PermanentError, match=r"fetch comes first \(it exited with code 3\): read its log with -c fetch"
+    ):
+        await read_log_files(client_of(Starting(**{"a-trainer-0": 1})), [body], {}, print)
+
+
 async def test_followed_logs_are_read_at_once() -> None:
     client, written = client_of(Logs(3)), list[str]()
     await read_log_files(client, [pod("a-0"), pod("a-1"), pod("a-2")], {"follow": "true"}, written.append)

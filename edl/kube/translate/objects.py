@@ -79,6 +79,7 @@ class PodAnnotations(ApiStruct):
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
     completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
+    default_container: Scalar = msgspec.field(default=None, name="kubectl.kubernetes.io/default-container")
     volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from edl.kube.translate.containers import REMEDY, read_containers
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,
-    ContainerState,
-    ContainerStatus,
     OwnerReference,
     PodConditionObject,
     PodLabels,
@@ -21,17 +20,15 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     PreemptionPolicy,
-    TerminatedState,
-    WaitingState,
     text,
 )
 from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
 from edl.model.lending import RunningRequest
-from edl.model.names import JobKey, Role
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape, Resources
 from edl.model.times import seconds_of
-from edl.printable import printable, shortened
+from edl.printable import printable
 
 DEFAULT_NAMESPACE = "default"
 
@@ -39,32 +36,9 @@ _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNN
 
 _IS_INDEX = re.compile("[0-9]{1,9}")
 
-_REMEDY = "to change the spec, suspend the job first"
-_NOT_PULLED = (
-    "image {image} cannot be pulled{why}; check the image name and tag, imagePullSecrets and the registry",
-    re.compile(r'^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?'),
-)
-_CANNOT_START = {
-    "ErrImagePull": _NOT_PULLED,
-    "ImagePullBackOff": _NOT_PULLED,
-    "ErrImageNeverPull": ("image {image} is not on the node, and imagePullPolicy is Never", re.compile(".*")),
-    "InvalidImageName": ("image name {image} is not valid{why}", re.compile("")),
-    "CreateContainerConfigError": (
-        "it refers to a Secret, ConfigMap or user that does not exist or is not valid{why}",
-        re.compile(""),
-    ),
-    "CreateContainerError": ("the container runtime cannot create its container{why}", re.compile("")),
-}
-"""The reason of a container that waits and never starts -> what it means, what of the kubelet's text is left out.
-
-The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
-"""
 _MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
 """What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
-_MOST_OF_KUBELET = 200
-
-_OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
 
 
 @dataclass(slots=True)
@@ -135,14 +109,15 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
     created_s = seconds_of(metadata.creation_timestamp)
-    container = _main_status(spec, status)
-    main = container.state if container else None
     annotations = metadata.annotations
+    namespace, name = metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""
+    labelled = _labelled(metadata, namespace, name)
+    containers = read_containers(spec, status, _main_name(metadata, labelled))
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
     pod = Pod(
-        namespace=metadata.namespace or DEFAULT_NAMESPACE,
-        name=metadata.name or "",
+        namespace=namespace,
+        name=name,
         uid=metadata.uid or "",
         shape=shape,
         phase=_PHASES.get(status.phase or "", PodPhase.PENDING),
@@ -152,18 +127,20 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         pinned=bool(pinned_node(metadata)),
         priority=priority,
         created_s=now_s if created_s is None else created_s,
-        started_s=_started_s(main, status),
+        started_s=seconds_of(status.start_time) if containers.started_s is None else containers.started_s,
         ready=_is_true(_condition(status, "Ready")),
         gated=bool(spec.scheduling_gates),
         tried=_was_tried(scheduled),
         answered_s=seconds_of(scheduled.last_transition_time) if scheduled else None,
         terminating=metadata.deletion_timestamp is not None,
         daemon=any(o.kind == "DaemonSet" for o in owners),
-        exit_code=_exit_code(container),
+        exit_code=containers.exit_code,
+        ended_in=containers.ended_in,
+        begun=containers.begun,
         intent=intent_of(source),
         disruption=_disruption(_condition(status, "DisruptionTarget")),
         ip=status.pod_ip or "",
-        container_message=_why_stopped(container) or _missing_claim(spec, scheduled),
+        container_message=containers.message or _missing_claim(spec, scheduled),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
@@ -171,7 +148,14 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         grace_s=spec.termination_grace_period_seconds or 0,
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
     )
-    return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
+    return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace))
+
+
+def _main_name(metadata: PodMetadata, labelled: tuple[JobKey, Role, int | None] | None) -> str:
+    """The name of the main container: that of the role in a pod of a TrainingJob, else what an annotation says."""
+    if labelled is not None and labelled[0].kind is WorkloadKind.TRAINING_JOB:
+        return labelled[1].value
+    return text(metadata.annotations.default_container) if metadata.annotations else ""
 
 
 def pinned_node(metadata: PodMetadata) -> str:
@@ -182,16 +166,16 @@ def pinned_node(metadata: PodMetadata) -> str:
     return text(annotations.planned_node) if text(annotations.pinned) == "true" else ""
 
 
-def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
+def _labelled(metadata: PodMetadata, namespace: str, pod: str) -> tuple[JobKey, Role, int | None] | None:
     owner, labels = owning_job(metadata), metadata.labels or PodLabels()
-    if owner is not None and (found := _named_by_edl(owner.name or "", pod.name)):
-        return JobKey(pod.namespace, owner.name or ""), *found
+    if owner is not None and (found := _named_by_edl(owner.name or "", pod)):
+        return JobKey(namespace, owner.name or ""), *found
     if not (name := text(labels.job)):
-        return _owned_by_workload(metadata, pod)
-    role = _role(labels, name, pod.name)
+        return _owned_by_workload(metadata, namespace)
+    role = _role(labels, name, pod)
     if role is None:
         return None
-    return JobKey(pod.namespace, name), role, _index(labels, pod.name)
+    return JobKey(namespace, name), role, _index(labels, pod)
 
 
 def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
@@ -201,20 +185,20 @@ def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
     return (role, int(number)) if role is not None and _IS_INDEX.fullmatch(number) else None
 
 
-def _asks(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, str] | None:
+def _asks(metadata: PodMetadata, namespace: str) -> tuple[JobKey, str] | None:
     """Return the job that a request pod stands for a node for, and the group; None for any other pod."""
     labels = metadata.labels
     if labels is None or not (name := text(labels.requests_node_for)) or not metadata.owner_references:
         return None
-    return JobKey(pod.namespace, name), text(labels.node_group)
+    return JobKey(namespace, name), text(labels.node_group)
 
 
-def _owned_by_workload(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
+def _owned_by_workload(metadata: PodMetadata, namespace: str) -> tuple[JobKey, Role, int | None] | None:
     """Return the workload whose controller made the pod; None if edl does not resize such workloads."""
     for owner in metadata.owner_references or ():
         kind = WORKLOAD_OWNERS.get((owner.api_version or "", owner.kind or ""))
         if kind is not None and owner.name:
-            return JobKey.of(kind, pod.namespace, owner.name), Role.TRAINER, None
+            return JobKey.of(kind, namespace, owner.name), Role.TRAINER, None
     return None
 
 
@@ -264,57 +248,9 @@ def _disruption(target: ConditionObject | None) -> str:
     return (target.reason or "") if target is not None and target.status == "True" else ""
 
 
-def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
-    """Return the status of the first container of the spec; the others are helpers."""
-    if not status.container_statuses:
-        return None
-    main = spec.containers[0].name if spec.containers else None
-    return next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
-
-
-def _why_stopped(container: ContainerStatus | None) -> str:
-    """Return why the container cannot start, else the message of its last termination; empty if there is neither."""
-    states = [s for s in (container.state, container.last_state) if s] if container else []
-    waiting = next((_why_not_started(container, s.waiting) for s in states if s.waiting), "") if container else ""
-    return waiting or next((m for s in states if s.terminated and (m := _termination_message(s.terminated))), "")
-
-
 def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
     """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
     if spec.node_name or scheduled is None or not _was_tried(scheduled):
         return ""
     found = _MISSING_CLAIM.search(scheduled.message or "")
-    return f"{_CLAIM.format(name=printable(found[1]))}; {_REMEDY}" if found else ""
-
-
-def _why_not_started(container: ContainerStatus, waiting: WaitingState) -> str:
-    """Return why a container never starts, with the kubelet's text on one line; empty if it may still start."""
-    if waiting.reason not in _CANNOT_START:
-        return ""
-    meaning, left_out = _CANNOT_START[waiting.reason]
-    said = " ".join(left_out.sub("", printable((waiting.message or "").replace("\r", "\n"))).split())
-    why = f" ({shortened(said, _MOST_OF_KUBELET)})" if said else ""
-    return f"{meaning.format(image=printable(container.image or 'of the container'), why=why)}; {_REMEDY}"
-
-
-def _exit_code(container: ContainerStatus | None) -> int | None:
-    """Return the exit code of the current or the previous end."""
-    states = [s for s in (container.state, container.last_state) if s] if container else []
-    if any(s.waiting and s.waiting.reason in _CANNOT_START for s in states):
-        return None
-    return next((s.terminated.exit_code for s in states if s.terminated), None)
-
-
-def _termination_message(ended: TerminatedState) -> str:
-    """Return the termination message; if the container reached its memory limit, a line about that follows."""
-    message = printable((ended.message or "").replace("\r", "\n"))  # a progress bar is many lines, the last counts
-    if ended.reason != "OOMKilled":
-        return message
-    return f"{message.rstrip()}\n{_OUT_OF_MEMORY}" if message.strip() else _OUT_OF_MEMORY
-
-
-def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:
-    """Return when the main container started, else when the kubelet took the pod; seconds since the epoch."""
-    state = (main.running or main.terminated) if main else None
-    started_s = seconds_of(state.started_at) if state else None
-    return seconds_of(status.start_time) if started_s is None else started_s
+    return f"{_CLAIM.format(name=printable(found[1]))}; {REMEDY}" if found else ""
