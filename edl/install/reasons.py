@@ -143,6 +143,12 @@ DEGRADED: Rows = (
         "`kubectl apply -f deploy/base/priorityclasses.yaml`",
     ),
     (
+        "`PodRejected`",
+        "a node rejected a pod before any container of it ran, such as `UnexpectedAdmissionError` or `OutOfcpu`; the "
+        "message has the words of the kubelet and the node. That is no failure of the job",
+        "edl tries again after growing pauses, on other nodes if it can; look at the node if it is always the same",
+    ),
+    (
         "`PodCannotStart`",
         "a pod cannot start: an image cannot be pulled, or a Secret or a volume claim does not exist; "
         "`status.reason` has this reason too, instead of `AtMax` and `InsufficientCapacity`",

@@ -74,12 +74,16 @@ class JobContext:
         degraded: (reason, message) of the last refusal of the API server for the job, or of what the cluster lacks.
         master_view: what the job's master reports; None if it has none, or if this controller does not call masters.
         nodes: what is known about nodes on which trainers failed or hung.
+        paused: role and index of the pods that failed lately, or were rejected, and are not created yet.
+        most_new: so many trainers may be created now; None if as many as the job lacks.
     """
 
     unreachable: frozenset[str] = frozenset()
     degraded: tuple[str, str] | None = None
     master_view: MasterView | None = None
     nodes: NodeWatch = UNWATCHED
+    paused: frozenset[tuple[Role, int]] = frozenset()
+    most_new: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +337,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     kept = len(job.live_trainers) - len(victims)
     missing = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
     may_create = not (step.unplanned or victims or moving or step.rerun)
-    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
+    return _Result(step, (*deletions, *(_create(given, missing) if may_create else ())))
 
 
 def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
@@ -342,7 +346,14 @@ def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     deletions = (*delete(replaced, job, Intent.REPLACED.value, unreachable), *_complete_deletions(given))
     missing = max(0, step.target - len(job.live_trainers))
     may_create = not (step.unplanned or step.rerun)
-    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
+    return _Result(step, (*deletions, *(_create(given, missing) if may_create else ())))
+
+
+def _create(given: _Input, missing: int) -> tuple[Action, ...]:
+    """The creations for missing trainers and other pods, as far as no pause holds them back."""
+    most = given.context.most_new
+    trainers = missing if most is None else min(missing, most)
+    return create(given.job, given.starts, trainers, given.context.paused)
 
 
 def _restart(given: _Input, step: Step, cause: str) -> _Result:

@@ -68,7 +68,12 @@ def pod_events(job: Job, unreachable: frozenset[str], master_view: MasterView | 
 
 
 def event_of(pod: Pod, unreachable: frozenset[str]) -> JobEvent | None:
-    """The event of one pod: it failed, or somebody else deleted or evicted it; None otherwise."""
+    """The event of one pod: it failed, or somebody else deleted or evicted it; None otherwise.
+
+    None of a pod that its node rejected before a container ran, either: it is replaced alone.
+    """
+    if pod.rejection and not pod.terminating:
+        return None
     intent = _intent_word(pod)
     is_own_failure = intent == Intent.POD_FAILED or not (intent or pod.terminating)
     if pod.phase is PodPhase.FAILED and not pod.disruption and is_own_failure:
@@ -140,7 +145,9 @@ def failure_message(job: Job, failures: int) -> str:
     failed = [
         p
         for p in job.pods
-        if p.phase is PodPhase.FAILED and not p.disruption and (not p.intent or failure_number(p) > stored)
+        if p.phase is PodPhase.FAILED
+        and not (p.disruption or p.rejection)
+        and (not p.intent or failure_number(p) > stored)
     ]
     how = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
     return f"{how}; {count(failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"
@@ -222,7 +229,7 @@ def is_replaceable(job: Job, pod: Pod) -> bool:
     if pod.phase is PodPhase.SUCCEEDED:
         has_completed = not (pod.intent or pod.disruption)
         return not (has_completed and (pod.role is Role.TRAINER or not job.fault_tolerant))
-    return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption)
+    return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption or pod.rejection)
 
 
 def is_uncounted(job: Job, pod: Pod) -> bool:

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from edl.lifecycle.conditions import has_reason
-from edl.lifecycle.pod_events import TRAINER_LOST
+from edl.lifecycle.pod_events import STEADY_AFTER_S, TRAINER_LOST
 from edl.model.jobs import Job
-from edl.model.pods import Pod
+from edl.model.pods import Pod, PodPhase
+
+NOT_STARTED_AFTER_S = 120.0
+"""A pod that has not begun by then has a problem, whatever its kubelet says."""
+
+
+def runs_well(job: Job, now_s: float) -> bool:
+    """True if a trainer of the job has run for `STEADY_AFTER_S`."""
+    return any(
+        pod.phase is PodPhase.RUNNING and pod.started_s is not None and now_s - pod.started_s >= STEADY_AFTER_S
+        for pod in job.live_trainers
+    )
+
+
+def is_overdue(pod: Pod, now_s: float) -> bool:
+    """True if a pod has existed for `NOT_STARTED_AFTER_S` and has not begun."""
+    return not pod.has_begun and now_s - pod.created_s >= NOT_STARTED_AFTER_S
 
 
 def is_replacing_last(job: Job) -> bool:

@@ -48,7 +48,9 @@ class Pod:
         begun: its main container has started at some time, as its status says.
         intent: why edl deletes it, written on the pod before the deletion; empty if edl does not delete it.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
-            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet); empty if it has none.
+            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), or why the kubelet ended it (Evicted and
+            others); empty if it has none.
+        rejection: for a pod that failed although none of its containers ran, what the kubelet says of it; else empty.
         unplaceable: kube-scheduler does not use free capacity that fits this pod, as far as edl can see. The pod
             counts as waiting and as short, and no trainer is a victim for it; see `edl.planner.unplaceable`.
         ip: its address; empty while it has none.
@@ -91,6 +93,7 @@ class Pod:
     begun: bool = False
     intent: str = ""
     disruption: str = ""
+    rejection: str = ""
     unplaceable: bool = False
     ip: str = ""
     container_message: str = ""
@@ -123,7 +126,7 @@ class Pod:
     @property
     def has_begun(self) -> bool:
         """True if its main container has started at some time; a pod stays Pending until all containers have."""
-        return self.begun or self.phase is not PodPhase.PENDING
+        return self.begun or not (self.phase is PodPhase.PENDING or self.rejection)
 
     @property
     def cannot_start(self) -> bool:

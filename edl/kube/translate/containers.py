@@ -59,6 +59,7 @@ class Containers:
         ended_in: which container that end was of, such as `init container fetch`; empty for the main container.
         started_s: when the main container started, in seconds since the epoch; None if it has not.
         begun: the main container has started at some time.
+        any_ran: some container has.
     """
 
     message: str = ""
@@ -66,6 +67,7 @@ class Containers:
     ended_in: str = ""
     started_s: float | None = None
     begun: bool = False
+    any_ran: bool = False
 
 
 def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
@@ -95,6 +97,7 @@ def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
         ended_in=ended_in,
         started_s=seconds_of(state.started_at) if state else None,
         begun=state is not None or (own is not None and any(s.terminated for s in _states(own))),
+        any_ran=any(s.running or s.terminated for one in _all(status) for s in _states(one)),
     )
 
 

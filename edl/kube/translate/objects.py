@@ -285,6 +285,8 @@ class PodStatus(ApiStruct):
     """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     conditions: list[PodConditionObject] | None = None
     nominated_node_name: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")

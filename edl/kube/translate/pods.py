@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from edl.kube.translate.containers import REMEDY, read_containers
+from edl.kube.translate.containers import REMEDY, Containers, read_containers
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,
@@ -28,13 +28,17 @@ from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape, Resources
 from edl.model.times import seconds_of
-from edl.printable import printable
+from edl.printable import printable, shortened
 
 DEFAULT_NAMESPACE = "default"
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
 _IS_INDEX = re.compile("[0-9]{1,9}")
+
+_ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutdown"})
+"""`status.reason` of a failed pod that its kubelet ended: for room on the node, or because the node shuts down."""
+_MOST_OF_REJECTION = 200
 
 _MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
 """What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
@@ -113,6 +117,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
     namespace, name = metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""
     labelled = _labelled(metadata, namespace, name)
     containers = read_containers(spec, status, _main_name(metadata, labelled))
+    rejection = _rejection(status, containers)
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
     pod = Pod(
@@ -138,7 +143,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         ended_in=containers.ended_in,
         begun=containers.begun,
         intent=intent_of(source),
-        disruption=_disruption(_condition(status, "DisruptionTarget")),
+        disruption=_disruption(status) or ("" if rejection else _ended_by_kubelet(status)),
+        rejection=rejection,
         ip=status.pod_ip or "",
         container_message=containers.message or _missing_claim(spec, scheduled),
         journal=text(annotations.journal) if annotations else "",
@@ -244,8 +250,23 @@ def _was_tried(scheduled: ConditionObject | None) -> bool:
     return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
 
 
-def _disruption(target: ConditionObject | None) -> str:
+def _disruption(status: PodStatus) -> str:
+    target = _condition(status, "DisruptionTarget")
     return (target.reason or "") if target is not None and target.status == "True" else ""
+
+
+def _ended_by_kubelet(status: PodStatus) -> str:
+    is_failed = status.phase == PodPhase.FAILED.value
+    return status.reason or "" if is_failed and status.reason in _ENDED_BY_KUBELET else ""
+
+
+def _rejection(status: PodStatus, containers: Containers) -> str:
+    """What the kubelet says of a pod that failed before any of its containers ran; empty for any other pod."""
+    if status.phase != PodPhase.FAILED.value or containers.any_ran or _disruption(status):
+        return ""
+    said = " ".join(printable((status.message or "").replace("\r", "\n")).split())
+    words = (printable(status.reason or ""), shortened(said, _MOST_OF_REJECTION))
+    return ": ".join(word for word in words if word) or "none of its containers ran"
 
 
 def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
