@@ -40,6 +40,12 @@ COUNT: Rows = (
         "another queue, or a larger quota (the Queue object, or `--queues`)",
     ),
     (
+        "`PodsNotStarted`",
+        "its trainers fail or do not start, so it keeps its minimum and does not grow until one of them has run; the "
+        "condition `Degraded` says why. `PodCannotStart` and `PodFailed` in this place mean the same",
+        "correct what the condition names",
+    ),
+    (
         "`PodsRefused`",
         "the API server refuses its pods; the line names the policy, the condition `Degraded` has the answer",
         "change the policy or the spec; edl asks again by itself",
@@ -141,6 +147,13 @@ DEGRADED: Rows = (
         "`edl-core`, `edl-training` or `edl-surplus` does not exist: pods run without it, and serving does "
         "not preempt them; or a class of trainers without requests does not, and they have that of other trainers",
         "`kubectl apply -f deploy/base/priorityclasses.yaml`",
+    ),
+    (
+        "`PodsNotStarted`",
+        "pods exist for two minutes and have not started, and their kubelets do not say why; the message has their "
+        "names and the node of the first one. If no trainer has started, the job keeps its minimum alone",
+        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is not "
+        "ready, or a node that does not start pods",
     ),
     (
         "`PodRejected`",

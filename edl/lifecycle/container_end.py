@@ -20,7 +20,8 @@ _LAUNCHER = re.compile(
 """How the launcher's own lines in a log begin; they never say why a program failed."""
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
 """Signals that others send: the last line of a log is not about them."""
-_DEFAULT_NAMESPACE = "default"  # that of commands without -n, unless a kubeconfig says otherwise
+DEFAULT_NAMESPACE = "default"
+"""That of commands without -n, unless a kubeconfig says otherwise."""
 _OUT_OF_MEMORY = "OOMKilled: "
 
 
@@ -48,7 +49,7 @@ def logs_command(pod: Pod) -> str:
     """The command that prints the log of the container whose end is known."""
     name = pod.ended_in.rpartition(" ")[2]
     container = f" -c {name}" if name else ""
-    namespace = f" -n {pod.namespace}" if pod.namespace != _DEFAULT_NAMESPACE else ""
+    namespace = f" -n {pod.namespace}" if pod.namespace != DEFAULT_NAMESPACE else ""
     if pod.job is None:
         return f"kubectl logs {pod.name}{container}{namespace}"
     role = f" --role {pod.role.value}" if pod.role not in {Role.TRAINER, None} else ""

@@ -47,7 +47,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
-from edl.lifecycle.unstarted import is_replacing_last, needless_trainers
+from edl.lifecycle.unstarted import is_replacing_last, needless_trainers, unstarted_problem
 from edl.model.actions import (
     Action,
     DeleteJob,
@@ -283,6 +283,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         master_problem(job, context.master_view)
         or context.degraded
         or start_problem(job)
+        or unstarted_problem(job, given.now_s)
         or hung_problem(job, context.master_view)
         or avoided_problem(job, context.nodes)
         or failure_problem(job, failures, given.now_s)

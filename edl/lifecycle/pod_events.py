@@ -109,9 +109,12 @@ def rerun_reason(role: Role) -> str:
 
 
 def start_problem(job: Job) -> tuple[str, str] | None:
-    """(reason, message) of the first pod that cannot start; None if there is none."""
+    """(reason, message) of the first pod that cannot start and of those like it; None if there is none."""
     pod = next((p for p in job.pods if p.cannot_start), None)
-    return (POD_CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
+    if pod is None:
+        return None
+    alike = [p for p in job.pods if p.cannot_start and p.container_message == pod.container_message]
+    return POD_CANNOT_START, f"{names_of(alike)} cannot start: {pod.container_message}"
 
 
 def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | None:
@@ -134,7 +137,9 @@ def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | 
 
 
 def steady_s(job: Job) -> float:
-    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has none."""
+    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has no trainer."""
+    if not job.live_trainers:
+        return inf
     began = (pod.created_s if pod.started_s is None else pod.started_s for pod in job.pods if pod.is_live)
     return max(began, default=inf) + STEADY_AFTER_S
 
@@ -149,7 +154,7 @@ def failure_message(job: Job, failures: int) -> str:
         and not (p.disruption or p.rejection)
         and (not p.intent or failure_number(p) > stored)
     ]
-    how = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
+    how = _list(failed, describe_failure) or "a pod failed"
     return f"{how}; {count(failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"
 
 
@@ -331,6 +336,13 @@ def _list(pods: Sequence[Pod], describe: Callable[[Pod], str]) -> str:
     texts = [describe(pod) for pod in pods[:_MAX_PODS]]
     more = len(pods) - len(texts)
     return ", ".join([*texts, f"and {more} more"] if more else texts)
+
+
+def names_of(pods: Sequence[Pod]) -> str:
+    """The names of at most three pods, and how many more there are."""
+    more = len(pods) - _MAX_PODS
+    named = ", ".join(pod.name for pod in pods[:_MAX_PODS])
+    return f"{named} and {count(more, 'more pod')}" if more > 0 else named
 
 
 def _describe_eviction(pod: Pod) -> str:

@@ -103,7 +103,12 @@ def _shown_reason(step: Step) -> str:
     A job that has all its trainers lacks nothing else. More room does not help a job whose pods cannot start.
     """
     trouble = step.degraded[0] if step.degraded is not None else ""
-    hidden = {POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY}, FAILED: {Reason.AT_MAX}}
+    held = Reason.PODS_NOT_STARTED
+    hidden = {
+        POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY, held},
+        held.value: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY},
+        FAILED: {Reason.AT_MAX, held},
+    }
     return trouble if step.reason in hidden.get(trouble, ()) else step.reason
 
 
