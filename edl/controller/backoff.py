@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
+from edl.controller.retries import Retries
 from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
 
 DOUBLED_EACH_S = 60.0
@@ -50,10 +51,15 @@ class RefusedAction:
 
 
 class Backoff:
-    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind."""
+    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind.
+
+    Attributes:
+        retries: the pauses of pods that failed or that a node rejected.
+    """
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
+        self.retries = Retries()
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
 
     def knows(self, job_uid: str) -> bool:
@@ -112,13 +118,15 @@ class Backoff:
         self._drop(job_uid, _group(kind))
 
     def forget(self, job_uid: str) -> None:
-        """Drop every refusal of a job that no longer exists."""
+        """Drop every refusal and every pause of a job that no longer exists."""
         self._of_job.pop(job_uid, None)
+        self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
         """When the first pause of a job ends, in monotonic seconds; infinity if none does."""
         ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
-        return min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+        refused_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+        return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.

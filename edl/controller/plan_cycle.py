@@ -22,9 +22,10 @@ from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
 from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
-from edl.lifecycle.broken_nodes import one_trial_per_node
+from edl.lifecycle.broken_nodes import as_avoiding, one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
+from edl.lifecycle.unstarted import as_started
 from edl.model.actions import CreatePod, ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
@@ -196,19 +197,26 @@ class PlanCycle:
         return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
-        """The planner's view with bounds that respect what the API server rejects.
+        """The planner's view with bounds that respect what the API server rejects, and what nodes reject.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes.
         """
+        now_s = self._clock.monotonic_s()
+        rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
+        if any(rejecting.values()):
+            jobs = tuple(as_avoiding(job, rejecting[job.key], view.nodes) for job in view.jobs)
+            view = replace(view, jobs=jobs)
+        jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))
+        return view if jobs == view.jobs else replace(view, jobs=jobs)
+
+    def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
         rejected = self._backoff.refused_jobs(CreatePod)
         if not rejected:
-            return view
-        now_s = self._clock.monotonic_s()
+            return view.jobs
         for job in (job for job in view.jobs if job.uid in rejected):
             if not wants_pods(job) or self._core.has_new_spec(job):
                 self._backoff.drop(job.uid, CreatePod)
-        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
-        return view if jobs == view.jobs else replace(view, jobs=jobs)
+        return tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
 
     def _refusal(self, job: Job, now_s: float) -> Refusal | None:
         """What the API server rejects of the job now."""

@@ -242,6 +242,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         Reason.COOLDOWN: "wait: the cooldown ends by itself",
         Reason.QUOTA_REACHED: _within_quota(demand, context),
         Reason.PODS_REFUSED: _ACCEPTED,
+        Reason.PODS_NOT_STARTED: _STARTED,
     }
     if decision.reason in known:
         return [known[decision.reason]]
@@ -291,6 +292,7 @@ def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
 _ALREADY_FASTEST = (
     "nothing: more trainers would slow it; correct spec.elasticity.throughput if it is declared and wrong"
 )
+_STARTED = "correct what the condition Degraded names; once one of its trainers has run, the job grows again"
 _ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
 
 

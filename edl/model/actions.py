@@ -30,6 +30,7 @@ class Intent(StrEnum):
     REPLACED = "Replaced"
     MOVED = "Moved"
     HUNG = "Hung"
+    NOT_STARTED = "NotStarted"
     JOB_FAILED = "JobFailed"
 
 

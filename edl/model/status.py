@@ -40,6 +40,7 @@ class Reason(StrEnum):
     SERVING_NEEDS_ROOM = "ServingNeedsRoom"
     QUOTA_REACHED = "QuotaReached"
     PODS_REFUSED = "PodsRefused"
+    PODS_NOT_STARTED = "PodsNotStarted"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     BEST_EFFORT_NOT_ALLOWED = "BestEffortNotAllowed"
     PINNED = "Pinned"

@@ -73,8 +73,10 @@ def pod(
 
 
 def trainer(index: int, *, job: str = "ctr", owner: Object | None = None, **more: Any) -> Object:
+    """A trainer as edl makes it; an empty owner leaves it without one."""
     labels = {"paddlepaddle.org/job": job, "paddlepaddle.org/role": "trainer", "paddlepaddle.org/index": str(index)}
-    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **more)
+    owner = owned_by(f"uid-{job}", job) if owner is None else owner
+    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner or None, **more)
 
 
 def owned_by(uid: str, name: str = "ctr") -> Object:
@@ -176,6 +178,7 @@ def task(name: str, replicas: int, *, cpu: str = "1", **more: Any) -> Object:
 def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
     """A running pod `<job>-<task>-<index>` of a Volcano Job, as the labels of the CTR article have it."""
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
+    owner["controller"] = True
     kind = name.removeprefix(f"{job}-").rpartition("-")[0]
     annotations = {"volcano.sh/task-spec": kind, "volcano.sh/job-version": "4"}
     metadata = {"annotations": annotations, **more.pop("metadata", {})}

@@ -62,6 +62,8 @@ class World(Objects):
                     self._drop_pod(namespace, name)
             elif pod.phase is PodPhase.PENDING:
                 self._start(owned)
+            elif pod.phase is PodPhase.RUNNING and now_s() - (pod.started_s or 0.0) >= self.crash_s(pod):
+                self.finish(name, exit_code=1)
         for name, pod in list(self.serving.items()):
             if not pod.node and not self.holds_serving and (place := self._node_for(pod.shape, "")):
                 self.serving[name] = replace(pod, node=place, phase=PodPhase.RUNNING, ready=True)
@@ -77,6 +79,9 @@ class World(Objects):
                 self._put_pod(replace(owned, pod=replace(pod, node=place, tried=False)))
             elif not pod.tried:
                 self._put_pod(replace(owned, pod=replace(pod, tried=True, answered_s=now_s())))
+        elif (changed := self.fate(pod)) is not None:
+            if replace(pod, **changed) != pod:
+                self._put_pod(replace(owned, pod=replace(pod, **changed)))
         elif (node := self.nodes.get(pod.node)) is not None and node.ready:
             self._put_pod(replace(owned, pod=replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s())))
 

@@ -79,6 +79,7 @@ class PodAnnotations(ApiStruct):
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
     completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
+    default_container: Scalar = msgspec.field(default=None, name="kubectl.kubernetes.io/default-container")
     volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
 
 
@@ -284,6 +285,8 @@ class PodStatus(ApiStruct):
     """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     conditions: list[PodConditionObject] | None = None
     nominated_node_name: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
