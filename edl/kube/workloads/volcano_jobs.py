@@ -43,6 +43,7 @@ _OTHERS = (Role.PSERVER, Role.MASTER)
 
 _ENDED = {"Completing", "Completed", "Failed", "Terminating", "Terminated"}
 _SUSPENDED = {"Aborting", "Aborted"}
+_ON_FAILURE = {"PodFailed", "*"}
 _FIXED_SIZE = ("mpi", "pytorch", "tensorflow")
 
 
@@ -158,11 +159,27 @@ def _plugin_problem(source: VolcanoJobObject) -> str:
 
 
 def _finishing(source: VolcanoJobObject) -> str:
+    """After this Volcano makes no pod in place of those that have ended."""
     counts = (source.status or VolcanoJobStatus()).task_status_count or {}
     found = counts.get(_tasks(source).elastic.name or "")
-    if found is not None and (found.phase or {}).get("Succeeded"):
+    phases = (found.phase if found is not None else None) or {}
+    if phases.get("Succeeded"):
         return "a pod of the task has succeeded, so the job is finishing; edl leaves the other pods to their end"
+    if phases.get("Failed") and not _acts_on_failure(source):
+        return (
+            "a pod of the task has failed, and no policy of the job answers PodFailed, so it is finishing; edl leaves"
+            " the other pods to their end"
+        )
     return ""
+
+
+def _acts_on_failure(source: VolcanoJobObject) -> bool:
+    """True if a policy of the job or of the elastic task may start failed pods again."""
+    policies = (*(_spec(source).policies or ()), *(_tasks(source).elastic.policies or ()))
+    return any(
+        policy.exit_code is not None or not _ON_FAILURE.isdisjoint((policy.event, *(policy.events or ())))
+        for policy in policies
+    )
 
 
 def _other_writer(source: VolcanoJobObject) -> str:
