@@ -131,9 +131,11 @@ def _lending_price(job: Job | None) -> float | None:
 
 def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     decision = report.decision
-    state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
-    bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     job = _job_of(report, snapshot)
+    state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
+    if not decision.admitted and decision.target:
+        state = f"{decision.current} now, left as they are"
+    bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     ended = _end_of(job) if job is not None else ""
     trouble = _trouble(job)
     hides = trouble is not None and _hides_room(report, trouble)

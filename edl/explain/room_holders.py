@@ -58,7 +58,7 @@ def _older(job: Job, resource: str) -> OlderTrainers | None:
 
 def held_by_others(snapshot: ClusterSnapshot, resource: str, nodes: frozenset[str]) -> tuple[int, str]:
     """How many pods that are not of training use a resource on these nodes, and how much of it in all, in words."""
-    holders = [pod for pod in snapshot.pods if _uses(pod, resource, nodes)]
+    holders = [pod for pod in (*snapshot.pods, *snapshot.pods_left_alone) if _uses(pod, resource, nodes)]
     return len(holders), amount(resource, sum(pod.shape.request[resource] for pod in holders))
 
 

@@ -84,8 +84,15 @@ COUNT: Rows = (
     ),
     (
         "`NotResized`",
-        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
+        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods, and its "
+        "queue counts them",
         "correct what the line names",
+    ),
+    (
+        "`Finishing`",
+        "a pod of a [workload of another kind](../batch-jobs.md) has ended and its controller starts no other; it "
+        "keeps its pods, and its queue counts them until they have ended",
+        "nothing",
     ),
     ("`Suspended`", "`spec.suspend` is true", "set it to false"),
     ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),

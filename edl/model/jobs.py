@@ -107,7 +107,9 @@ class Job:
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
-        problem: why the spec is invalid; empty if it is valid.
+        problem: why the spec is invalid, or why edl does not resize a workload; empty if neither is so.
+        finishing: the workload's own controller starts no further pod, so edl leaves the others to their end;
+            `problem` says why.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         scale_up: what it may ask for nodes for.
         status: the stored status; None before the first write.
@@ -141,6 +143,7 @@ class Job:
     finished: bool = False
     deleting: bool = False
     problem: str = ""
+    finishing: bool = False
     backoff_limit: int = 6
     active_deadline_s: int | None = None
     ttl_s: int | None = None
@@ -245,6 +248,17 @@ class Job:
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """True for a workload that edl does not resize: its own controller keeps its pods, whatever a plan says."""
+        is_ending = self.suspended or self.finished or self.deleting
+        return self.owner_count is not None and bool(self.problem) and not is_ending
+
+    @property
+    def kept_by_owner(self) -> tuple[Pod, ...]:
+        """The live pods of such a workload once any of them has a node; its queue counts them until they are gone."""
+        return tuple([p for p in self.pods if p.is_live]) if self.is_left_alone and self.was_admitted else ()
 
     @property
     def is_barred(self) -> bool:

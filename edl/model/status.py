@@ -50,6 +50,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NOT_RESIZED = "NotResized"
     SUSPENDED = "Suspended"
+    FINISHING = "Finishing"
     FINISHED = "Finished"
 
 

@@ -46,7 +46,7 @@ SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-crit
 JobChange = tuple[JobKey, JobObject | None]
 """A TrainingJob that came or changed, or None for one that is gone."""
 
-_Elastic = dict[JobKey, tuple[WorkloadReader, Any, str]]
+_Elastic = dict[JobKey, tuple[WorkloadReader, Any]]
 
 
 class Translator:
@@ -167,7 +167,7 @@ class Translator:
             self._nodes.note(self._nodes.changes_to(nodes))
         self._pods.translate(now_s)
         elastic = self._elastic(workloads)
-        self._note_owners({key: source.metadata for key, (_, source, problem) in elastic.items() if not problem})
+        self._note_owners({key: source.metadata for key, (_, source) in elastic.items()})
         self._pods.sort()
         self._left_out += self._pods.left_out.values()
         daemons = self._daemons.read(daemonsets, self._left_out)
@@ -202,14 +202,16 @@ class Translator:
         return has_learned
 
     def _elastic(self, workloads: Iterable[WorkloadObject]) -> _Elastic:
-        """The objects that ask to be resized, by key, each with its reader and what keeps edl from resizing it."""
+        """The objects that ask to be resized, by key, each with its reader."""
         found: _Elastic = {}
         for reader, source in workloads:
             if not reader.is_elastic(source):
                 continue
             key = reader.key(source)
             try:
-                found[key] = (reader, source, reader.problem(source))
+                if self._workloads.get(key) is not source:
+                    reader.read(source, (), self._pods.source_of, 0.0)
+                found[key] = (reader, source)
             except ConfigError as error:
                 self._left_out.append(
                     Quarantined(key.kind.value, key.namespace, key.object_name, source.metadata.uid or "", str(error))
@@ -234,10 +236,10 @@ class Translator:
             self._read_or_drop(key, now_s)
         self._changed = set()  # what a job learned from its own pods is in it already
         before, self._workloads = self._workloads, {}
-        for key, (reader, source, problem) in elastic.items():
+        for key, (reader, source) in elastic.items():
             self._workloads[key] = source
             if before.pop(key, None) is not source or key in touched:
-                pods = () if problem else self._pods.of_job(key)
+                pods = self._pods.of_job(key)
                 self._jobs.put(key, reader.read(source, pods, self._pods.source_of, now_s))
         for key in before:
             self._jobs.drop(key)

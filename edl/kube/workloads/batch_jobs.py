@@ -3,7 +3,7 @@
 The Job controller creates and deletes the pods, and it chooses which. It deletes pods without a node first, then
 those that do not run, then those that are not ready, then those that became ready last; it ignores
 pod-deletion-cost. A pod that it deletes so counts as no failure. What edl cannot resize without harm is refused in
-words, and its pods then count as those of somebody else.
+words, and its pods then stay as they are.
 
 Source: k8s.io/kubernetes/pkg/controller/job, funcs manageJob and activePodsForRemoval.
 """
@@ -58,11 +58,11 @@ class BatchJobs:
             return ""
         wish = read_wish(_metadata(source).annotations or {})
         return (
-            _owner_problem(source)
+            _finishing(source)
+            or _owner_problem(source)
             or wish.problem
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
-            or _finishing(source)
             or _other_writer(source)
             or request_problem(_template(source), "pods")
         )
@@ -90,6 +90,7 @@ class BatchJobs:
             suspended=bool(spec.suspend),
             finished=_is_ended(source),
             problem=self.problem(source),
+            finishing=bool(_finishing(source)),
             status=_status(source, ordered),
             owner_count=_parallelism(source),
         )

@@ -230,7 +230,7 @@ def _with_roles(
     for role, members in by_role.items():
         # Those that go come last, so that the others have the indexes from 0.
         members.sort(key=lambda pod: (pod.is_live, *deletion_key(pod, source_of(pod))), reverse=True)
-        kept = _replicas(group) if role is Role.TRAINER else len(members)
+        kept = _replicas(group) * (group.num_of_hosts or 1) if role is Role.TRAINER else len(members)
         for index, pod in enumerate(members):
             found.append(replace(pod, index=index, terminating=pod.terminating or index >= kept))
     return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))

@@ -67,10 +67,10 @@ class VolcanoJobs:
         if _phase(source) in _ENDED:
             return ""
         return (
-            read_wish(_metadata(source).annotations or {}).problem
+            _finishing(source)
+            or read_wish(_metadata(source).annotations or {}).problem
             or _task_problem(source)
             or _plugin_problem(source)
-            or _finishing(source)
             or _other_writer(source)
             or request_problem(_template(_tasks(source).elastic), "pods")
         )
@@ -96,6 +96,7 @@ class VolcanoJobs:
             suspended=_phase(source) in _SUSPENDED,
             finished=_phase(source) in _ENDED,
             problem=self.problem(source),
+            finishing=bool(_finishing(source)),
             status=_status(source, ordered),
             owner_count=self.count(source),
         )
