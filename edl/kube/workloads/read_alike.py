@@ -10,7 +10,8 @@ from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodSpec
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, Wish, other_writer, read_record
+from edl.kube.workloads.annotations import MANAGER, Wish, other_writer
+from edl.kube.workloads.record import read_record
 from edl.kube.workloads.workload_objects import Owned, WorkloadMetadata
 from edl.model.jobs import Job
 from edl.model.lending import Lending
@@ -96,7 +97,7 @@ def read_workload_status(
     phase = JobPhase.RUNNING if live else JobPhase.PENDING
     phase = JobPhase.SUSPENDED if is_suspended else phase
     phase = JobPhase.SUCCEEDED if is_ended else phase
-    record = read_record(metadata.annotations or {})
+    record = read_record(metadata)
     stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
     fails = failures and ready < count and not (is_suspended or is_ended)
     conditions = (Condition("Degraded", "True", POD_FAILED, failures, 0.0),) if fails else ()
@@ -117,7 +118,7 @@ def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, ow
         for entry in metadata.managed_fields or ()
         if entry.fields_v1 and entry.fields_v1.spec and owns(entry.fields_v1.spec)
     }
-    record = read_record(metadata.annotations or {})
+    record = read_record(metadata)
     return other_writer(count, record, tuple(sorted(managers - {MANAGER, ""})), field)
 
 

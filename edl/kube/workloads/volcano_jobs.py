@@ -89,7 +89,7 @@ class VolcanoJobs:
         ordered = _with_roles(pods, source_of, tasks, roles)
         return replace(
             read_job(self.key(source), metadata, wish, template, ordered, now_s=now_s),
-            fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {})),
+            fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {}, tasks)),
             queue=wish.queue if wish.queue != "default" else _spec(source).queue or "default",
             fault_tolerant=False,  # no pod of it is moved: Volcano may answer that with a restart
             gang=True,
@@ -109,7 +109,8 @@ class VolcanoJobs:
         """The operations of a JSON patch: a merge patch would replace the whole list of tasks."""
         annotations = _metadata(source).annotations or {}
         low = read_wish(annotations).min_trainers
-        return resize_operations(_tasks(source), _spec(source).min_available, low, count, read_stopped(annotations))
+        tasks = _tasks(source)
+        return resize_operations(tasks, _spec(source).min_available, low, count, read_stopped(annotations, tasks))
 
     def surplus(self, source: VolcanoJobObject, count: int) -> tuple[str, ...]:
         """The names of the pods that Volcano will delete, if they exist."""
