@@ -45,7 +45,8 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
     resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
     message = f"edl changes the number of pods from {before} to {count}: {decision.message}"
     event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
-    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count)), event
+    requests = None if job.declared is None else (job.declared, job.trainer.request)
+    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count), requests), event
 
 
 def _found_in_plan(decision: ScaleDecision | None) -> str:

@@ -83,7 +83,8 @@ class Job:
         created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
-        trainer: the shape of one trainer.
+        trainer: the shape of one trainer, as admission makes it.
+        declared: what one trainer requests by the spec, if admission makes something else of it; else None.
         preferred: preferred node affinity of the trainers; see FixedPods.
         limits: the resource limits of one trainer; see FixedPods.
         fixed: master and pservers.
@@ -162,6 +163,7 @@ class Job:
     scale_up: ScaleUp = ScaleUp.NEVER
     topology: Topology | None = None
     qos: QosClass = QosClass.BURSTABLE
+    declared: Resources | None = None
 
     @property
     def is_best_effort(self) -> bool:

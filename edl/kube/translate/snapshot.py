@@ -28,6 +28,7 @@ from edl.kube.translate.objects import (
     PriorityClassObject,
     ResourceQuotaObject,
 )
+from edl.kube.translate.observed import ObservedPods
 from edl.kube.translate.pod_book import PodBook, PodChange
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.queues import QueueObject, QueueReader
@@ -66,7 +67,7 @@ class Translator:
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
         self._daemons, self._queues = DaemonReader(), QueueReader()
-        self._pods, self._nodes = PodBook(), NodeBook()
+        self._pods, self._nodes, self._observed = PodBook(), NodeBook(), ObservedPods()
         self._sources: dict[JobKey, JobObject] = {}
         self._unprepared: dict[JobKey, None] = {}
         self._changed: set[JobKey] = set()  # jobs that are due for translation
@@ -240,9 +241,10 @@ class Translator:
             self._workloads[key] = source
             if before.pop(key, None) is not source or key in touched:
                 pods = self._pods.of_job(key)
-                self._jobs.put(key, reader.read(source, pods, self._pods.source_of, now_s))
+                self._jobs.put(key, self._observed.apply(reader.read(source, pods, self._pods.source_of, now_s)))
         for key in before:
             self._jobs.drop(key)
+            self._observed.forget(key)
         return self._jobs.all()
 
     def _read_or_drop(self, key: JobKey, now_s: float) -> None:
