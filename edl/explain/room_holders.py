@@ -17,7 +17,7 @@ from edl.model.units import amount, count
 
 @dataclass(frozen=True, slots=True)
 class OlderTrainers:
-    """Trainers of a job that request more of a resource than its spec asks for now."""
+    """Trainers of a job that request more of a resource than new ones would."""
 
     job: JobKey
     trainers: int
@@ -28,7 +28,7 @@ class OlderTrainers:
     def __str__(self) -> str:
         who = f"{count(self.trainers, 'trainer')} of {self.job}"
         still = "requests" if self.trainers == 1 else "request"
-        return f"{who} still {still} {self.requested} each, as before its spec asked for {self.asked}"
+        return f"{who} still {still} {self.requested} each; new ones request {self.asked}"
 
     @property
     def remedy(self) -> str:

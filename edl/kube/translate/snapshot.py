@@ -24,7 +24,6 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodObject,
-    PodSpec,
     PriorityClassObject,
     ResourceQuotaObject,
 )
@@ -192,8 +191,8 @@ class Translator:
         self.quarantined = tuple(self._left_out)
         return snapshot
 
-    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
-        """Read from a pod what admission adds to the pods of a role; see `JobReader.learn`."""
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodObject) -> bool:
+        """Read from a pod what admission makes of the pods of a role; see `JobReader.learn`."""
         try:
             has_learned = self._job_reader.learn(key, uid, role, pod)
         except ConfigError:
@@ -256,18 +255,18 @@ class Translator:
             self._jobs.put(key, self._read_job(source, key, now_s))
 
     def _read_job(self, source: JobObject, key: JobKey, now_s: float) -> Job:
-        """Translate a job; its newest pod of each role shows what admission adds."""
+        """Translate a job; its newest pod of each role shows what admission makes of it, one that lends only last."""
         pods = self._pods.of_job(key)
         job = self._job_reader.read(source, key, pods, now_s)
         newest: dict[Role, Pod] = {}
         for pod in job.pods:
-            if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
+            if pod.role is not None and (pod.role not in newest or _tells_more(pod, newest[pod.role])):
                 newest[pod.role] = pod
         usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
         has_learned = False
         for role, pod in newest.items():
             if role in usual and pod.shape.request != usual[role].request:
-                has_learned |= self.learn(key, job.uid, role, self._pods.spec_of(pod))
+                has_learned |= self.learn(key, job.uid, role, self._pods.source_of(pod))
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
@@ -301,6 +300,10 @@ def snapshot(
         resource_quotas=resource_quotas,
         now_s=now_s,
     )
+
+
+def _tells_more(pod: Pod, other: Pod) -> bool:
+    return (not pod.lent_cpu_milli, pod.created_s) > (not other.lent_cpu_milli, other.created_s)
 
 
 def _by_name(classes: Iterable[PriorityClassObject]) -> dict[str, PriorityClassObject]:
