@@ -17,6 +17,7 @@ from edl.controller.core import Core
 from edl.controller.kept_plan import next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
+from edl.controller.pauses.undone_starts import UndoneStarts
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
@@ -81,6 +82,7 @@ class PlanCycle:
         self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
         self._is_finishing, self._look, self._wake = is_finishing, look, wake
         self.limits, self.timer, self.waits_for_search = limits, PlanTimer(pace), False
+        self._undone = UndoneStarts()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -149,7 +151,7 @@ class PlanCycle:
         self._core.watch(watch)
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
-        self.timer.wake(began_s + wake_in_s)
+        self.timer.wake(min(began_s + wake_in_s, self._undone.next_end_s(began_s)))
         return allowed
 
     async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
@@ -164,6 +166,7 @@ class PlanCycle:
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
         self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))
+        self._undone.note(view, plan, self._clock.monotonic_s())
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         if self._advisor is not None:
@@ -197,11 +200,12 @@ class PlanCycle:
         return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
-        """The planner's view with bounds that respect what the API server rejects, and what nodes reject.
+        """The planner's view with bounds that respect what API server and nodes reject, and without jobs that pause.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes.
         """
         now_s = self._clock.monotonic_s()
+        view = self._undone.apply(view, now_s)
         rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
         if any(rejecting.values()):
             jobs = tuple(as_avoiding(job, rejecting[job.key], view.nodes) for job in view.jobs)
@@ -210,6 +214,7 @@ class PlanCycle:
         return view if jobs == view.jobs else replace(view, jobs=jobs)
 
     def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
+        """The jobs with bounds that respect what the API server rejects."""
         rejected = self._backoff.refused_jobs(CreatePod)
         if not rejected:
             return view.jobs

@@ -106,7 +106,7 @@ class JobReport:
         fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
         standing: its trainers by node.
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
-        older: trainers that still request more of a full resource than the spec of their job asks for now.
+        older: trainers that still request more of a full resource than new ones of their job would.
         one_more: None if the job runs at its limit, or does not run.
         remedies: what would let it grow or start; empty if nothing can.
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.

@@ -131,6 +131,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
         Reason.INSUFFICIENT_CAPACITY: f"{of}: the sum of all requests allows no more{pending}",
         Reason.INVALID_SPEC: job.problem,
         Reason.NOT_RESIZED: job.problem,
+        Reason.FINISHING: job.problem,
         Reason.SUSPENDED: _EXCLUDED[Cause.SUSPENDED],
         Reason.FINISHED: _EXCLUDED[Cause.DELETING if job.deleting else Cause.ENDED],
     }

@@ -90,8 +90,15 @@ COUNT: Rows = (
     ),
     (
         "`NotResized`",
-        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
+        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods, and its "
+        "queue counts them",
         "correct what the line names",
+    ),
+    (
+        "`Finishing`",
+        "a pod of a [workload of another kind](../batch-jobs.md) has ended and its controller starts no other; it "
+        "keeps its pods, and its queue counts them until they have ended",
+        "nothing",
     ),
     ("`Suspended`", "`spec.suspend` is true", "set it to false"),
     ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),
@@ -152,8 +159,8 @@ DEGRADED: Rows = (
         "`PodsNotStarted`",
         "pods exist for two minutes and have not started, and their kubelets do not say why; the message has their "
         "names and the node of the first one. If no trainer has started, the job keeps its minimum alone",
-        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is not "
-        "ready, or a node that does not start pods",
+        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is "
+        "not ready, or a node that does not start pods",
     ),
     (
         "`PodRejected`",

@@ -143,6 +143,11 @@ class ClusterSnapshot:
         """The jobs by whose pods and bounds the queues share."""
         return self.jobs if self.jobs_before is None else self.jobs_before
 
+    @property
+    def pods_left_alone(self) -> tuple[Pod, ...]:
+        """The pods of the workloads that edl does not resize: in any plan they use their nodes as foreign pods do."""
+        return tuple([pod for job in self.jobs if job.is_left_alone for pod in job.pods])
+
     def with_changed(self, jobs: Iterable[Job]) -> ClusterSnapshot:
         """The snapshot of a further plan, with the same jobs as they would be then."""
         return replace(self, jobs=tuple(jobs), jobs_before=self.jobs_of_queues)

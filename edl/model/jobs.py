@@ -83,7 +83,8 @@ class Job:
         created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
-        trainer: the shape of one trainer.
+        trainer: the shape of one trainer, as admission makes it.
+        declared: what one trainer requests by the spec, if admission makes something else of it; else None.
         preferred: preferred node affinity of the trainers; see FixedPods.
         limits: the resource limits of one trainer; see FixedPods.
         fixed: master and pservers.
@@ -107,7 +108,9 @@ class Job:
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
-        problem: why the spec is invalid; empty if it is valid.
+        problem: why the spec is invalid, or why edl does not resize a workload; empty if neither is so.
+        finishing: the workload's own controller starts no further pod, so edl leaves the others to their end;
+            `problem` says why.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         scale_up: what it may ask for nodes for.
         status: the stored status; None before the first write.
@@ -141,6 +144,7 @@ class Job:
     finished: bool = False
     deleting: bool = False
     problem: str = ""
+    finishing: bool = False
     backoff_limit: int = 6
     active_deadline_s: int | None = None
     ttl_s: int | None = None
@@ -159,6 +163,7 @@ class Job:
     scale_up: ScaleUp = ScaleUp.NEVER
     topology: Topology | None = None
     qos: QosClass = QosClass.BURSTABLE
+    declared: Resources | None = None
 
     @property
     def is_best_effort(self) -> bool:
@@ -245,6 +250,17 @@ class Job:
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """True for a workload that edl does not resize: its own controller keeps its pods, whatever a plan says."""
+        is_ending = self.suspended or self.finished or self.deleting
+        return self.owner_count is not None and bool(self.problem) and not is_ending
+
+    @property
+    def kept_by_owner(self) -> tuple[Pod, ...]:
+        """The live pods of such a workload once any of them has a node; its queue counts them until they are gone."""
+        return tuple([p for p in self.pods if p.is_live]) if self.is_left_alone and self.was_admitted else ()
 
     @property
     def is_barred(self) -> bool:

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NOT_RESIZED = "NotResized"
     SUSPENDED = "Suspended"
+    FINISHING = "Finishing"
     FINISHED = "Finished"
 
 

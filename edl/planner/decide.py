@@ -331,14 +331,14 @@ def _decision(job: Job, context: DecisionContext) -> ScaleDecision:
         job=job.key,
         generation=job.generation,
         current=len(live),
-        target=0,
+        target=len(live) if job.is_left_alone else 0,
         min_trainers=job.min_trainers,
         max_trainers=job.max_trainers,
         admitted=False,
         reason=found.reason,
         message="",
-        victims=tuple(sorted(live)),
-        shrink_reason=found.shrink_reason if live else "",
+        victims=() if job.is_left_alone else tuple(sorted(live)),
+        shrink_reason=found.shrink_reason if live and not job.is_left_alone else "",
     )
     if index is None:
         return base

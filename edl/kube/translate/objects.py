@@ -75,6 +75,7 @@ class PodAnnotations(ApiStruct):
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     declared_cpu: Scalar = msgspec.field(default=None, name="paddlepaddle.org/declared-cpu")
+    requests: Scalar = msgspec.field(default=None, name="paddlepaddle.org/requests")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
