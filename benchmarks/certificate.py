@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017
+from edl.explain.certificates.document import certify
 from edl.explain.decision import explained_study
 from edl.explain.plan_table import plan_dict
 from edl.model.cluster import ClusterSnapshot, Node
@@ -29,7 +30,6 @@ from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.quantity import format_quantity
 from edl.model.resources import Resources
-from edl.planner.certificates.document import certify
 from edl.planner.policies.registry import POLICIES
 from tests.worlds.builders import make_snapshot
 

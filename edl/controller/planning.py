@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from edl.errors import ConfigError
+from edl.explain.certificates.document import certify
 from edl.explain.comparison import Changes, compare
 from edl.explain.decision import decide, explained_study
 from edl.explain.job_report import JobReport, report_on_job
@@ -21,7 +22,6 @@ from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effo
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
-from edl.planner.certificates.document import certify
 from edl.planner.policies.registry import COMPARISONS, policy_named, policy_names
 
 
@@ -48,7 +48,7 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
 
 
 def certify_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> tuple[ScalePlan, dict[str, Any]]:
-    """Decide as `plan_snapshot` does, and prove the plan in rationals; see `planner.certificates`.
+    """Decide as `plan_snapshot` does, and prove the plan in rationals; see `explain.certificates`.
 
     Raises:
         ConfigError: no policy has that name, or a certificate does not cover the plan.

@@ -22,7 +22,7 @@ from functools import lru_cache
 from math import gcd
 from operator import sub
 
-from edl.planner.certificates.rules import JobRule, NodeKind, Rules
+from edl.explain.certificates.rules import JobRule, NodeKind, Rules
 
 DENOMINATOR = 10**24
 """Of every price; so fine because a byte has a price."""

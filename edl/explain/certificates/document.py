@@ -14,12 +14,12 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from edl.explain.certificates.exact import DENOMINATOR, Prices, bound_of
+from edl.explain.certificates.prices import fluid_prices, given_prices, grid_of
+from edl.explain.certificates.rules import Rules, lends, rule_of, rules_of
 from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.resources import PodShape
-from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
-from edl.planner.certificates.prices import fluid_prices, given_prices, grid_of
-from edl.planner.certificates.rules import Rules, lends, rule_of, rules_of
 from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from edl.errors import EdlError
+from edl.explain.certificates.exact import DENOMINATOR, Prices, bound_of
+from edl.explain.certificates.prices import fluid_prices, grid_of
+from edl.explain.certificates.rules import rules_of
 from edl.model.plan import Limits
-from edl.planner.certificates.exact import DENOMINATOR, Prices, bound_of
-from edl.planner.certificates.prices import fluid_prices, grid_of
-from edl.planner.certificates.rules import rules_of
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
 from tests.tools.certified_clusters import certify_objects, random_objects

@@ -12,12 +12,12 @@ import pytest
 
 from benchmarks.worlds import jobs_2017, nodes_2017
 from edl.errors import ConfigError
+from edl.explain.certificates.document import certify
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
 from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.resources import Resources
-from edl.planner.certificates.document import certify
 from edl.planner.decide import Study, study
 from edl.planner.policies.registry import policy_named
 from tests.tools.certified_clusters import certify_objects, random_objects
@@ -99,7 +99,7 @@ def test_many_kinds_of_nodes_and_sizes_share_buckets(monkeypatch: pytest.MonkeyP
     jobs = tuple(make_job(f"j{i}", cpu=1.05 + i * 0.11, memory_gib=2 + i * 0.3, max_trainers=9) for i in range(6))
     made = studied(make_snapshot(nodes, jobs))
     exact = certify(made, LIMITS)
-    monkeypatch.setattr("edl.planner.certificates.prices.MOST_VARIABLES", 10)
+    monkeypatch.setattr("edl.explain.certificates.prices.MOST_VARIABLES", 10)
     merged = certify(made, LIMITS)
     assert len(merged["proofs"]["promised"]["nodePrices"]) < len(exact["proofs"]["promised"]["nodePrices"])
     assert bound(merged, "promised") < 1.2 * bound(exact, "promised")

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.errors import PlanError, PlanFailure
+from edl.explain.certificates.exact import DENOMINATOR, Prices, count_in, fitting, rounded
+from edl.explain.certificates.rules import NodeKind, Rules
 from edl.model.resources import CPU, MEMORY, PODS, PodShape
-from edl.planner.certificates.exact import DENOMINATOR, Prices, count_in, fitting, rounded
-from edl.planner.certificates.rules import NodeKind, Rules
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import LinearProgram, Outcome, Solver
 from edl.planner.solvers.matrix import Matrix
