@@ -35,6 +35,18 @@ PLAN: Fields = (
     ("certificate.achieved", "what the plan achieves"),
     ("certificate.bound", "what no plan can exceed, see [the certificate](../certificate.md)"),
     ("certificate.gap", "the distance between the two, as a part of the bound"),
+    (
+        "certificate.levels[].fulfilment",
+        "only of `edl plan`, and only if no pod moves: the fulfilment of the worst off, then of the next, at most"
+        " three; none under `utility`",
+    ),
+    ("certificate.levels[].bound", "what they, and all jobs that have more, could all have at best"),
+    ("certificate.levels[].jobs[]", "the jobs of the level, as NAMESPACE/NAME"),
+    (
+        "certificate.staying",
+        "what no plan with these levels can exceed if the trainers that this plan keeps stay on their nodes",
+    ),
+    ("certificate.repacked", "what no plan with these levels can exceed if all pods are placed anew"),
     ("prices[].kind", "what the price belongs to, such as a class of nodes or a shape of pods"),
     ("prices[].name", "its name"),
     ("prices[].resource", "the resource that is scarce"),

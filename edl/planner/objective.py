@@ -100,6 +100,7 @@ class Objective(Protocol):
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """Bound from above what any division could reach that gives each job its level or its planned count.
 
@@ -108,6 +109,7 @@ class Objective(Protocol):
             level: as `divide` returned it.
             deadline_s: time for the program.
             least: trainers that some jobs are to have in any case; the bound is then that of another plan.
+            stays: bound only plans in which the trainers that this plan keeps stay on their nodes.
         """
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:

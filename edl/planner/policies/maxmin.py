@@ -66,9 +66,10 @@ class Fulfilment:
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """See `Objective.prove`."""
-        return prove(packing, level, deadline_s, least=least)
+        return prove(packing, level, deadline_s, least=least, stays=stays)
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
         """The donor that is best off after having given; see `Objective.cheapest_trade`."""

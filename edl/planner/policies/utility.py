@@ -54,9 +54,12 @@ class TotalUtility:
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """See `Objective.prove`."""
-        return prove_utility(packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least)
+        return prove_utility(
+            packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least, stays=stays
+        )
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
         """The donor that loses least speed; see `Objective.cheapest_trade`."""
