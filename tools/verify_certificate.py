@@ -262,10 +262,10 @@ def bound_of(
     price = {named[label]: max(0, int(value)) for label, value in proof["prices"].items()}
     for key, facts in cert["jobs"].items():
         job, (request, placement) = cluster.jobs[key], cluster.jobs[key]["shapes"]["trainer"]
-        stuck = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
-        stuck, low, high = stuck if kept is None else len(kept[key]), least[key], job["high"]
-        cost, counts = Fraction(price.get((request, placement), 0), unit), {low, high, min(max(low, stuck), high)}
-        total += max(worth * fulfilment(job, facts, n) - cost * max(0, n - stuck) for n in counts)
+        own = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
+        own, low, high = own if kept is None else len(kept[key]), least[key], job["high"]
+        cost, counts = Fraction(price.get((request, placement), 0), unit), {low, high, min(max(low, own), high)}
+        total += max(worth * fulfilment(job, facts, n) - cost * max(0, n - own) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
         for pod in (pod for pod in job["live"] if pod["node"] in rooms):
             stays = pod["role"] != "trainer" or (kept is not None and pod["name"] in kept[key])

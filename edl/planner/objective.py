@@ -30,11 +30,13 @@ class Division:
     Attributes:
         packing: every pod of the plan on its node.
         level: by job, the trainers that it is promised, in fractions: no less than its minimum.
+        ceiling: by job, the most trainers that it may still grow to; empty if free room is left to others.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
     """
 
     packing: TrialPacking
     level: Mapping[int, float]
+    ceiling: Mapping[int, int]
     not_worth_it: frozenset[int] = frozenset()
 
 
@@ -92,6 +94,12 @@ class Objective(Protocol):
         Raises:
             PlanError: a program found no answer in time.
         """
+
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """What one more trainer of a member adds to what the certificate counts."""
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """Give free slots to the jobs whose turn it is; the packing is changed."""
 
     def prove(
         self,

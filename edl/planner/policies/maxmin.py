@@ -50,14 +50,23 @@ class Fulfilment:
             shared = _reshare(packing, grown, terms, deadline_s)
         except OutOfTimeError:
             packing.problem.clock.cut_short("transfers")
-            return Division(grown, level)
+            return Division(grown, level, ceiling)
         if packing.problem.is_large:
-            return Division(shared, level)
+            return Division(shared, level, ceiling)
         shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
         if admits or is_at_rest(packing):
             shared = levelled(shared, ceiling, givers(packing, admits=admits))
-        return Division(shared, level)
+        return Division(shared, level, ceiling)
+
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """See `Objective.gain`."""
+        demand = packing.problem.demands[j]
+        return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """See `Objective.grow`."""
+        grow(packing, division.ceiling, {j: int(n + EPSILON) for j, n in division.level.items()})
 
     def prove(
         self,

@@ -72,7 +72,7 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False, stays: 
     add_used(columns, node, shape)
     need = np.zeros(len(row))
     serving: Counter[int] = Counter()
-    for place in packing.placed:  # none but trainers is set aside
+    for place in packing.placed:  # only trainers have odd shapes
         if place.role is not Role.TRAINER:
             need[row[place.shape]] += 1
             serving[place.shape] += place.owner == SERVING
@@ -104,7 +104,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
         return
     row = np.full(max([*columns.shapes, *shape.tolist()]) + 1, -1)
     row[list(columns.shapes)] = np.arange(len(columns.shapes))
-    node, shape = node[row[shape] >= 0], shape[row[shape] >= 0]  # those set aside are in no pattern
+    node, shape = node[row[shape] >= 0], shape[row[shape] >= 0]  # odd shapes are in no pattern
     class_of = {n: g for g, group in enumerate(columns.classes) for n in group.nodes}
     owner = np.full(1 + max(class_of), -1)
     owner[list(class_of)] = list(class_of.values())
@@ -123,7 +123,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the tight jobs, repeat.
 
-    A job whose shape is set aside is promised what the first tight jobs are.
+    A job of an odd shape is promised what the first tight jobs are.
 
     Returns:
         By job, trainers in fractions, never below its minimum.
@@ -294,7 +294,7 @@ def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: Flo
 
 
 def slots_used(cluster: ShareProblem) -> FloatArray:
-    """(shapes, jobs) slots that one trainer of each job takes; none if its shape is set aside."""
+    """(shapes, jobs) slots that one trainer of each job takes; none if its shape is odd."""
     shape = np.array([cluster.problem.demands[j].shape for j in cluster.jobs], dtype=np.int64)
     used: FloatArray = (np.array(cluster.columns.shapes, dtype=np.int64)[:, None] == shape).astype(np.float64)
     return used
