@@ -16,7 +16,7 @@ from edl.model.names import JobKey, Role
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere, undo_restarts
+from edl.planner.reallocation import EPSILON, kept, movable_trainers, undo_restarts
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import is_arriving, restrain
 
@@ -67,12 +67,12 @@ def without_restarts(
     """
     for _ in range(STAYS_TRIED):
         taken = undo_restarts(taken)
-        moves = restarted_elsewhere(taken, packing)
+        moves = movable_trainers(taken, packing)
         if not moves:
             return taken
         keep = {d: kept(taken, d) + moves[d] if d in moves else n for d, n in keep.items()}
         taken = take(keep)
-    return taken if not restarted_elsewhere(taken, packing) else grown
+    return taken if not movable_trainers(taken, packing) else grown
 
 
 def once_terminated(packing: TrialPacking) -> TrialPacking:

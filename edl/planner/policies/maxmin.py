@@ -50,14 +50,23 @@ class Fulfilment:
             shared = _reshare(packing, grown, terms, deadline_s)
         except OutOfTimeError:
             packing.problem.clock.cut_short("transfers")
-            return Division(grown, level)
+            return Division(grown, level, ceiling)
         if packing.problem.is_large:
-            return Division(shared, level)
+            return Division(shared, level, ceiling)
         shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
         if admits or is_at_rest(packing):
             shared = levelled(shared, ceiling, givers(packing, admits=admits))
-        return Division(shared, level)
+        return Division(shared, level, ceiling)
+
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """See `Objective.gain`."""
+        demand = packing.problem.demands[j]
+        return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """See `Objective.grow`."""
+        grow(packing, division.ceiling, {j: int(n + EPSILON) for j, n in division.level.items()})
 
     def prove(
         self,
@@ -66,9 +75,10 @@ class Fulfilment:
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """See `Objective.prove`."""
-        return prove(packing, level, deadline_s, least=least)
+        return prove(packing, level, deadline_s, least=least, stays=stays)
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
         """The donor that is best off after having given; see `Objective.cheapest_trade`."""
