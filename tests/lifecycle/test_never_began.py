@@ -63,7 +63,8 @@ def test_the_replacement_of_the_last_trainer_is_not_withdrawn_before_it_runs() -
         life.round()
         assert life.deleted() == []
         assert life.condition("Complete").reason == "TrainerLost"
-    assert life.phase is JobPhase.CREATING
+    phase = life.phase
+    assert phase is JobPhase.CREATING
     life.world.step()
     life.finish_all(Role.TRAINER)
     life.settle(3)

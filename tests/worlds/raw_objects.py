@@ -177,8 +177,8 @@ def task(name: str, replicas: int, *, cpu: str = "1", **more: Any) -> Object:
 
 def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
     """A running pod `<job>-<task>-<index>` of a Volcano Job, as the labels of the CTR article have it."""
-    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
-    owner["controller"] = True
+    of_job: Object = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
+    owner = {**of_job, "controller": True}
     kind = name.removeprefix(f"{job}-").rpartition("-")[0]
     annotations = {"volcano.sh/task-spec": kind, "volcano.sh/job-version": "4"}
     metadata = {"annotations": annotations, **more.pop("metadata", {})}
