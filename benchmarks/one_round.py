@@ -43,6 +43,7 @@ from edl.observability.recorder import ControllerRecorder
 from edl.planner.policies.registry import policy_named
 from tests.e2e.control_plane.nodes import NodeSpec, manifest
 from tests.e2e.worlds.jobs import training_job
+from tests.worlds.builders import make_serving
 
 Object = dict[str, Any]
 SERVING, TRAINERS, NODES_PER_JOB = 9, 7, 5
@@ -203,6 +204,9 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
     planner.decide(view, LIMITS)
     with timed("a decision"):
         plan = planner.decide(view, LIMITS)
+    waiting = replace(view, pods=(*view.pods, replace(make_serving("wide", cpu=3), tried=True)))
+    with timed("a serving pod came: a search ahead of the plan"):
+        planner.relieve(waiting, LIMITS)
     with timed("what may start"):
         planner.startable(view, plan)
     note(decoded(PODS, [bodies[-1]]))

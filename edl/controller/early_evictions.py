@@ -88,11 +88,6 @@ class EarlyEvictions:
         elif self.search is None and self._plans.took_s > SLOW_S and (search := self.begin(limits)) is not None:
             self._task = asyncio.ensure_future(self._find(search))
 
-    @property
-    def is_searching(self) -> bool:
-        """True while trainers are being found."""
-        return self.search is not None and self.search.decisions is None
-
     def next_look_s(self) -> float:
         """The monotonic time from which kube-scheduler's answer need not be waited for; infinity if none is."""
         search = self.search

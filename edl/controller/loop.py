@@ -256,7 +256,6 @@ class Controller:
                 self._recorder.ended(await self._cycle.show(self._show), self._clock.monotonic_s() - now_s)
         else:
             self._evictions.look(self._cycle.limits)
-            self._cycle.waits_for_search = self._evictions.is_searching
             self._sender.send()
             self._cycle.begin_if_due()
         # While many pods come, plans follow each other, and nobody reads a report about each.

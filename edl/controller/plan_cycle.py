@@ -33,8 +33,6 @@ from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 
-SEARCH_S = 0.3
-"""How long a plan waits for a search for trainers ahead of it: the two would take turns on one core."""
 PROBES_S = 1.0
 """How long a plan waits for the answers of the API server about the pods of new jobs."""
 
@@ -59,7 +57,6 @@ class PlanCycle:
     Attributes:
         timer: when the next plan is due.
         limits: what the operator allows.
-        waits_for_search: trainers are being found for a serving pod ahead of the plan (`early_evictions`).
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class PlanCycle:
         self._core, self._clock, self._plans, self._observer = core, clock, plans, observer
         self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
         self._is_finishing, self._look, self._wake = is_finishing, look, wake
-        self.limits, self.timer, self.waits_for_search = limits, PlanTimer(pace), False
+        self.limits, self.timer = limits, PlanTimer(pace)
         self._undone = UndoneStarts()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
@@ -99,14 +96,12 @@ class PlanCycle:
     def next_due_s(self) -> float:
         """When the next plan is due, in monotonic seconds; infinity while one is being made.
 
-        It waits a little for what the API server was asked, and for a search ahead of it.
+        It waits a little for what the API server was asked.
         """
         if self._task is not None:
             return inf
         is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
         due_s = self.timer.due_s(is_growing=is_growing)
-        if self.waits_for_search:
-            due_s += SEARCH_S
         return max(due_s, self._ended_s) + PROBES_S if self._core.is_probing else due_s
 
     def begin_if_due(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 
 from edl.errors import PlanError
@@ -9,10 +11,14 @@ from edl.explain.decision import explained_study
 from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.planner.clock import Clock
 from edl.planner.guard import check_relief
 from edl.planner.packing import Start, startable
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
+
+GIVES_WAY_S = 0.3
+"""So long a plan waits for a search ahead of it, each time."""
 
 
 class PolicyPlanner:
@@ -20,6 +26,9 @@ class PolicyPlanner:
 
     `startable` is asked right after `decide`, mostly for the same cluster. Reading a large cluster takes as long as a
     part of the decision, so what the decision has read is used again.
+
+    A plan that is being made waits while `relieve` runs in another thread: both would take turns, and a serving pod
+    waits for the search. Its time goes on meanwhile.
 
     Args:
         policy: how jobs share.
@@ -29,6 +38,9 @@ class PolicyPlanner:
         self._policy = policy
         self._columns = NO_COLUMNS
         self._read: Problem | None = None
+        self._is_free = threading.Event()
+        self._is_free.set()
+        self._gives_way_until_s = 0.0
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """Make a plan that has passed its checks; see `explain.decision.decide`.
@@ -38,7 +50,8 @@ class PolicyPlanner:
             RefusedPlanError: the plan broke a rule.
         """
         self._read = None
-        made = explained_study(snapshot, self._policy, limits, self._columns)
+        clock = Clock(limits.deadline_s, self._now_s)
+        made = explained_study(snapshot, self._policy, limits, self._columns, clock)
         self._columns, self._read = made.plan.columns, made.context.problem
         return made.plan
 
@@ -48,10 +61,21 @@ class PolicyPlanner:
         Raises:
             PlanError: the decisions broke a rule, or there was no time for them.
         """
-        decisions = relief_decisions(snapshot, self._policy, limits)
+        self._gives_way_until_s = time.perf_counter() + GIVES_WAY_S
+        self._is_free.clear()
+        try:
+            decisions = relief_decisions(snapshot, self._policy, limits)
+        finally:
+            self._is_free.set()
         if problems := check_relief(snapshot, decisions):
             raise PlanError("; ".join(problems))
         return decisions
+
+    def _now_s(self) -> float:
+        """The time, for the clock of a plan; a plan asks for it before anything that may take long."""
+        if not self._is_free.is_set():
+            self._is_free.wait(max(0.0, self._gives_way_until_s - time.perf_counter()))
+        return time.perf_counter()
 
     def startable(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:
         """The pods of a plan that fit on their nodes now; see `planner.packing.startable`."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.controller.policy_planner import PolicyPlanner
+from edl.controller.policy_planner import GIVES_WAY_S, PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
 from edl.planner.packing import startable
@@ -57,3 +61,42 @@ def test_a_cluster_that_changed_meanwhile_is_read_again(reads: list[ClusterSnaps
     now = with_pods(WORLD, make_serving("s", cpu=3, node="n000"))
     assert len(planner.startable(now, plan)) == 13
     assert reads == [now]
+
+
+@contextmanager
+def searching(planner: PolicyPlanner, monkeypatch: pytest.MonkeyPatch, ends: threading.Event) -> Iterator[None]:
+    """A search ahead of the plan runs in another thread until the event is set."""
+    began = threading.Event()
+
+    def search(*_: object) -> tuple[()]:
+        began.set()
+        ends.wait()
+        return ()
+
+    monkeypatch.setattr("edl.controller.policy_planner.relief_decisions", search)
+    thread = threading.Thread(target=planner.relieve, args=(WORLD, Limits()))
+    thread.start()
+    began.wait()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_plan_waits_for_a_search_ahead_of_it_and_never_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    before = planner.decide(WORLD, Limits())
+    began_s = time.perf_counter()
+    with searching(planner, monkeypatch, threading.Event()):
+        plan = planner.decide(WORLD, Limits())
+        assert time.perf_counter() - began_s >= GIVES_WAY_S
+    assert plan.decisions == before.decisions
+
+
+def test_a_plan_goes_on_once_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner, ends = PolicyPlanner(policy_named("maxmin")), threading.Event()
+    monkeypatch.setattr("edl.controller.policy_planner.GIVES_WAY_S", 1e9)
+    with searching(planner, monkeypatch, ends):
+        threading.Timer(0.05, ends.set).start()
+        assert planner.decide(WORLD, Limits()).decisions

@@ -13,7 +13,6 @@ import pytest
 from edl.controller.early_evictions import MOST_PODS, SLOW_S, VERDICT_S
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
-from edl.controller.plan_cycle import SEARCH_S
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
@@ -42,7 +41,6 @@ class Scene:
     """
 
     plan_s: float = PLAN_S
-    find_s: float = FIND_S
     trainers: int = 16
     max_trainers: int = 16
     cpu: float = 1
@@ -109,7 +107,7 @@ class Scene:
             if isinstance(result, tuple) and any(isinstance(one, ScaleDecision) for one in result):
                 self.reliefs.append(self.now_s)
                 self.has_relieved.set()
-                await asyncio.sleep(self.find_s)
+                await asyncio.sleep(FIND_S)
             return result
         await asyncio.sleep(self.plan_s)
         self.planned.append(self.now_s)
@@ -196,14 +194,6 @@ def test_a_plan_that_is_being_made_goes_on_and_is_merged() -> None:
     assert len(scene.deleted()) == 5, "the plan that was made for the first pod takes nothing back, and wants no more"
     planned = [at for at in scene.planned if at > COME_S]
     assert planned[0] == pytest.approx(COME_S + 0.2 + PLAN_S, abs=0.05)
-
-
-@pytest.mark.parametrize(("find_s", "begins_s"), [(0.1, 0.2), (0.35, 0.35), (5.0, 0.2 + SEARCH_S)])
-def test_a_plan_begins_once_the_trainers_are_found_and_never_waits_for_long(find_s: float, begins_s: float) -> None:
-    scene = Scene(find_s=find_s)
-    play(scene, after((COME_S, (wide(),)), scene=scene))
-    planned = [at for at in scene.planned if at > COME_S]
-    assert planned[0] == pytest.approx(COME_S + begins_s + PLAN_S, abs=0.02)
 
 
 def test_serving_pods_that_keep_coming_never_keep_a_plan_from_being_published() -> None:
