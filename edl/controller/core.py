@@ -524,7 +524,8 @@ class Core:
     def _unanswered(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
         """The creations of a job whose answer was lost, and whose pods the cache does not show.
 
-        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
+        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum. So are
+        those of a job whose creations fail for ever: nothing is to be planned with them.
         """
         if not self.s.unanswered:
             return []
@@ -532,11 +533,12 @@ class Core:
         live = {pod.name for pod in job.live_trainers}
         live |= {a.pod_name for a in under_way if isinstance(a, CreatePod) and a.role is Role.TRAINER}
         kept: list[CreatePod] = []
+        is_refused = self._backoff.refused_creation(job.uid, self._clock.monotonic_s()) is not None
         for key, action in list(self.s.unanswered.items()):
             if key[0] != job.uid:
                 continue
             is_beyond = action.role is Role.TRAINER and len(live) >= job.bounds.max_trainers
-            if action.pod_name in there or not job.is_schedulable or is_beyond:
+            if action.pod_name in there or not job.is_schedulable or is_beyond or is_refused:
                 del self.s.unanswered[key]
             else:
                 kept.append(action)

@@ -137,6 +137,12 @@ DEGRADED: Rows = (
         "as above",
     ),
     (
+        "`Unavailable`",
+        "the API server fails at each creation of a pod of the job and does everything else: it breaks off, or answers "
+        "5xx, as a policy or a webhook may make it",
+        "the message has the words of the API server: look at the policies and webhooks for pods",
+    ),
+    (
         "`NameTaken`",
         "an object that the job does not own has the name of one of its objects, such as a pod that "
         "`kubectl delete tj --cascade=orphan` left of a former job",
@@ -152,8 +158,8 @@ DEGRADED: Rows = (
         "`PodsNotStarted`",
         "pods exist for two minutes and have not started, and their kubelets do not say why; the message has their "
         "names and the node of the first one. If no trainer has started, the job keeps its minimum alone",
-        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is not "
-        "ready, or a node that does not start pods",
+        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is "
+        "not ready, or a node that does not start pods",
     ),
     (
         "`PodRejected`",
