@@ -72,7 +72,7 @@ class Core:
     ) -> None:
         self._clock, self._writes, self._backoff = clock, writes, backoff
         self._retry_s, self._retry_at_most_s = retry_s, retry_at_most_s
-        self.allotments, self.under_way = Allotments(), UnderWay()
+        self.allotments, self.under_way = Allotments(), UnderWay(self._is_refused)
         self.snapshot, self.looked_at, self.at_once = ClusterSnapshot(0.0), 0, False
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
@@ -375,6 +375,9 @@ class Core:
     def _look_later(self, uid: str, at_s: float) -> None:
         self._later[uid] = at_s
         self._earliest_s = min(self._earliest_s, at_s)
+
+    def _is_refused(self, uid: str) -> bool:
+        return self._backoff.refused_creation(uid, self._clock.monotonic_s()) is not None
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
         usable = self.allotments.of(job, self._waits)

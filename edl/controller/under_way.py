@@ -6,7 +6,7 @@ answer was lost is sent again with the same name, before other pods of the job a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from edl.controller.assumed import as_if_done
@@ -21,12 +21,16 @@ from edl.model.names import Role
 class UnderWay:
     """Remembers writes until they have ended.
 
+    Args:
+        is_refused: True if no pod of the job with that UID is created for now, as the API server refuses them.
+
     Attributes:
         writes: those that were sent, in that order.
         unanswered: by UID of the job and name of the pod: the creations whose answer was lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_refused: Callable[[str], bool]) -> None:
+        self._is_refused = is_refused
         self.writes: list[Write] = []
         self.unanswered: dict[tuple[str, str], CreatePod] = {}
 
@@ -66,7 +70,8 @@ class UnderWay:
     def repeats(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
         """The creations of a job that are to be sent again: their answer was lost, and the cache shows no such pod.
 
-        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
+        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum. So are
+        those of a job whose creations fail for ever: nothing is to be planned with them.
 
         Args:
             job: as the cache shows it.
@@ -78,11 +83,12 @@ class UnderWay:
         live = {pod.name for pod in job.live_trainers}
         live |= {a.pod_name for a in under_way if isinstance(a, CreatePod) and a.role is Role.TRAINER}
         kept: list[CreatePod] = []
+        is_refused = self._is_refused(job.uid)
         for key, action in list(self.unanswered.items()):
             if key[0] != job.uid:
                 continue
             is_beyond = action.role is Role.TRAINER and len(live) >= job.bounds.max_trainers
-            if action.pod_name in there or not job.is_schedulable or is_beyond:
+            if action.pod_name in there or not job.is_schedulable or is_beyond or is_refused:
                 del self.unanswered[key]
             else:
                 kept.append(action)

@@ -144,6 +144,12 @@ DEGRADED: Rows = (
         "as above",
     ),
     (
+        "`Unavailable`",
+        "the API server fails at each creation of a pod of the job and does everything else: it breaks off, or "
+        "answers 5xx, as a policy or a webhook may make it",
+        "the message has the words of the API server: look at the policies and webhooks for pods",
+    ),
+    (
         "`NameTaken`",
         "an object that the job does not own has the name of one of its objects, such as a pod that "
         "`kubectl delete tj --cascade=orphan` left of a former job",
