@@ -69,6 +69,7 @@ class Facts:
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         node_requests: of each job, its request pods that exist.
         serving_waits: a serving pod waits for capacity.
+        in_the_way: UIDs of kept pods that make way; see `edl.planner.queues.kept_pods`.
     """
 
     nodes: Sequence[Node] = ()
@@ -77,6 +78,7 @@ class Facts:
     missing_priority_classes: tuple[str, ...] = ()
     node_requests: Mapping[JobKey, Sequence[NodeRequest]] = field(default_factory=dict)
     serving_waits: bool = False
+    in_the_way: frozenset[str] = frozenset()
 
 
 def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeRequest]]:
@@ -162,7 +164,8 @@ class JobWrites:
     ) -> Iterator[Write]:
         now_s, time_s = self._clock.monotonic_s(), self._clock.now_s()
         self._unpinned = note_unpinned(self._unpinned, shown, time_s, now_s)
-        context = JobContext(facts.unreachable, self._trouble(facts, shown), self._master_view(shown), facts.watch)
+        trouble, view = self._trouble(facts, shown), self._master_view(shown)
+        context = JobContext(facts.unreachable, trouble, view, facts.watch, facts.in_the_way)
         actions = self._actions(assumed, usable, usable.slots, context, time_s)
         going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
         marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]

@@ -71,12 +71,14 @@ class JobContext:
         degraded: (reason, message) of the last refusal of the API server for the job, or of what the cluster lacks.
         master_view: what the job's master reports; None if it has none, or if this controller does not call masters.
         nodes: what is known about nodes on which trainers failed or hung.
+        in_the_way: UIDs of finished pods of ended jobs that make way; see `edl.planner.queues.kept_pods`.
     """
 
     unreachable: frozenset[str] = frozenset()
     degraded: tuple[str, str] | None = None
     master_view: MasterView | None = None
     nodes: NodeWatch = UNWATCHED
+    in_the_way: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,9 @@ def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, 
         going, intent = list(job.pods), status.reason
     else:
         going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    return tuple(delete(going, job, intent, context.unreachable))
+    in_the_way = [p for p in job.pods if p.uid in context.in_the_way and p not in going]
+    making_way = delete(in_the_way, job, Reason.QUOTA_REACHED.value, context.unreachable)
+    return (*delete(going, job, intent, context.unreachable), *making_way)
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
