@@ -31,6 +31,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
+from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 
 JOBS_AT_ONCE = 5
@@ -277,10 +278,9 @@ class Core:
         """Note what jobs depend on besides themselves, and look at the jobs that it concerns."""
         snapshot, before = self.snapshot, self._facts
         waits = serving_needing_capacity(snapshot)
-        requests = node_requests_by_job(snapshot)
-        if unreachable != before.unreachable:
-            lost = unreachable ^ before.unreachable
-            self.look_at(job.uid for job in snapshot.jobs if any(pod.uid in lost for pod in job.pods))
+        requests, in_the_way = node_requests_by_job(snapshot), pods_in_the_way(snapshot)
+        if concerned := (unreachable ^ before.unreachable) | (in_the_way ^ before.in_the_way):
+            self.look_at(job.uid for job in snapshot.jobs if any(pod.uid in concerned for pod in job.pods))
         if waits != self._waits:
             self.look_at(self.allotments.concerned(waits=bool(waits)))
             self._waits = waits
@@ -296,6 +296,7 @@ class Core:
             snapshot.missing_priority_classes,
             requests,
             serving_waits=bool(waits),
+            in_the_way=in_the_way,
         )
 
     def _note_job(self, before: Job | None, job: Job) -> None:

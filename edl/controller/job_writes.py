@@ -69,6 +69,7 @@ class Facts:
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         node_requests: of each job, its request pods that exist.
         serving_waits: a serving pod waits for capacity.
+        in_the_way: UIDs of kept pods that make way; see `edl.planner.queues.kept_pods`.
     """
 
     nodes: Sequence[Node] = ()
@@ -77,6 +78,7 @@ class Facts:
     missing_priority_classes: tuple[str, ...] = ()
     node_requests: Mapping[JobKey, Sequence[NodeRequest]] = field(default_factory=dict)
     serving_waits: bool = False
+    in_the_way: frozenset[str] = frozenset()
 
 
 def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeRequest]]:
@@ -192,6 +194,7 @@ class JobWrites:
             facts.watch,
             retries.paused(job.uid, now_s),
             retries.most_new(job, now_s, time_s),
+            facts.in_the_way,
         )
 
     def _actions(

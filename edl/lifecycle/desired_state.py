@@ -76,6 +76,7 @@ class JobContext:
         nodes: what is known about nodes on which trainers failed or hung.
         paused: role and index of the pods that failed lately, or were rejected, and are not created yet.
         most_new: so many trainers may be created now; None if as many as the job lacks.
+        in_the_way: UIDs of finished pods of ended jobs that make way; see `edl.planner.queues.kept_pods`.
     """
 
     unreachable: frozenset[str] = frozenset()
@@ -84,6 +85,7 @@ class JobContext:
     nodes: NodeWatch = UNWATCHED
     paused: frozenset[tuple[Role, int]] = frozenset()
     most_new: int | None = None
+    in_the_way: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,9 @@ def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, 
         going, intent = list(job.pods), status.reason
     else:
         going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    return tuple(delete(going, job, intent, context.unreachable))
+    in_the_way = [p for p in job.pods if p.uid in context.in_the_way and p not in going]
+    making_way = delete(in_the_way, job, Reason.QUOTA_REACHED.value, context.unreachable)
+    return (*delete(going, job, intent, context.unreachable), *making_way)
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:

@@ -61,7 +61,8 @@ class AvoidedNode:
 class ResourceQuota:
     """A ResourceQuota of a namespace, as far as it limits the pods of TrainingJobs.
 
-    Resources have the names of `Resources`; what pods may set as limits together is `limits.cpu` and so on.
+    Resources have the names of `Resources`; what pods may set as limits together is `limits.cpu` and so on, and
+    `POD_OBJECTS` counts finished pods, too.
 
     Attributes:
         hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.

@@ -5,7 +5,8 @@ that run. Terminating pods do not count. A queue, or a resource of it, that is n
 
 A ResourceQuota of a namespace limits pods of others too, so what is left for jobs is computed from the snapshot. The
 API server refuses pods beyond it and deletes none, so it never costs a job the trainers that it has. A terminating
-pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan.
+pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan. The same holds
+for `POD_OBJECTS` of the finished pods that ended jobs keep: they are deleted (`edl.planner.queues.kept_pods`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
 from edl.model.plan import Quota
 from edl.model.pods import Pod
-from edl.model.resources import HOST_PORT_PREFIX, PODS, PodShape, Resources
+from edl.model.resources import HOST_PORT_PREFIX, POD_OBJECTS, PODS, PodShape, Resources
 from edl.planner.queues.borrowing import borrowing_quotas
 
 REFUSED = "trainers of one job"
@@ -124,6 +125,8 @@ class QuotaTable:
 
 def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
     """What one pod uses of a quota's resource."""
+    if resource == POD_OBJECTS:
+        return 1
     return limits[resource.removeprefix(LIMITS)] if resource.startswith(LIMITS) else shape.request[resource]
 
 
@@ -200,14 +203,27 @@ def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
         for job in jobs:
             if not job.is_schedulable:
                 used += sum(_used_by(pod, job, resource) for pod in job.pods if pod.is_live)
+            used += _finished_pods(job) if resource == POD_OBJECTS else 0
             held += _held(job, QuotaRow(quota.name, resource, 0, quota.namespace))
         amounts.append((resource, max(hard - used, held, 0)))
     return _with_others(Quota(quota.name, quota.hard, quota.namespace), amounts)
 
 
+def _finished_pods(job: Job) -> int:
+    """The finished pods of a job that stay: those that an ended TrainingJob keeps for their logs make way."""
+    is_kept = not job.finished or job.owner_count is not None
+    return sum(pod.is_finished for pod in job.pods) if is_kept else 0
+
+
 def _used_by(pod: Pod, job: Job, resource: str) -> int:
     limits = next((f.limits for f in job.fixed if f.role is pod.role), job.limits)
     return pod_use(resource, pod.shape, limits)
+
+
+def _present(jobs: Iterable[Job], resource: str) -> int:
+    """What the pods of jobs use now, terminating ones included."""
+    counts_all = resource == POD_OBJECTS
+    return sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if counts_all or not pod.is_finished)
 
 
 class QuotaNow:
@@ -222,8 +238,7 @@ class QuotaNow:
             jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
             used, others = dict(quota.used), dict(quota.others)
             for resource, hard in quota.hard:
-                held = sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if not pod.is_finished)
-                left = hard - max(used.get(resource, 0), others.get(resource, 0) + held)
+                left = hard - max(used.get(resource, 0), others.get(resource, 0) + _present(jobs, resource))
                 self._left.setdefault(quota.namespace, []).append((resource, [left]))
 
     def has(self, job: Job, role: Role) -> bool:

@@ -27,8 +27,9 @@ from edl.model.actions import (
 from edl.model.jobs import Job
 from edl.model.names import Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import PodShape
+from edl.model.resources import POD_OBJECTS, PodShape
 from edl.planner.eligibility import is_selected
+from edl.planner.quota import pod_use
 from tests.worlds.job_owner import resized
 from tests.worlds.simulated_objects import GRACE_S, Objects, Owned, Stored, now_s
 
@@ -179,8 +180,10 @@ class World(Objects):
         shape = next((f.shape for f in job.fixed if f.role is action.role), job.trainer)
         pods = [o.pod for (namespace, _), o in self.pods.items() if namespace == action.job.namespace]
         for resource, hard in quota.hard:
-            used = sum(pod.shape.request[resource] for pod in pods if not pod.is_finished)
-            if used + dict(quota.others).get(resource, 0) + shape.request[resource] > hard:
+            counts_all = resource == POD_OBJECTS
+            present = [pod for pod in pods if counts_all or not pod.is_finished]
+            used = sum(pod_use(resource, pod.shape, pod.limits) for pod in present)
+            if used + dict(quota.others).get(resource, 0) + pod_use(resource, shape, job.limits) > hard:
                 return (
                     f'pods "{action.pod_name}" is forbidden: exceeded quota: {quota.name}, requested: {resource}=...'
                 )

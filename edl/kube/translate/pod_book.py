@@ -161,6 +161,10 @@ class PodBook:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
 
+    def count_owned(self, namespace: str) -> int:
+        """How many pods the jobs of one namespace have, finished ones included."""
+        return sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
+
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""
         return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))

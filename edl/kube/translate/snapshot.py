@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -277,7 +278,8 @@ class Translator:
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
         namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
         here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
-        return read_quotas(quotas, here, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
+        own = Counter({namespace: self._pods.count_owned(namespace) for namespace in namespaces})
+        return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
 
 
 def snapshot(
