@@ -10,9 +10,9 @@ from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
 from edl.planner.guard import check_relief
-from edl.planner.packing import Start, startable
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
+from edl.planner.starts import Start, startable
 
 
 class PolicyPlanner:
