@@ -42,7 +42,7 @@ def topped_up(
     """
     empty = packing.copy()
     empty.drop_all()
-    unsure = {shape for shape in _short_shapes(packing, ceiling) if _fits(empty, shape)}
+    unsure = {shape for shape in _short_shapes(packing, ceiling) if empty.slots(shape).any()}
     if not unsure or packing.problem.is_large or packing.problem.clock.is_over:
         return packing, frozenset(unsure)
     try:
@@ -108,12 +108,6 @@ def without_proved(
         if packing.count[j] < demands[j].max_trainers:
             most[demands[j].shape] = max(most.get(demands[j].shape, 0.0), gain(j))
     return frozenset(shape for shape in unsure if most.get(shape, 0.0) <= missed)
-
-
-def _fits(empty: TrialPacking, shape: int) -> bool:
-    """True if a node without the pods that do not exist yet has a slot."""
-    request = empty.problem.request[shape]
-    return bool((((empty.free >= request) | (request == 0)).all(axis=1) & empty.problem.opened[shape]).any())
 
 
 def _is_full(cluster: ShareProblem, packing: TrialPacking, shape: int, deadline_s: float) -> bool:

@@ -14,16 +14,23 @@ from dataclasses import replace
 
 from edl.errors import PlanError
 from edl.planner.clock import OutOfTimeError
-from edl.planner.filling import fill
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
+from edl.planner.policies.filling import fill
+from edl.planner.policies.transfers import (
+    givers,
+    has_arrivals,
+    is_at_rest,
+    levelled,
+    once_terminated,
+    without_restarts,
+)
 from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
 from edl.planner.programs.integer import could_place_anew, pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
 from edl.planner.swaps.search import Wanted, fill_by_swaps
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8

@@ -15,12 +15,21 @@ from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
+from edl.planner.policies.trading import (
+    Goal,
+    grown_by_worth,
+    lacking_gain,
+    pays,
+    set_goal,
+    standing,
+    total_worth,
+    traded,
+)
+from edl.planner.policies.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
 from edl.planner.reallocation import EPSILON, Terms
 from edl.planner.speedup import Worth, most_useful, worth_of
-from edl.planner.trading import Goal, grown_by_worth, lacking_gain, pays, set_goal, standing, total_worth, traded
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edl.model.names import JobKey, Role
+from edl.planner.evictions import evictions_needed, shortfall
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
@@ -20,7 +21,6 @@ from edl.planner.reallocation import EPSILON, kept, movable_trainers, undo_resta
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import is_arriving, restrain
 
-IMPOSSIBLE = 1 << 30
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
 STAYS_TRIED = 1  # how often transfers are tried again without those that would only move a trainer
 
@@ -192,9 +192,7 @@ class _Standings:
         near = np.flatnonzero(rich[self._owner] & problem.opened[shape, self._node])
         node, owner, held = self._node[near], self._owner[near], self._held[near]
         number = np.minimum(self._running[near], self._may_lose[owner]) + self._new[near]
-        lack = (problem.request[shape] - packing.free[node]).clip(min=0) * (problem.request[shape] > 0)
-        freed = problem.request[held]
-        needed = np.where(freed > 0, -(-lack // freed.clip(min=1)), (lack > 0) * IMPOSSIBLE).max(axis=1, initial=1)
+        needed = evictions_needed(shortfall(packing.free[node], problem.request[shape]), problem.request[held])
         after = (self._surplus[owner] - needed) / self._span[owner]
         fits = np.flatnonzero((needed <= number) & (after > least))
         for at in fits[np.lexsort((node[fits], owner[fits], needed[fits], -after[fits]))].tolist():
