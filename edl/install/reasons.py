@@ -138,7 +138,7 @@ DEGRADED: Rows = (
     ),
     (
         "`Unavailable`",
-        "the API server fails at each creation of a pod of the job and does everything else: it breaks off, or answers "
+        "the API server fails at each creation of a pod of the job and does the rest: it breaks off, or answers "
         "5xx, as a policy or a webhook may make it",
         "the message has the words of the API server: look at the policies and webhooks for pods",
     ),
