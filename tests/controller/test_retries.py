@@ -64,8 +64,8 @@ def test_a_pod_that_ran_for_long_begins_anew_and_one_that_ran_a_little_does_not(
 
 def test_what_others_did_to_a_pod_pauses_nothing() -> None:
     here = Trials()
-    for fields in ({"disruption": "EvictionByEvictionAPI"}, {"intent": "ServingNeedsRoom"}, {"intent": "Restart"}):
-        here.fail(**{"disruption": "", "intent": "", **fields})
+    for disruption, intent in (("EvictionByEvictionAPI", ""), ("", "ServingNeedsRoom"), ("", "Restart")):
+        here.fail(disruption=disruption, intent=intent)
         assert here.pause() == 0
 
 

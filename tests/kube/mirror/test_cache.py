@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,6 +108,11 @@ async def test_finished_pods_of_jobs_are_kept_and_finished_foreign_pods_are_not(
         assert w.own() == ["ctr-trainer-0"]
 
 
+def is_moved(here: Mapping[Any, Any], there: Mapping[Any, Any]) -> bool:
+    """True if that pod is here alone."""
+    return list(here) == [KEY] and not there
+
+
 async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch_and_stays_with_its_job() -> None:
     async with world() as w:
         await w.settled()
@@ -113,7 +120,7 @@ async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch_and_sta
         w.api.put(JOBS, job())
         for labels, here, there in (({}, others, own), (OURS, own, others), ({}, others, own)):
             w.api.put(PODS, pod("ctr-trainer-0", labels=labels))
-            await eventually(lambda here=here, there=there: list(here) == [KEY] and not there)
+            await eventually(partial(is_moved, here, there))
             assert (w.own(), w.foreign()) == ([KEY[1]], [])
 
 

@@ -52,7 +52,8 @@ def test_a_rejection_is_read_also_if_its_containers_are_listed_as_waiting() -> N
 @pytest.mark.parametrize("where", ["containerStatuses", "initContainerStatuses"])
 def test_a_pod_of_which_a_container_ended_has_failed(where: str) -> None:
     ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 3}}}]
-    found = failed(**{where: ended})
+    status: dict[str, Any] = {where: ended}
+    found = failed(**status)
     assert found.rejection == ""
     assert event_of(found, frozenset()) is JobEvent.POD_FAILED
 
