@@ -47,7 +47,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
-from edl.lifecycle.unstarted import is_replacing_last, needless_trainers, unstarted_problem
+from edl.lifecycle.trials.unstarted import is_replacing_last, needless_trainers, unstarted_problem
 from edl.model.actions import (
     Action,
     DeleteJob,
