@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from edl.controller.retries import Retries
+from edl.lifecycle.trials.retries import Retries
 from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
 
 DOUBLED_EACH_S = 60.0

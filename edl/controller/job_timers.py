@@ -13,7 +13,7 @@ from zlib import crc32
 from edl.lifecycle.conditions import has_reason
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
 from edl.lifecycle.pod_events import FAILED, steady_s
-from edl.lifecycle.unstarted import NOT_STARTED_AFTER_S
+from edl.lifecycle.trials.unstarted import NOT_STARTED_AFTER_S
 from edl.model.jobs import Job
 from edl.model.plan import GROWTH_HOLD_S
 from edl.model.status import JobStatus

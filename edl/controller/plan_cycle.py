@@ -26,7 +26,7 @@ from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import as_avoiding, one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
-from edl.lifecycle.unstarted import as_started
+from edl.lifecycle.trials.unstarted import as_started
 from edl.model.actions import CreatePod, ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal

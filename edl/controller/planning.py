@@ -20,7 +20,7 @@ from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
-from edl.lifecycle.unstarted import as_started
+from edl.lifecycle.trials.unstarted import as_started
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan

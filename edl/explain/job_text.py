@@ -233,6 +233,7 @@ def _hides_room(report: JobReport, trouble: Condition) -> bool:
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
         Reason.INSUFFICIENT_CAPACITY,
+        Reason.PODS_NOT_STARTED,
     }
 
 

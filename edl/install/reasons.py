@@ -90,15 +90,8 @@ COUNT: Rows = (
     ),
     (
         "`NotResized`",
-        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods, and its "
-        "queue counts them",
+        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
         "correct what the line names",
-    ),
-    (
-        "`Finishing`",
-        "a pod of a [workload of another kind](../batch-jobs.md) has ended and its controller starts no other; it "
-        "keeps its pods, and its queue counts them until they have ended",
-        "nothing",
     ),
     ("`Suspended`", "`spec.suspend` is true", "set it to false"),
     ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),
@@ -145,8 +138,8 @@ DEGRADED: Rows = (
     ),
     (
         "`Unavailable`",
-        "the API server fails at each creation of a pod of the job and does everything else: it breaks off, or "
-        "answers 5xx, as a policy or a webhook may make it",
+        "the API server fails at each creation of a pod of the job and does the rest: it breaks off, or answers "
+        "5xx, as a policy or a webhook may make it",
         "the message has the words of the API server: look at the policies and webhooks for pods",
     ),
     (

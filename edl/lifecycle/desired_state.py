@@ -47,7 +47,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
-from edl.lifecycle.unstarted import is_replacing_last, needless_trainers, unstarted_problem
+from edl.lifecycle.trials.unstarted import is_replacing_last, needless_trainers, unstarted_problem
 from edl.model.actions import (
     Action,
     DeleteJob,
@@ -364,12 +364,15 @@ def _create(given: _Input, missing: int) -> tuple[Action, ...]:
 def _restart(given: _Input, step: Step, cause: str) -> _Result:
     """Delete every pod; the job starts again once the status shows that the last pod no longer exists.
 
+    The status shows the restart also if no pod is left to delete, so that what completed before is forgotten.
+
     A failed pod is kept until its failure is stored, unless it failed because of the restart.
     """
     job = given.job
     going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_replaceable(job, p)]
     actions = delete(going, job, Intent.RESTART.value, given.context.unreachable)
-    return _Result(replace(step, restarting=cause if job.pods else ""), tuple(actions))
+    is_shown = bool(job.pods) or not is_restarting(job)
+    return _Result(replace(step, restarting=cause if is_shown else ""), tuple(actions))
 
 
 def _cause_of_restart(given: _Input, events: Sequence[PodEvent]) -> str:

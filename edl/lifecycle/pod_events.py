@@ -309,15 +309,19 @@ def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
 
 
 def _has_vanished(job: Job, role: Role) -> bool:
-    """True if a job that was complete has too few pods of the role, and edl did not see them go.
+    """True if a job that was complete has too few pods of the role, or none at all, and edl did not see them go.
 
-    Never for trainers in fault-tolerant mode: their number changes, and one that vanished is replaced.
+    Never for trainers in fault-tolerant mode: their number changes, and one that vanished is replaced. If no pod is
+    left at all, edl may have deleted them itself before its status was written: then only a restart follows, which is
+    no harm.
     """
     status = job.status
     running = status.condition("Running") if status else None
     if status is None or running is None or running.status != "True" or status.observed_generation != job.generation:
         return False
-    if not job.pods or any(is_deleted_with_job(p) for p in job.pods):
+    if any(is_deleted_with_job(p) for p in job.pods):
+        return False
+    if not job.pods and job.action_for(role, JobEvent.POD_EVICTED) is not JobAction.RESTART_JOB:
         return False
     if role is Role.TRAINER:
         cleaned_up = job.completed_trainers - len(job.completed(role)) - len(_cleaned_up(job))

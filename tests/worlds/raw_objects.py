@@ -177,13 +177,19 @@ def task(name: str, replicas: int, *, cpu: str = "1", **more: Any) -> Object:
 
 def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
     """A running pod `<job>-<task>-<index>` of a Volcano Job, as the labels of the CTR article have it."""
-    of_job: Object = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
-    owner = {**of_job, "controller": True}
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job, "uid": f"uid-{job}"}
     kind = name.removeprefix(f"{job}-").rpartition("-")[0]
     annotations = {"volcano.sh/task-spec": kind, "volcano.sh/job-version": "4"}
     metadata = {"annotations": annotations, **more.pop("metadata", {})}
     spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
-    return pod(name, owner=owner, labels={"paddle-job": "fluid-ctr"}, metadata=metadata, spec=spec, **more)
+    return pod(
+        name,
+        owner={**owner, "controller": True},
+        labels={"paddle-job": "fluid-ctr"},
+        metadata=metadata,
+        spec=spec,
+        **more,
+    )
 
 
 def ray_cluster(

@@ -108,7 +108,8 @@ async def test_finished_pods_of_jobs_are_kept_and_finished_foreign_pods_are_not(
         assert w.own() == ["ctr-trainer-0"]
 
 
-def _is_only_in(here: Mapping[Any, object], there: Mapping[Any, object]) -> bool:
+def is_moved(here: Mapping[Any, Any], there: Mapping[Any, Any]) -> bool:
+    """True if that pod is here alone."""
     return list(here) == [KEY] and not there
 
 
@@ -119,7 +120,7 @@ async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch_and_sta
         w.api.put(JOBS, job())
         for labels, here, there in (({}, others, own), (OURS, own, others), ({}, others, own)):
             w.api.put(PODS, pod("ctr-trainer-0", labels=labels))
-            await eventually(partial(_is_only_in, here, there))
+            await eventually(partial(is_moved, here, there))
             assert (w.own(), w.foreign()) == ([KEY[1]], [])
 
 

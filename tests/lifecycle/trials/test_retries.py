@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edl.controller.retries import Retries
+from edl.lifecycle.trials.retries import Retries
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import PodPhase

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
-from edl.lifecycle.unstarted import is_overdue, runs_well
+from edl.lifecycle.trials.unstarted import is_overdue, runs_well
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import Role
