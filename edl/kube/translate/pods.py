@@ -29,6 +29,7 @@ from edl.kube.translate.objects import (
     WaitingState,
     text,
 )
+from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps
 from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
@@ -69,8 +70,6 @@ _CANNOT_START = {
 
 The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
 """
-_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
-"""What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
 _MOST_OF_KUBELET = 200
 
@@ -179,6 +178,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         limits=limits,
         grace_s=spec.termination_grace_period_seconds or 0,
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
+        blocked="" if spec.node_name else no_eviction_helps(scheduled),
     )
     return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
 
@@ -293,7 +293,7 @@ def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
     """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
     if spec.node_name or scheduled is None or not _was_tried(scheduled):
         return ""
-    found = _MISSING_CLAIM.search(scheduled.message or "")
+    found = MISSING_CLAIM.search(scheduled.message or "")
     return f"{_CLAIM.format(name=printable(found[1]))}; {_REMEDY}" if found else ""
 
 
