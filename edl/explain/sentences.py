@@ -156,6 +156,8 @@ class _Writer:
         if demand.index not in self._context.shared.packing.count:
             return Sentence(*self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
+        if found.cause is not Cause.PINNED and job.pinned:
+            of = f"{job.pinned} asked, {self._context.shared.packing.count[demand.index]} fit"
         short, full = self._admitted(found, demand)
         return Sentence(f"{of}: {short}", f"{of}: {full}" if full != short else "")
 

@@ -60,7 +60,12 @@ COUNT: Rows = (
         "its trainers request neither cpu nor memory, and its queue does not allow that",
         "set `spec.trainer.resources`, or `bestEffort: Allowed` in the Queue object or the file of `--queues`",
     ),
-    ("`Pinned`", "`kubectl scale` fixed the count", "`kubectl scale --replicas=0` lets edl choose again"),
+    (
+        "`Pinned`",
+        "`kubectl scale` fixed the count; a count that does not fit has the reason for that, and the line says "
+        "`34 asked, 26 fit`",
+        "`kubectl scale --replicas=0` lets edl choose again",
+    ),
     (
         "`Cooldown`",
         "there is room, but this job, or the one that would have to give, was resized lately",

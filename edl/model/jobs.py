@@ -83,6 +83,8 @@ class Job:
         created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
+        pin_floor: so many trainers at least if the pinned count does not fit; 0 while it has to. Only the planner's
+            view of a job has it.
         trainer: the shape of one trainer, as admission makes it.
         declared: what one trainer requests by the spec, if admission makes something else of it; else None.
         preferred: preferred node affinity of the trainers; see FixedPods.
@@ -134,6 +136,7 @@ class Job:
     generation: int = 1
     created_s: float = 0.0
     pinned: int = 0
+    pin_floor: int = 0
     tier: int = 0
     queue: str = "default"
     weight: float = 1.0
@@ -185,12 +188,12 @@ class Job:
 
     @property
     def bounds(self) -> Bounds:
-        """How many trainers the job may have: exactly the pinned count, or its minimum to its maximum.
+        """How many trainers the job may have: the pinned count, or its minimum to its maximum.
 
         The maximum counts as far as more trainers do not slow the job.
         """
         if self.pinned:
-            return Bounds(self.pinned, self.pinned)
+            return Bounds(self.pin_floor or self.pinned, self.pinned)
         most = min(self.max_trainers, self.slowed_beyond) if self.slowed_beyond else self.max_trainers
         return Bounds(self.min_trainers, max(self.min_trainers, most))
 

@@ -65,6 +65,7 @@ class Pod:
         limits: the most that its containers may use; a resource that is not listed has no limit.
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
+        blocked: what keeps it from every node although no pod does, as kube-scheduler says; empty if nothing does.
     """
 
     namespace: str
@@ -105,6 +106,7 @@ class Pod:
     limits: Resources = Resources()
     grace_s: int = 0
     may_preempt: bool = True
+    blocked: str = ""
 
     @property
     def requested(self) -> Resources:
@@ -152,5 +154,5 @@ class Pod:
 
     @property
     def needs_room(self) -> bool:
-        """True for a waiting serving pod for which a plan frees capacity: not for one beyond `pod_limits`."""
-        return self.is_waiting_serving and not self.unplaceable and not excess_of(self.shape)
+        """True for a waiting serving pod for which a plan frees capacity: not for one that no eviction helps."""
+        return self.is_waiting_serving and not (self.unplaceable or self.blocked or excess_of(self.shape))

@@ -124,6 +124,7 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
             yield f"{name}: not admitted, but it gets pods"
         return
     low, high = job.bounds
+    low = min(low, job.min_trainers) if job.pinned else low  # a pinned count that does not fit is not required
     if not job.is_schedulable:
         yield f"{name}: admitted, but it is invalid, suspended, finished or being deleted"
     if not low <= decision.target <= high:

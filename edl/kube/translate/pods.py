@@ -23,6 +23,7 @@ from edl.kube.translate.objects import (
     text,
 )
 from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
+from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps
 from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
@@ -40,8 +41,6 @@ _ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutd
 """`status.reason` of a failed pod that its kubelet ended: for room on the node, or because the node shuts down."""
 _MOST_OF_REJECTION = 200
 
-_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
-"""What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
 
 
@@ -153,6 +152,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         limits=limits,
         grace_s=spec.termination_grace_period_seconds or 0,
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
+        blocked="" if spec.node_name else no_eviction_helps(scheduled),
     )
     return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace))
 
@@ -273,5 +273,5 @@ def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
     """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
     if spec.node_name or scheduled is None or not _was_tried(scheduled):
         return ""
-    found = _MISSING_CLAIM.search(scheduled.message or "")
+    found = MISSING_CLAIM.search(scheduled.message or "")
     return f"{_CLAIM.format(name=printable(found[1]))}; {REMEDY}" if found else ""

@@ -147,7 +147,7 @@ def _share_quota(one: JobDemand, other: JobDemand) -> bool:
 def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
     packing, job = context.shared.packing, demand.job
     have = packing.count[demand.index]
-    if job.pinned:
+    if job.pinned and have >= job.pinned:
         return _found(Reason.PINNED, Cause.PINNED)
     if have >= job.max_trainers:
         return _found(Reason.AT_MAX, Cause.AT_MAX)
