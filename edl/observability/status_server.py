@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 
 from edl.errors import ConfigError
+from edl.observability.own_hosts import foreign
 
 SHUTDOWN_S = 2.0
 """How long a response that is being sent may delay the stop."""
@@ -44,7 +45,7 @@ class StatusServer:
         Raises:
             ConfigError: the address cannot be used.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[refuse_foreign])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._page)
@@ -67,6 +68,16 @@ class StatusServer:
 
     async def _page(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+
+@web.middleware
+async def refuse_foreign(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer 403 to what a web site sends in the name of its visitor."""
+    if why := foreign(request):
+        return web.Response(status=403, text=f"{why}\n")
+    return await handler(request)
 
 
 async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, tuple[str, int]]:
