@@ -30,8 +30,8 @@ def runs_well(job: Job, now_s: float) -> bool:
 
 
 def is_overdue(pod: Pod, now_s: float) -> bool:
-    """True if a pod has existed for `NOT_STARTED_AFTER_S` and has not begun."""
-    return not pod.has_begun and now_s - pod.created_s >= NOT_STARTED_AFTER_S
+    """True if a pod has existed for `NOT_STARTED_AFTER_S` and has not begun; false while it is being created."""
+    return not pod.has_begun and 0.0 < pod.created_s <= now_s - NOT_STARTED_AFTER_S
 
 
 def unstarted_problem(job: Job, now_s: float) -> tuple[str, str] | None:
