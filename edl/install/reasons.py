@@ -98,6 +98,11 @@ COUNT: Rows = (
         "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
         "correct what the line names",
     ),
+    (
+        "`Finishing`",
+        "pods of a [workload of another kind](../batch-jobs.md) have succeeded, so edl leaves it to its end",
+        "nothing",
+    ),
     ("`Suspended`", "`spec.suspend` is true", "set it to false"),
     ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),
 )
