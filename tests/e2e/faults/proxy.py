@@ -45,6 +45,7 @@ class Asked:
     Attributes:
         at_s: monotonic time at which it came.
         query: as it came, without the question mark.
+        name: of the object that is to be created; empty if the server names it, and for other requests.
         status: the HTTP status of the response; 0 if there was none, or none yet.
     """
 
@@ -52,6 +53,7 @@ class Asked:
     method: str
     path: str
     query: str
+    name: str = ""
     status: int = 0
 
     @property
@@ -387,6 +389,8 @@ class FaultProxy:
         asked = Asked(time.monotonic(), request.method, request.path, request.query_string)
         self.asked.append(asked)
         body = await request.read()
+        if request.method == "POST":
+            asked.name = str(json.loads(body).get("metadata", {}).get("name", ""))
         rule = next((r for r in self._rules if r.takes(asked)), None)
         exchange = Exchange(asked, request, lambda: self._forward(asked, request, body))
         if rule is None:
