@@ -34,7 +34,7 @@ class Allotment:
         decision: as the plan made it.
         uid: of the job.
         pods: name -> UID of the pods that end, as the plan saw them.
-        slots: what may be created now; a slot that is used is counted elsewhere (`grants.Allotments.used`).
+        slots: what may be created now; a slot that is used is counted elsewhere (`allotments.Allotments.used`).
         awaited: UIDs of the serving pods that the victims end for; empty if they end for something else.
         requests: the changed CPU requests of running trainers.
     """

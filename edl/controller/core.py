@@ -258,7 +258,7 @@ class Core:
         return self._pending.has(URGENT)
 
     def is_held(self, now_s: float) -> bool:
-        """True while surplus is held back for somebody whom the allotments do not know; see `Allotments.is_held`."""
+        """True while surplus is held back for a job or pod that no plan has counted yet; see `Allotments.is_held`."""
         return self.allotments.is_held(self._waits, now_s)
 
     def has_needless_evictions(self) -> bool:

@@ -1,4 +1,4 @@
-"""A small process that tells the master that a trainer lives, while the loop of the trainer may be busy for long.
+"""A small process that sends a trainer's heartbeats to the master, while its loop may be busy for long.
 
 A thread of the trainer could not do it: while the loop is in a long call of another library, such as one that reads a
 large file, Python runs no other thread. The process says nothing while the trainer is stopped, and ends with it. It

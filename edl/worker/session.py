@@ -65,7 +65,7 @@ class MasterSession:
         return MasterSession(self._call_connection.duplicate(), self.identity)
 
     def heartbeat(self) -> Heartbeat:
-        """Start a process that tells the master that this one lives, however busy it is."""
+        """Start a process that sends heartbeats to the master, however busy this one is."""
         return Heartbeat({**self._call_connection.place, "session": self.identity})
 
     def cancel_calls(self) -> None:

@@ -16,8 +16,8 @@ A, B = JobKey("default", "a"), JobKey("default", "b")
 
 def test_the_cluster_of_the_histories() -> None:
     with closing(Living(make_nodes(2))) as living:
-        for name in ("a", "b"):
-            living.do(lambda world, name=name: world.add(make_job(name, min_trainers=1, max_trainers=2)))  # type: ignore[misc]
+        living.do(lambda world: world.add(make_job("a", min_trainers=1, max_trainers=2)))
+        living.do(lambda world: world.add(make_job("b", min_trainers=1, max_trainers=2)))
         living.settle()
         before = seen(living)
         living.do(lambda world: world.change("a-trainer-0", grace_s=7))

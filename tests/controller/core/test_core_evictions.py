@@ -9,6 +9,7 @@ import pytest
 from edl.controller.pending_writes import Lane
 from edl.model.actions import CreatePod, DeletePod
 from edl.model.plan import ScaleDecision
+from edl.model.pods import Pod
 from edl.model.status import Reason
 from tests.controller.core.core_stage import A, CoreStage, of_type
 from tests.controller.loop_stage import plan_of
@@ -17,7 +18,7 @@ from tests.worlds.builders import make_serving
 FIRST, SECOND = (replace(make_serving(name), tried=True) for name in ("first", "second"))
 
 
-def serving(*pods: object) -> CoreStage:
+def serving(*pods: Pod) -> CoreStage:
     """Two jobs of four trainers, and pods that wait."""
     stage = CoreStage()
     for name in ("a", "b"):
@@ -26,7 +27,7 @@ def serving(*pods: object) -> CoreStage:
     stage.make_needs()
     stage.plan({"a": 4, "b": 4})
     stage.send()
-    stage.serving = tuple(pods)  # type: ignore[arg-type]
+    stage.serving = pods
     stage.see()
     return stage
 

@@ -23,7 +23,7 @@ from edl.model.actions import (
     ProbePod,
     Result,
 )
-from edl.model.cluster import ResourceQuota
+from edl.model.cluster import AvoidedNode, ResourceQuota
 from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
 from edl.model.resources import Resources
@@ -53,7 +53,7 @@ CHANGES: dict[str, Callable[[CoreStage], object]] = {
     "a lost pod": lambda stage: setattr(stage, "lost", frozenset({"default-a-t0"})),
     "the priority classes": lambda stage: setattr(stage, "missing", ("edl-trainer",)),
     "the time": lambda stage: stage.wait(300.0),
-    "what is known of nodes": lambda stage: stage.core.watch(NodeWatch(avoided=("x",))),  # type: ignore[arg-type]
+    "what is known of nodes": lambda stage: stage.core.watch(NodeWatch(avoided=(AvoidedNode("x", 0.0, (B,)),))),
     "what its master says": lambda stage: stage.core.look_at(("uid-default-a",)),
 }
 

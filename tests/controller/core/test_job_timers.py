@@ -10,7 +10,7 @@ from edl.controller.job_timers import LOOK_AFTER_S, TROUBLE_S, next_end_s, sprea
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
 from edl.model.jobs import Job
-from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize
+from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble, Reason, Resize
 from tests.worlds.builders import make_job
 
 NOW_S = 5000.0
@@ -68,5 +68,5 @@ def test_jobs_are_looked_at_again_each_at_its_own_moment() -> None:
 
 def test_a_job_that_had_trouble_with_a_node_is_looked_at_each_second() -> None:
     assert A_JOB.status is not None
-    troubled = replace(A_JOB, status=replace(A_JOB.status, troubles=(object(),)))  # type: ignore[arg-type]
+    troubled = replace(A_JOB, status=replace(A_JOB.status, troubles=(NodeTrouble("n1", NOW_S),)))
     assert next_end_s(troubled, NOW_S) == NOW_S + TROUBLE_S

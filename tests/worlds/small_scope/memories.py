@@ -22,7 +22,7 @@ NOW_S = 1_000_000.0
 PAUSE_S, PAST_S, SOON_S, NEVER_S = 401.0, NOW_S - 401.0, NOW_S + 100.0, NOW_S + 5000.0
 """A pause is longer than all that is waited for but repairs; all that is past is as long ago as a pause."""
 FREE_S = NOW_S - 2.5
-"""Since then surplus was held back that may be sent now (`core.HELD_S`)."""
+"""Since then surplus was held back that may be sent now (`allotments.HELD_S`)."""
 _NEAR_S = 100_000.0
 _UID = re.compile(r"[a-z]+-[a-z]+-\d#\d+")
 
