@@ -27,6 +27,7 @@ SEEDS ?= 10
 NAMESPACES ?= 0
 MINUTES ?= 10
 HISTORIES ?= 20000
+STORMS ?= 150
 MIXES ?= 300
 STATES ?= 2000000
 JOBS ?= 1000
@@ -132,6 +133,9 @@ campaign: $(STAMP) ## new random events for jobs, far more than in make test
 
 histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 400)
 	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/loop/test_loop_random_histories.py -o timeout=0
+
+storms: $(STAMP) ## 150 hours of virtual time in which the world goes wrong at random (make test plays five): make storms [STORMS=1000]
+	@EDL_STORMS=$(STORMS) $(PYTEST) -q tests/controller/loop/test_loop_storms.py -o timeout=0
 
 small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
 	@EDL_STATES=$(STATES) $(BIN)/python -m tests.worlds.small_scope $(SCENES)

@@ -38,6 +38,7 @@ LONGEST = (
     "tests/sandbox/test_stack.py",
     "tests/controller/master_monitor/test_master_monitor.py",
     "tests/controller/loop/test_loop_small_scope.py",
+    "tests/controller/loop/test_loop_storms.py",
     "tests/controller/loop/test_loop_random_histories.py",
     "tests/sim/test_headroom_days.py",
     "tests/test_planted.py",

@@ -14,6 +14,7 @@ from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, en
 from edl.api.lending import lending_spec
 from edl.api.overlay import apply_template, avoid_nodes, prefer_node, require_label, require_node
 from edl.api.priorities import priority_classes_of
+from edl.api.requests import requests_digest
 from edl.api.resources import Requirements
 from edl.api.spec import LedgerLoss
 from edl.api.template import JOURNAL_DIRECTORY, JOURNAL_VOLUME, TOKEN_DIRECTORY, TOKEN_VOLUME
@@ -23,6 +24,7 @@ from edl.model.names import (
     ANNOTATION_JOURNAL,
     ANNOTATION_NODE,
     ANNOTATION_PINNED,
+    ANNOTATION_REQUESTS,
     LABEL_INDEX,
     LABEL_JOB,
     LABEL_ROLE,
@@ -145,7 +147,9 @@ def pod_manifest(
         spec = require_node(spec, planned_node) if pinned else prefer_node(spec, planned_node)
     if avoided:
         spec = avoid_nodes(spec, avoided)
-    annotations = _annotations(role, planned_node, journal, pinned=pinned)
+    annotations = _annotations(role, planned_node, journal, pinned=pinned) | {
+        ANNOTATION_REQUESTS: requests_digest(spec)
+    }
     if role is Role.TRAINER and cpu_request < 1.0:
         spec, declared = lending_spec(spec, cpu_request)
         annotations |= {ANNOTATION_DECLARED_CPU: declared} if declared else {}

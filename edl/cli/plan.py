@@ -10,6 +10,7 @@ import typer
 
 from edl.controller.planning import certify_snapshot, compare_snapshots, plan_snapshot
 from edl.errors import ConfigError
+from edl.explain.blocked_serving import blocked_lines
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_json, print_plan
 from edl.kube.queue_file import unlimited, unmatched, unsaved
@@ -39,7 +40,7 @@ def plan(settings: PlanSettings) -> None:
         *unsaved(snapshot, limits.quotas),
         *unlimited(snapshot.jobs, limits.quotas, objects, limits.tenants),
     )
-    for warning in (*left_out, *saved.dropped(), *saved.replaced_jobs(), *queues):
+    for warning in (*left_out, *saved.dropped(), *saved.replaced_jobs(), *queues, *blocked_lines(snapshot)):
         typer.echo(printable(f"edl: {warning}"), err=True)
     if settings.certificate is None:
         decided = plan_snapshot(snapshot, settings.policy, limits)

@@ -93,6 +93,7 @@ def _has_only_started(before: Pod, now: Pod) -> bool:
         ready=now.ready,
         ip=now.ip,
         started_s=now.started_s,
+        begun=now.begun,
         answered_s=now.answered_s if now.node else before.answered_s,
         tried=now.tried,
     )

@@ -4,6 +4,9 @@ The server would refuse the same request again at once, so trying it twice a sec
 at any time (an administrator raises a quota or repairs a webhook), so the controller tries again after pauses that
 double. Each job has its own pauses: the refusals of one job never slow another job down.
 
+A creation that fails again counts as refused, if writes of other kinds or jobs do not fail: a policy or a webhook may
+make the server fail at it, or answer that it is busy, for ever.
+
 A refused creation is first asked again without effect (`ProbePod`). If the answer is yes, the job may try for one
 trainer, then two, then four: no job is shrunk by much for pods that are refused after all.
 """
@@ -14,10 +17,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
+from edl.lifecycle.trials.retries import Retries
 from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
 
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
+AGAIN_S = 0.5
+"""Creations that fail so soon after the first one were sent together with it."""
+BUSY_S = 10.0
+"""A server that asks to be asked later is busy, until it has done so for so long for one job alone."""
+DENIED_AT_MOST_S = 3600.0
+"""The longest pause if the server accepts the question, and then not the pod: each attempt may cost others pods."""
 TRUSTED_AFTER = 14
 """After so many doublings without a refusal the step is beyond every maximum, and the refusal is forgotten."""
 
@@ -50,10 +60,18 @@ class RefusedAction:
 
 
 class Backoff:
-    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind."""
+    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind.
+
+    Attributes:
+        retries: the pauses of pods that failed or that a node rejected.
+    """
 
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
+        self.retries = Retries()
+        self._failed_s: dict[str, float] = {}  # by UID: when creations of the job began to fail
+        self._succeeded_s = -inf  # when the last write of any job succeeded
+        self._failures: dict[tuple[str, type[Action]], float] = {}  # when the last write of a job and kind failed
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
 
     def knows(self, job_uid: str) -> bool:
@@ -102,23 +120,45 @@ class Backoff:
         A created pod ends no refusal of a creation, because it may have been under way when another one was refused.
         """
         uid, kind = outcome.action.job_uid, _group(type(outcome.action))
-        if outcome.result is Result.REFUSED or outcome.retry_after_s is not None:
-            self._refuse(uid, kind, outcome, now_s)
+        is_refused = outcome.result is Result.REFUSED
+        fails = self._fails_alone(outcome, kind, now_s)
+        if is_refused or fails or outcome.retry_after_s is not None:
+            self._refuse(uid, kind, outcome, now_s, permanent=is_refused or fails)
         elif outcome.is_ok and (refused := self._of_job.get(uid, {}).get(kind)) is not None:
             self._accept(refused, kind, outcome, now_s)
+
+    def _fails_alone(self, outcome: Outcome, kind: type[Action], now_s: float) -> bool:
+        """True if creations of the job fail again and again, and nothing else does."""
+        uid = outcome.action.job_uid
+        if outcome.is_ok:
+            self._succeeded_s = now_s
+            if isinstance(outcome.action, CreatePod | ProbePod):
+                self._failed_s.pop(uid, None)
+        if outcome.result is not Result.FAILED:
+            return False
+        self._failures[uid, kind] = now_s
+        again_s = AGAIN_S if outcome.retry_after_s is None else BUSY_S
+        if kind is not CreatePod or now_s - (first_s := self._failed_s.setdefault(uid, now_s)) < again_s:
+            return False
+        others_s = (at_s for key, at_s in self._failures.items() if key != (uid, kind))
+        return self._succeeded_s > first_s or max(others_s, default=-inf) < first_s
 
     def drop(self, job_uid: str, kind: type[Action]) -> None:
         """Drop the refusal, because the job needs no such action any more."""
         self._drop(job_uid, _group(kind))
 
     def forget(self, job_uid: str) -> None:
-        """Drop every refusal of a job that no longer exists."""
+        """Drop every refusal and every pause of a job that no longer exists."""
         self._of_job.pop(job_uid, None)
+        self._failed_s.pop(job_uid, None)
+        self._failures = {key: at_s for key, at_s in self._failures.items() if key[0] != job_uid}
+        self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
         """When the first pause of a job ends, in monotonic seconds; infinity if none does."""
         ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
-        return min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+        refused_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+        return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
         """Drop the refusals of actions other than creations that the job needs no more.
@@ -138,20 +178,22 @@ class Backoff:
         if not refused:
             self._of_job.pop(job_uid, None)
 
-    def _refuse(self, job_uid: str, kind: type[Action], outcome: Outcome, now_s: float) -> None:
+    def _refuse(self, job_uid: str, kind: type[Action], outcome: Outcome, now_s: float, *, permanent: bool) -> None:
         before = self._of_job.get(job_uid, {}).get(kind)
         if before is not None and now_s < before.until_s:
             return
-        pause_s = min(self._longest_s, before.pause_s * 2 if before else self._first_s)
+        is_denied = before is not None and before.accepted_s is not None
+        longest_s = DENIED_AT_MOST_S if is_denied else self._longest_s
+        pause_s = min(longest_s, before.pause_s * 2 if before else self._first_s)
         if outcome.retry_after_s is not None:
-            pause_s = max(outcome.retry_after_s, 0.0)
+            pause_s = max(outcome.retry_after_s, pause_s if permanent else 0.0)
         self._of_job.setdefault(job_uid, {})[kind] = RefusedAction(
             outcome.action,
             outcome.reason,
             outcome.message,
             now_s + pause_s,
             pause_s,
-            outcome.result is Result.REFUSED,
+            permanent,
         )
 
     def _accept(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:

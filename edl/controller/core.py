@@ -26,11 +26,12 @@ from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
 from edl.lifecycle.node_watch import NodeWatch
-from edl.model.actions import CreatePod, DeletePod, EmitEvent, Need, Outcome, PatchStatus, ResizePod, Result
+from edl.model.actions import CreatePod, DeletePod, EmitEvent, Need, Outcome, PatchStatus, ProbePod, ResizePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
+from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 
 JOBS_AT_ONCE = 5
@@ -164,8 +165,10 @@ class Core:
             if isinstance(outcome.action, CreatePod):
                 self._note_creation(outcome.action, outcome)
         job = self._jobs.get(uid)
+        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
+        if job is None or fails_for_ever:
+            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
         if job is None:
-            self.under_way.forget(uid)
             return
         failed = [o for o in outcomes if not o.is_ok and not isinstance(o.action, EmitEvent)]
         if is_probe(write):
@@ -177,6 +180,8 @@ class Core:
                 self._writes.sent(outcome.action, generation=job.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
             self._done[uid] = (write, now_s)
+        if fails_for_ever:  # it has pauses of its own, and its status must not wait for it
+            failed = [o for o in failed if not isinstance(o.action, CreatePod | ProbePod | Need)]
         self._let_rest(uid, failed, now_s)
         is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:
@@ -277,10 +282,9 @@ class Core:
         """Note what jobs depend on besides themselves, and look at the jobs that it concerns."""
         snapshot, before = self.snapshot, self._facts
         waits = serving_needing_capacity(snapshot)
-        requests = node_requests_by_job(snapshot)
-        if unreachable != before.unreachable:
-            lost = unreachable ^ before.unreachable
-            self.look_at(job.uid for job in snapshot.jobs if any(pod.uid in lost for pod in job.pods))
+        requests, in_the_way = node_requests_by_job(snapshot), pods_in_the_way(snapshot)
+        if concerned := (unreachable ^ before.unreachable) | (in_the_way ^ before.in_the_way):
+            self.look_at(job.uid for job in snapshot.jobs if any(pod.uid in concerned for pod in job.pods))
         if waits != self._waits:
             self.look_at(self.allotments.concerned(waits=bool(waits)))
             self._waits = waits
@@ -296,6 +300,7 @@ class Core:
             snapshot.missing_priority_classes,
             requests,
             serving_waits=bool(waits),
+            in_the_way=in_the_way,
         )
 
     def _note_job(self, before: Job | None, job: Job) -> None:

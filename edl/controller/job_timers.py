@@ -1,8 +1,8 @@
 """When a job has to be looked at again although nothing about it changes.
 
 What a job needs follows from the job with its pods, its allotment, the facts around it, and the time. The time enters
-only through the ends that are listed here: of the deadline, of the time to live, of a cooldown or growth hold, and of
-the time in which kube-scheduler must bind a pod to its node.
+only through the ends that are listed here: of the deadline, of the time to live, of a cooldown or growth hold, of
+the time in which kube-scheduler must bind a pod to its node, and of that in which a pod must start.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from zlib import crc32
 from edl.lifecycle.conditions import has_reason
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
 from edl.lifecycle.pod_events import FAILED, steady_s
+from edl.lifecycle.trials.unstarted import NOT_STARTED_AFTER_S
 from edl.model.jobs import Job
 from edl.model.plan import GROWTH_HOLD_S
 from edl.model.status import JobStatus
@@ -44,6 +45,8 @@ def _ends(job: Job, now_s: float) -> Iterator[float]:
     for pod in job.pods:
         if pod.pinned and pod.answered_s is not None:
             yield pod.answered_s + REFUSED_AFTER_S
+        if not pod.has_begun:
+            yield pod.created_s + NOT_STARTED_AFTER_S
     if job.status is not None:
         yield from _ends_of(job, job.status)
         if has_reason(job.status, "Degraded", FAILED):

@@ -34,6 +34,7 @@ from edl.lifecycle.node_watch import UNWATCHED, NodeWatch
 from edl.lifecycle.pod_actions import needs
 from edl.lifecycle.resized_workload import workload_actions
 from edl.lifecycle.tenancy import limited_priority
+from edl.lifecycle.trials.rejecting_nodes import away_when_created
 from edl.model.actions import (
     Action,
     CreatePod,
@@ -69,6 +70,7 @@ class Facts:
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         node_requests: of each job, its request pods that exist.
         serving_waits: a serving pod waits for capacity.
+        in_the_way: UIDs of kept pods that make way; see `edl.planner.queues.kept_pods`.
     """
 
     nodes: Sequence[Node] = ()
@@ -77,6 +79,7 @@ class Facts:
     missing_priority_classes: tuple[str, ...] = ()
     node_requests: Mapping[JobKey, Sequence[NodeRequest]] = field(default_factory=dict)
     serving_waits: bool = False
+    in_the_way: frozenset[str] = frozenset()
 
 
 def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeRequest]]:
@@ -162,7 +165,8 @@ class JobWrites:
     ) -> Iterator[Write]:
         now_s, time_s = self._clock.monotonic_s(), self._clock.now_s()
         self._unpinned = note_unpinned(self._unpinned, shown, time_s, now_s)
-        context = JobContext(facts.unreachable, self._trouble(facts, shown), self._master_view(shown), facts.watch)
+        self._backoff.retries.note(shown, now_s, time_s)
+        context = self._context(shown, facts, now_s, time_s)
         actions = self._actions(assumed, usable, usable.slots, context, time_s)
         going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
         marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]
@@ -181,6 +185,18 @@ class JobWrites:
         updates = self._status(shown, actions, has_marks=bool(marks))
         if updates:
             yield Write(updates, _lane_of_status(shown, updates))
+
+    def _context(self, job: Job, facts: Facts, now_s: float, time_s: float) -> JobContext:
+        retries = self._backoff.retries
+        return JobContext(
+            facts.unreachable,
+            self._trouble(facts, job),
+            self._master_view(job),
+            facts.watch,
+            retries.paused(job.uid, now_s),
+            retries.most_new(job, now_s, time_s),
+            facts.in_the_way,
+        )
 
     def _actions(
         self, job: Job, usable: Usable, slots: Sequence[Slot], context: JobContext, time_s: float
@@ -229,7 +245,9 @@ class JobWrites:
         if self._closed[0] is not facts.nodes:
             self._closed = (facts.nodes, nodes_without_lending(facts.nodes))
         placed = require_domains(actions, job, facts.nodes)
+        rejecting = self._backoff.retries.rejecting(job, self._clock.monotonic_s())
         placed = keep_away(placed, job, facts.watch.avoided, facts.nodes)
+        placed = away_when_created(placed, job, rejecting, facts.nodes)
         placed = pin(placed, len(facts.nodes), self._unpinned)
         placed = lend(placed, job, self._limits, self._unpinned, self._closed[1])
         return allow_eviction(placed, job, self._limits)
@@ -287,6 +305,8 @@ class JobWrites:
         refused = self._backoff.refusal(job.uid, self._clock.monotonic_s())
         if refused is not None:
             return refused
+        if rejected := self._backoff.retries.problem(job):
+            return rejected
         if limited := limited_priority(job, self._limits):
             return limited
         optional = () if job.is_best_effort else (PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS)

@@ -56,6 +56,7 @@ class Observer:
         self._unreachable = UnreachablePods()
         self._wait_records: WaitRecords = {}
         self._untried: set[str] = set()
+        self._blocked: dict[str, str] = {}
         self._headroom: tuple[Headroom, ...] = ()
         self._viewed: dict[str, tuple[Job, bool, Job]] = {}
         self._queues: frozenset[str] = frozenset()
@@ -110,6 +111,7 @@ class Observer:
         self._wait_records = records = await self._plans.wait_records(before, view, now_s, is_urgent=is_urgent)
         marked = mark(view, records, now_s)
         self._report_untried(view)
+        self._report_blocked(view)
         for pod in marked.waiting_serving if records else ():
             if pod.uid in records and pod.unplaceable and records[pod.uid] != before.get(pod.uid):
                 self._recorder.postponed(
@@ -173,3 +175,14 @@ class Observer:
                     " run, and is spec.schedulerName right?); edl keeps no room for it until one does"
                 )
         self._untried = set(untried)
+
+    def _report_blocked(self, view: ClusterSnapshot) -> None:
+        """Report each waiting pod that no eviction helps, once for each cause."""
+        blocked = {pod.uid: pod for pod in view.waiting_serving if pod.blocked}
+        for uid, pod in blocked.items():
+            if self._blocked.get(uid) != pod.blocked:
+                self._recorder.postponed(
+                    f"capacity for serving pod {pod.namespace}/{pod.name}: no eviction helps it: {pod.blocked}; edl"
+                    " deletes no trainers for it"
+                )
+        self._blocked = {uid: pod.blocked for uid, pod in blocked.items()}

@@ -17,6 +17,8 @@ from edl.controller.core import Core
 from edl.controller.kept_plan import next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
+from edl.controller.pauses.undone_starts import UndoneStarts
+from edl.controller.pauses.unstarted_growth import UnstartedGrowth
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
 from edl.errors import PlanError
@@ -25,6 +27,8 @@ from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
+from edl.lifecycle.trials.rejecting_nodes import away_in_plan
+from edl.lifecycle.trials.unstarted import as_started
 from edl.model.actions import CreatePod, ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
@@ -77,6 +81,7 @@ class PlanCycle:
         self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
         self._is_finishing, self._look, self._wake = is_finishing, look, wake
         self.limits, self.timer = limits, PlanTimer(pace)
+        self._undone, self._unstarted = UndoneStarts(), UnstartedGrowth()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -143,7 +148,8 @@ class PlanCycle:
         self._core.watch(watch)
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
-        self.timer.wake(began_s + wake_in_s)
+        ends_s = self._undone.next_end_s(began_s), self._unstarted.next_end_s(began_s)
+        self.timer.wake(min(began_s + wake_in_s, *ends_s))
         return allowed
 
     async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
@@ -158,6 +164,7 @@ class PlanCycle:
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
         self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))
+        self._undone.note(view, plan, self._clock.monotonic_s())
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
         if self._advisor is not None:
@@ -191,19 +198,28 @@ class PlanCycle:
         return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
-        """The planner's view with bounds that respect what the API server rejects.
+        """The planner's view: bounds respect what the API server and nodes reject, and no job that pauses starts.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes.
         """
+        now_s = self._clock.monotonic_s()
+        rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
+        if any(rejecting.values()):
+            jobs = tuple(away_in_plan(job, rejecting[job.key], view.nodes) for job in view.jobs)
+            view = replace(view, jobs=jobs)
+        view = self._undone.apply(view, now_s)
+        jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))
+        view = view if jobs == view.jobs else replace(view, jobs=jobs)
+        return self._unstarted.apply(view, now_s)
+
+    def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
         rejected = self._backoff.refused_jobs(CreatePod)
         if not rejected:
-            return view
-        now_s = self._clock.monotonic_s()
+            return view.jobs
         for job in (job for job in view.jobs if job.uid in rejected):
             if not wants_pods(job) or self._core.has_new_spec(job):
                 self._backoff.drop(job.uid, CreatePod)
-        jobs = tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
-        return view if jobs == view.jobs else replace(view, jobs=jobs)
+        return tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
 
     def _refusal(self, job: Job, now_s: float) -> Refusal | None:
         """What the API server rejects of the job now."""

@@ -18,6 +18,7 @@ from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
+from edl.lifecycle.trials.unstarted import as_started
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
@@ -100,7 +101,8 @@ def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSna
     allowing = best_effort_queues(snapshot.queues, limits.quotas)
     permitted = (as_requested(as_permitted(as_planned(job), limits, queues), allowing) for job in snapshot.jobs)
     jobs = (as_held(job, unknown) for job in permitted)
-    seen = tuple(as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
+    open_jobs = (as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
+    seen = tuple(as_started(job, snapshot.observed_at_s) for job in open_jobs)
     view = replace(snapshot, jobs=seen, avoided=avoided)
     if limits.serving_slo and not view.headroom:  # nobody has watched this cluster
         return replace(view, headroom=Advisor(limits.serving_slo).advise(view))

@@ -61,9 +61,12 @@ class Probes:
         return (*first, *group, *pods)
 
     def first_seen(self, job: Job) -> None:
-        """Take a job that was there before this controller: the API server has accepted the pods of its spec."""
+        """Take a job that was there before this controller: the API server has accepted the pods of its spec.
+
+        If these request something else than a plan counts for the next ones, it is asked what becomes of those.
+        """
         is_same = job.status is not None and job.status.observed_generation == job.generation
-        if is_same and job.live_trainers:
+        if is_same and any(pod.shape.request == job.trainer.request for pod in job.live_trainers):
             self._asked[job.uid] = job.generation
 
     def ended(self, job: Job, outcomes: Sequence[Outcome]) -> None:

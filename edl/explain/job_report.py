@@ -106,7 +106,7 @@ class JobReport:
         fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
         standing: its trainers by node.
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
-        older: trainers that still request more of a full resource than the spec of their job asks for now.
+        older: trainers that still request more of a full resource than new ones of their job would.
         one_more: None if the job runs at its limit, or does not run.
         remedies: what would let it grow or start; empty if nothing can.
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
@@ -242,6 +242,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         Reason.COOLDOWN: "wait: the cooldown ends by itself",
         Reason.QUOTA_REACHED: _within_quota(demand, context),
         Reason.PODS_REFUSED: _ACCEPTED,
+        Reason.PODS_NOT_STARTED: _STARTED,
     }
     if decision.reason in known:
         return [known[decision.reason]]
@@ -291,6 +292,7 @@ def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
 _ALREADY_FASTEST = (
     "nothing: more trainers would slow it; correct spec.elasticity.throughput if it is declared and wrong"
 )
+_STARTED = "correct what the condition Degraded names; once one of its trainers has run, the job grows again"
 _ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
 
 

@@ -18,9 +18,10 @@ from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
+from edl.model.quantity import format_quantity
 from edl.model.status import POD_CANNOT_START, Condition, JobPhase, Reason
 from edl.model.times import text_of
-from edl.model.units import count, listed, plain
+from edl.model.units import amount, count, listed, plain, rank_of
 from edl.printable import printable
 
 NODES_LISTED = 20
@@ -91,6 +92,7 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
         "account": decision.account,
         "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
         "qosClass": qos_of(_job_of(report, snapshot)),
+        "admission": _admission_json(_job_of(report, snapshot)),
         "overcommit": overcommit_json(snapshot, [one.node for one in report.standing]),
         "lendingPrice": _lending_price(_job_of(report, snapshot)),
         "victims": list(decision.victims),
@@ -124,6 +126,35 @@ def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Cons
         console.print(Text(printable(line)), soft_wrap=True)
 
 
+def _changed_by_admission(job: Job | None) -> tuple[tuple[str, int, int], ...]:
+    """(resource, what a trainer requests by the spec, what it requests) where both differ, the usual ones first."""
+    if job is None or job.declared is None:
+        return ()
+    asked, real = job.declared, job.trainer.request
+    names = sorted({*asked, *real}, key=rank_of)
+    return tuple((name, asked[name], real[name]) for name in names if asked[name] != real[name])
+
+
+def _admission_json(job: Job | None) -> dict[str, dict[str, str]] | None:
+    """What admission makes of the requests of a trainer; None if nothing, or if no pod has shown it yet."""
+    changed = _changed_by_admission(job)
+    if not changed:
+        return None
+    return {
+        "spec": {name: format_quantity(asked, name) for name, asked, _ in changed},
+        "pods": {name: format_quantity(real, name) for name, _, real in changed},
+    }
+
+
+def _admission(job: Job | None) -> Iterator[str]:
+    changed = _changed_by_admission(job)
+    if changed:
+        real = listed([amount(name, n) for name, _, n in changed])
+        asked = listed([amount(name, n) for name, n, _ in changed])
+        why = "admission changes it (a LimitRange, a webhook or a policy)"
+        yield f"  Each trainer requests {real} where its spec says {asked}: {why}"
+
+
 def _lending_price(job: Job | None) -> float | None:
     """What a core costs that the job lends, as measured; None if it was not."""
     return job.status.measured.lending_price if job is not None and job.status is not None else None
@@ -131,9 +162,11 @@ def _lending_price(job: Job | None) -> float | None:
 
 def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     decision = report.decision
-    state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
-    bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     job = _job_of(report, snapshot)
+    state = f"{decision.current} now, {decision.target} planned" if decision.admitted else "does not run"
+    if not decision.admitted and decision.target:
+        state = f"{decision.current} now, left as they are"
+    bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     ended = _end_of(job) if job is not None else ""
     trouble = _trouble(job)
     hides = trouble is not None and _hides_room(report, trouble)
@@ -148,6 +181,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
         yield f"  Price of lending: it loses the speed of {price:g} cores for each core that its slow trainers lend"
     if not hides:
         yield from _problem(job, trouble)
+    yield from _admission(job)
     yield from _avoided(report)
     stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
@@ -191,6 +225,7 @@ def _hides_room(report: JobReport, trouble: Condition) -> bool:
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
         Reason.INSUFFICIENT_CAPACITY,
+        Reason.PODS_NOT_STARTED,
     }
 
 

@@ -38,13 +38,16 @@ def _status(queue: Queue, jobs: list[tuple[Job, ScaleDecision]], rooms: QueueRoo
             for resource in used:
                 used[resource] += decision.target * job.trainer.request[resource]
                 used[resource] += sum(f.count * f.shape.request[resource] for f in job.fixed)
+        for pod in job.kept_by_owner:
+            for resource in used:
+                used[resource] += pod.shape.request[resource]
     borrowed = {resource: used[resource] - own for resource, own in queue.nominal if used[resource] > own}
     found = [room for resource, _ in queue.nominal if (room := rooms.of(queue.name, resource)) is not None]
     return QueueStatus(
         used=_sorted(used),
         borrowed=_sorted(borrowed),
         share=_sorted({room.resource: room.share for room in found}),
-        running=sum(decision.admitted for _, decision in jobs),
+        running=sum(decision.admitted or bool(job.kept_by_owner) for job, decision in jobs),
         pending=sum(not decision.admitted and (job.is_schedulable or job.is_barred) for job, decision in jobs),
         message=_invalid(queue) if queue.problem else _message(found),
     )

@@ -17,7 +17,7 @@ from edl.model.units import amount, count
 
 @dataclass(frozen=True, slots=True)
 class OlderTrainers:
-    """Trainers of a job that request more of a resource than its spec asks for now."""
+    """Trainers of a job that request more of a resource than new ones would."""
 
     job: JobKey
     trainers: int
@@ -28,7 +28,7 @@ class OlderTrainers:
     def __str__(self) -> str:
         who = f"{count(self.trainers, 'trainer')} of {self.job}"
         still = "requests" if self.trainers == 1 else "request"
-        return f"{who} still {still} {self.requested} each, as before its spec asked for {self.asked}"
+        return f"{who} still {still} {self.requested} each; new ones request {self.asked}"
 
     @property
     def remedy(self) -> str:
@@ -58,7 +58,7 @@ def _older(job: Job, resource: str) -> OlderTrainers | None:
 
 def held_by_others(snapshot: ClusterSnapshot, resource: str, nodes: frozenset[str]) -> tuple[int, str]:
     """How many pods that are not of training use a resource on these nodes, and how much of it in all, in words."""
-    holders = [pod for pod in snapshot.pods if _uses(pod, resource, nodes)]
+    holders = [pod for pod in (*snapshot.pods, *snapshot.pods_left_alone) if _uses(pod, resource, nodes)]
     return len(holders), amount(resource, sum(pod.shape.request[resource] for pod in holders))
 
 

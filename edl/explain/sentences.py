@@ -131,6 +131,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
         Reason.INSUFFICIENT_CAPACITY: f"{of}: the sum of all requests allows no more{pending}",
         Reason.INVALID_SPEC: job.problem,
         Reason.NOT_RESIZED: job.problem,
+        Reason.FINISHING: job.problem,
         Reason.SUSPENDED: _EXCLUDED[Cause.SUSPENDED],
         Reason.FINISHED: _EXCLUDED[Cause.DELETING if job.deleting else Cause.ENDED],
     }
@@ -154,6 +155,8 @@ class _Writer:
         if demand.index not in self._context.shared.packing.count:
             return Sentence(*self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
+        if found.cause is not Cause.PINNED and job.pinned:
+            of = f"{job.pinned} asked, {self._context.shared.packing.count[demand.index]} fit"
         short, full = self._admitted(found, demand)
         return Sentence(f"{of}: {short}", f"{of}: {full}" if full != short else "")
 
@@ -307,6 +310,8 @@ def _excluded(found: Finding, job: Job) -> Sentence:
     """The sentence of a job that is given nothing, however much room there is."""
     if found.cause is Cause.REFUSED and job.refusal is not None:
         return Sentence(job.refusal.message, _with_answer(job.refusal))
+    if found.cause is Cause.DELETING and job.orphans_pods:
+        return Sentence("the job is being deleted and leaves its pods behind (--cascade=orphan)")
     return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
 
 

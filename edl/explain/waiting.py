@@ -46,7 +46,7 @@ class WaitingWriter:
         needs = self._needs_of(demand)
         match found.cause:
             case Cause.QUOTA_TOO_SMALL:
-                row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit)
+                row = next(use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.whole)
                 return (
                     f"its minimum exceeds the quota of {row.owner}",
                     f"needs {needs}; {self._most_of(row)}",
@@ -82,13 +82,17 @@ class WaitingWriter:
 
     def _most_of(self, row: QuotaRow) -> str:
         room = self._rooms.of_row(row)
-        if room is None or room.use.most == row.limit:
+        if room is None or room.use.most == row.whole:
             return f"{row.owner} may never use more than {quota_of(row)}"
-        return f"{row.owner} may use {quantity(row, row.limit)} now{self._room_of(row)}"
+        return f"{row.owner} may use {quantity(row, row.whole)} now{self._room_of(row)}"
 
     def _used(self, shortage: QuotaShortage) -> str:
-        used, row = quantity(shortage.row, shortage.used), shortage.row
-        return f"running jobs of {row.owner} need at least {used} of {quota_of(row, self._word_of(row))}"
+        row = shortage.row
+        used, whole = quantity(row, shortage.used), quota_of(row, self._word_of(row))
+        if not row.others:
+            return f"running jobs of {row.owner} need at least {used} of {whole}"
+        needed = f", and running jobs need at least {used}" if shortage.used else ""
+        return f"of {row.owner}, pods that edl does not plan use {quantity(row, row.others)} of {whole}{needed}"
 
     def _word_of(self, row: QuotaRow) -> str:
         """What the limit of a Queue object is: its share, which is what it owns and borrows; else a fixed quota."""
@@ -211,14 +215,15 @@ class WaitingWriter:
 
 def quota_of(row: QuotaRow, word: str = "quota") -> str:
     """How much a queue, or the jobs of a namespace, may use of a resource."""
-    return f"its {word} of {quantity(row, row.limit)}"
+    return f"its {word} of {quantity(row, row.whole)}"
 
 
 def quota_reached(shortage: QuotaShortage, word: str) -> tuple[str, str]:
     """The short line and the account of a job that a quota keeps from one more trainer."""
     row, left = shortage.row, shortage.row.limit - shortage.used
     requests = f"a trainer requests {quantity(row, shortage.needs)}"
-    full = f"{row.owner} uses {quantity(row, shortage.used)} of {quota_of(row, word)}; {requests}"
+    used = quantity(row, shortage.used + row.others)
+    full = f"{row.owner} uses {used} of {quota_of(row, word)}; {requests}"
     if left <= 0:
         return f"{row.owner} uses all of {quota_of(row, word)}; {requests}", full
     return f"{row.owner} has {quantity(row, left)} left of {quota_of(row, word)}; {requests}", full

@@ -56,12 +56,15 @@ def print_changes(changes: Changes, console: Console) -> None:
         console.print(Text(printable(line)), soft_wrap=True)
 
 
+_LEFT_ALONE = {Reason.NOT_RESIZED, Reason.FINISHING}
+
+
 def _effect(change: JobChange) -> str:
     before, after = change.before, change.after
     if after is None:
         return "no longer in the input"
     if not after.admitted:
-        stops = before is not None and before.admitted and after.reason is not Reason.NOT_RESIZED
+        stops = before is not None and before.admitted and after.reason not in _LEFT_ALONE
         return "stops: all its trainers are deleted" if stops else _idle(after)
     if before is None or not before.admitted:
         return f"starts with {count(after.target, 'trainer')} (fulfilment {fulfilment_of(after):.2g})"
@@ -71,7 +74,7 @@ def _effect(change: JobChange) -> str:
 
 def _idle(decision: ScaleDecision) -> str:
     """What becomes of a job that edl gives nothing; its own controller may start its pods all the same."""
-    return "is left alone" if decision.reason is Reason.NOT_RESIZED else "does not start"
+    return "is left alone" if decision.reason in _LEFT_ALONE else "does not start"
 
 
 def _waiting(changes: Changes) -> Iterator[str]:

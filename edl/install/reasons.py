@@ -40,6 +40,12 @@ COUNT: Rows = (
         "another queue, or a larger quota (the Queue object, or `--queues`)",
     ),
     (
+        "`PodsNotStarted`",
+        "its trainers fail or do not start, so it keeps its minimum and does not grow until one of them has run; the "
+        "condition `Degraded` says why. `PodCannotStart`, `PodFailed` and `PodRejected` in this place mean the same",
+        "correct what the condition names",
+    ),
+    (
         "`PodsRefused`",
         "the API server refuses its pods; the line names the policy, the condition `Degraded` has the answer",
         "change the policy or the spec; edl asks again by itself",
@@ -54,7 +60,12 @@ COUNT: Rows = (
         "its trainers request neither cpu nor memory, and its queue does not allow that",
         "set `spec.trainer.resources`, or `bestEffort: Allowed` in the Queue object or the file of `--queues`",
     ),
-    ("`Pinned`", "`kubectl scale` fixed the count", "`kubectl scale --replicas=0` lets edl choose again"),
+    (
+        "`Pinned`",
+        "`kubectl scale` fixed the count; a count that does not fit has the reason for that, and the line says "
+        "`34 asked, 26 fit`",
+        "`kubectl scale --replicas=0` lets edl choose again",
+    ),
     (
         "`Cooldown`",
         "there is room, but this job, or the one that would have to give, was resized lately",
@@ -84,8 +95,15 @@ COUNT: Rows = (
     ),
     (
         "`NotResized`",
-        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods",
+        "a [workload of another kind](../batch-jobs.md) asks to be resized and cannot be; it keeps its pods, and its "
+        "queue counts them",
         "correct what the line names",
+    ),
+    (
+        "`Finishing`",
+        "a pod of a [workload of another kind](../batch-jobs.md) has ended and its controller starts no other; it "
+        "keeps its pods, and its queue counts them until they have ended",
+        "nothing",
     ),
     ("`Suspended`", "`spec.suspend` is true", "set it to false"),
     ("`Finished`", "it succeeded, or it is being deleted; in a plan, also that it failed", "nothing"),
@@ -131,15 +149,35 @@ DEGRADED: Rows = (
         "as above",
     ),
     (
+        "`Unavailable`",
+        "the API server fails at each creation of a pod of the job and does the rest: it breaks off, or answers "
+        "5xx, as a policy or a webhook may make it",
+        "the message has the words of the API server: look at the policies and webhooks for pods",
+    ),
+    (
         "`NameTaken`",
-        "a foreign object has the name of one of the job's objects",
-        "delete that object, or rename the job",
+        "an object that the job does not own has the name of one of its objects, such as a pod that "
+        "`kubectl delete tj --cascade=orphan` left of a former job",
+        "delete that object, or give the job another name",
     ),
     (
         "`PriorityClassMissing`",
         "`edl-core`, `edl-training` or `edl-surplus` does not exist: pods run without it, and serving does "
         "not preempt them; or a class of trainers without requests does not, and they have that of other trainers",
         "`kubectl apply -f deploy/base/priorityclasses.yaml`",
+    ),
+    (
+        "`PodsNotStarted`",
+        "pods exist for two minutes and have not started, and their kubelets do not say why; the message has their "
+        "names and the node of the first one. If no trainer has started, the job keeps its minimum alone",
+        "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is "
+        "not ready, or a node that does not start pods",
+    ),
+    (
+        "`PodRejected`",
+        "a node rejected a pod before any container of it ran, such as `UnexpectedAdmissionError` or `OutOfcpu`; the "
+        "message has the words of the kubelet and the node. That is no failure of the job",
+        "edl tries again after growing pauses, on other nodes if it can; look at the node if it is always the same",
     ),
     (
         "`PodCannotStart`",
@@ -214,6 +252,10 @@ INTENTS: Rows = (
         "a pserver moves, or a trainer makes room for one: [room in pieces](../controller.md#room-in-pieces)",
     ),
     ("`Hung`", "the trainer hung for 120 s (condition Degraded, `TrainerHangs`)"),
+    (
+        "`NotStarted`",
+        "the trainer never began, and others of the job have finished, so nothing is left for it",
+    ),
     ("`Replaced`", "a policy replaces the pod that ended, or the count was lowered"),
     ("`JobFailed`", "the job failed"),
 )

@@ -17,6 +17,7 @@ from edl.errors import ConfigError, PermanentError
 from edl.kube.client.api_errors import AlreadyExistsError, GoneError, NotFoundError, RefusedError, error_of
 from edl.kube.client.session import ApiSession, Params
 from edl.kube.job_table import AS_TABLE
+from edl.kube.translate.containers import main_container
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from edl.model.status import JobPhase, Reason
@@ -171,9 +172,12 @@ class JobClient:
     async def pods(self, job: str, role: str, index: int | None) -> list[Object]:
         """The pods of a role of a job, or of `all` roles, sorted by role and number.
 
+        The pods of a former job of that name are no pods of this one, even if their labels are the same.
+
         Raises:
-            PermanentError: there is none; the message says whether the job exists.
+            PermanentError: there is none, or the job does not exist.
         """
+        uid = (await self.read(job))["metadata"].get("uid")
         wanted = {
             LABEL_JOB: job,
             **({LABEL_ROLE: role} if role != ALL_ROLES else {}),
@@ -182,15 +186,24 @@ class JobClient:
         selector = ",".join(f"{label}={value}" for label, value in wanted.items())
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         raw = await self._ask(self.session.list(path, params={"labelSelector": selector}, limit=0))
-        found: list[Object] = _object(raw).get("items") or []
+        listed: list[Object] = _object(raw).get("items") or []
+        if not listed and index is not None and role != ALL_ROLES:
+            listed = await self._named(path, f"{job}-{role}-{index}")
+        found = [pod for pod in listed if _is_controlled_by(pod, uid)]
         if not found:
-            await self.read(job)
             which = "any role" if role == ALL_ROLES else role
             which = which if index is None else f"{which} {index}"
             raise PermanentError(
                 f"job {self.namespace}/{job} has no pod of {which} now; edl get {job} shows its state"
             )
         return sorted(found, key=_role_and_number)
+
+    async def _named(self, path: str, name: str) -> list[Object]:
+        """The pod of that name, whose labels somebody may have removed; empty if there is none."""
+        try:
+            return [_object(await self.session.get(f"{path}/{name}"))]
+        except NotFoundError:
+            return []
 
     async def log(self, pod: str, params: Params, write: Callable[[str], None]) -> None:
         """Read the log of a pod line by line."""
@@ -227,7 +240,7 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
 
     With several pods, each line begins with the pod and the container, as `kubectl logs --prefix` prints it, and a
     pod whose log cannot be read does not keep the others from being read. A container that has not started is waited
-    for if its log is followed.
+    for if its log is followed. Without a container in the parameters, the main container of each pod is read.
 
     Raises:
         PermanentError: the logs of these pods cannot be read; it is raised after the others are read.
@@ -236,8 +249,7 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
     def prefixed(pod: Object) -> Callable[[str], None]:
         if len(pods) == 1:
             return write
-        container = params.get("container") or pod["spec"]["containers"][0]["name"]
-        start = f"[pod/{pod['metadata']['name']}/{container}] "
+        start = f"[pod/{pod['metadata']['name']}/{_container(params, pod)}] "
         return lambda line: write(start + line)
 
     waiting: list[str] = []
@@ -246,11 +258,11 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
         name, note = pod["metadata"]["name"], ""
         while True:
             try:
-                await client.log(name, params, prefixed(pod))
+                await client.log(name, {**params, "container": _container(params, pod)}, prefixed(pod))
             except NotStartedError as error:
                 if "follow" not in params:
                     waiting.append(name)
-                    return f"pod {name}: {error}"
+                    return f"pod {name}: {error}{_what_comes_first(pod)}"
                 if note != str(error):
                     note = str(error)
                     prefixed(pod)(note)
@@ -267,6 +279,32 @@ async def read_log_files(client: JobClient, pods: list[Object], params: Params, 
     if any(problems):
         listed = "; ".join(problem for problem in problems if problem)
         raise PermanentError(f"{listed}{_where_to_see_why(pods[0]) if waiting else ''}")
+
+
+def _container(params: Params, pod: Object) -> str:
+    """The container to read: the named one, else that of the role; a webhook may have put another one before it."""
+    if named := params.get("container"):
+        return str(named)
+    role = pod["metadata"]["name"].rpartition("-")[0].rpartition("-")[2]
+    return main_container([one["name"] for one in pod["spec"]["containers"]], role)
+
+
+def _what_comes_first(pod: Object) -> str:
+    """The init container whose end the others wait for, and how to read its log; empty if there is none."""
+    init = {
+        one["name"]: one for one in pod["spec"].get("initContainers") or [] if one.get("restartPolicy") != "Always"
+    }
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        ended = (status.get("state") or {}).get("terminated")
+        if status["name"] in init and not (ended and not ended.get("exitCode")):
+            code = f" (it exited with code {ended['exitCode']})" if ended else ""
+            return f"; init container {status['name']} comes first{code}: read its log with -c {status['name']}"
+    return ""
+
+
+def _is_controlled_by(pod: Object, job_uid: str | None) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(owner.get("controller") and owner.get("uid") == job_uid for owner in owners)
 
 
 def _where_to_see_why(pod: Object) -> str:

@@ -138,8 +138,8 @@ class LedgerState:
 
     @property
     def unsaved(self) -> int:
-        """Positions that are done and that training would repeat if the model were lost now."""
-        if not self.is_open:
+        """Positions that are done and that training would repeat if the model were lost now; of a failed job none."""
+        if self.dataset is None or self.is_failed:
             return 0
         latest, done = self.latest_checkpoint, self.reported.size + self.committed.size
         if latest is None:  # training would go back to the start of the epoch; in step, to that of the first one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.ledger.entries import TrainerSession
+from edl.ledger.entries import ClosedEpoch, TrainerSession
 from edl.ledger.events import DatasetSet
 from edl.ledger.ledger import Ledger
 from edl.ledger.permutation import EpochOrder
@@ -51,13 +51,17 @@ def _counts(state: LedgerState) -> _Object:
     if state.is_finished and state.closed and not state.is_stopped:
         last = state.closed[-1]
         quarantined = sum(end - start for start, end in last.quarantined)
-        idle = {"todo": 0, "leased": 0, "reported": last.total - quarantined, "committed": 0}
+        done = last.total - quarantined
+        committed = _committed_of(last, state, done)
         return {
             "epoch": last.epoch,
             "total": last.total,
-            **idle,
-            "done": last.total - quarantined,
-            "consumed": last.total - quarantined,
+            "todo": 0,  # an epoch closes only once nothing is to do or leased
+            "leased": 0,
+            "reported": done - committed,
+            "committed": committed,
+            "done": done,
+            "consumed": done,
             "quarantined": quarantined,
             **_quarantine(state.dataset, last.epoch, last.quarantined),
             "redispatched": last.redispatched,
@@ -76,6 +80,14 @@ def _counts(state: LedgerState) -> _Object:
         **_quarantine(state.dataset, state.epoch, list(state.quarantined)),
         "redispatched": state.redispatched,
     }
+
+
+def _committed_of(closed: ClosedEpoch, state: LedgerState, done: int) -> int:
+    """How many of the positions that are done in a closed epoch a saved model covers."""
+    latest = state.latest_checkpoint
+    if latest is None or latest.epoch < closed.epoch:
+        return 0
+    return done if latest.epoch > closed.epoch else min(done, latest.done.size)
 
 
 def _quarantine(dataset: DatasetSet | None, epoch: int, ranges: list[tuple[int, int]]) -> _Object:

@@ -19,6 +19,7 @@ _MAX_DEGRADED_MESSAGE = 1024
 """Longest message of condition Degraded: the API server repeats messages of webhooks, which have any length."""
 
 _NOT_RUNNING = "the job does not run"
+_FINISHING = "some trainers have completed; the others go on to the end, and those that never began are withdrawn"
 _RUNNING_MESSAGES = {
     JobPhase.PENDING.value: "the job has no pods",
     JobPhase.CREATING.value: "the master, a pserver or a trainer of the minimum is not ready yet",
@@ -84,6 +85,8 @@ def is_true(status: JobStatus, kind: str) -> bool:
 def _running(step: Step, phase: JobPhase) -> tuple[str, str]:
     reason = rerun_reason(step.rerun) if step.rerun is not None else phase.value
     reason = RESTARTING if step.restarting else reason
+    if step.finishing and reason == JobPhase.SCALING:
+        return reason, _FINISHING
     return reason, _RUNNING_MESSAGES.get(reason, _NOT_RUNNING)
 
 

@@ -20,7 +20,8 @@ _LAUNCHER = re.compile(
 """How the launcher's own lines in a log begin; they never say why a program failed."""
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
 """Signals that others send: the last line of a log is not about them."""
-_DEFAULT_NAMESPACE = "default"  # that of commands without -n, unless a kubeconfig says otherwise
+DEFAULT_NAMESPACE = "default"
+"""That of commands without -n, unless a kubeconfig says otherwise."""
 _OUT_OF_MEMORY = "OOMKilled: "
 
 
@@ -40,17 +41,19 @@ def cause_of_end(pod: Pod) -> str:
         return shortened(line, _MAX_CHARACTERS)
     if not code:
         return line
-    meaning = f"{MEANINGS[code]}; " if code in MEANINGS else ""
+    meaning = f"{MEANINGS[code]}; " if code in MEANINGS and not pod.ended_in else ""
     return f"{meaning}its termination log is empty; see `{logs_command(pod)}`"
 
 
 def logs_command(pod: Pod) -> str:
-    """The command that prints the log of such a pod."""
-    namespace = f" -n {pod.namespace}" if pod.namespace != _DEFAULT_NAMESPACE else ""
+    """The command that prints the log of the container whose end is known."""
+    name = pod.ended_in.rpartition(" ")[2]
+    container = f" -c {name}" if name else ""
+    namespace = f" -n {pod.namespace}" if pod.namespace != DEFAULT_NAMESPACE else ""
     if pod.job is None:
-        return f"kubectl logs {pod.name}{namespace}"
+        return f"kubectl logs {pod.name}{container}{namespace}"
     role = f" --role {pod.role.value}" if pod.role not in {Role.TRAINER, None} else ""
-    return f"edl logs {pod.job.name}{role}{namespace}"
+    return f"edl logs {pod.job.name}{role}{container}{namespace}"
 
 
 def _last_line(message: str) -> str:

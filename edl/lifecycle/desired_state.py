@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from edl.lifecycle.container_end import logs_command
 from edl.lifecycle.data_progress import (
     FINISH_GRACE_S,
     LEDGER_LOST,
@@ -33,6 +34,7 @@ from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
     count_failures,
+    event_of,
     failure_problem,
     has_lost_last_trainer,
     is_deleted_with_job,
@@ -45,6 +47,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
+from edl.lifecycle.trials.unstarted import is_replacing_last, needless_trainers, unstarted_problem
 from edl.model.actions import (
     Action,
     DeleteJob,
@@ -71,12 +74,18 @@ class JobContext:
         degraded: (reason, message) of the last refusal of the API server for the job, or of what the cluster lacks.
         master_view: what the job's master reports; None if it has none, or if this controller does not call masters.
         nodes: what is known about nodes on which trainers failed or hung.
+        paused: role and index of the pods that failed lately, or were rejected, and are not created yet.
+        most_new: so many trainers may be created now; None if as many as the job lacks.
+        in_the_way: UIDs of finished pods of ended jobs that make way; see `edl.planner.queues.kept_pods`.
     """
 
     unreachable: frozenset[str] = frozenset()
     degraded: tuple[str, str] | None = None
     master_view: MasterView | None = None
     nodes: NodeWatch = UNWATCHED
+    paused: frozenset[tuple[Role, int]] = frozenset()
+    most_new: int | None = None
+    in_the_way: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +224,8 @@ def _end_or_suspension(given: _Input, failures: int, events: Sequence[PodEvent])
         message = f"the job had {count(failures, 'pod failure')}, more than spec.backoffLimit {job.backoff_limit}"
         last = [e.message for e in events if e.event is JobEvent.POD_FAILED]
         message += f": {'; '.join(last)}" if last else ""
-        message += "" if not last or "edl logs" in message else f"; `edl logs {job.key.name}` shows more"
+        failed = next((p for p in job.pods if event_of(p, frozenset()) is JobEvent.POD_FAILED), None)
+        message += f"; `{logs_command(failed)}` shows more" if failed and "edl logs" not in message else ""
         return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
     if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
         message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}, so edl ended it"
@@ -259,7 +269,9 @@ def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, 
         going, intent = list(job.pods), status.reason
     else:
         going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    return tuple(delete(going, job, intent, context.unreachable))
+    in_the_way = [p for p in job.pods if p.uid in context.in_the_way and p not in going]
+    making_way = delete(in_the_way, job, Reason.QUOTA_REACHED.value, context.unreachable)
+    return (*delete(going, job, intent, context.unreachable), *making_way)
 
 
 def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
@@ -275,6 +287,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
         master_problem(job, context.master_view)
         or context.degraded
         or start_problem(job)
+        or unstarted_problem(job, given.now_s)
         or hung_problem(job, context.master_view)
         or avoided_problem(job, context.nodes)
         or failure_problem(job, failures, given.now_s)
@@ -312,7 +325,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     """Fault-tolerant mode: replace lost pods, delete the victims of the plan, and add trainers up to the target."""
     job, decision, unreachable = given.job, given.decision, given.context.unreachable
     lost_last = has_lost_last_trainer(job, given.context.master_view)
-    step = replace(step, trainer_lost=lost_last)
+    step = replace(step, trainer_lost=lost_last or is_replacing_last(job))
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
     replaced = [p for p in replaced if not (lost_last and p.role is Role.TRAINER)]
@@ -321,6 +334,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     deletions = (
         *delete(victims, job, step.shrink_reason or step.reason, unreachable),
         *delete(replaced, job, Intent.REPLACED.value, unreachable),
+        *(delete(needless_trainers(job), job, Intent.NOT_STARTED.value, unreachable) if step.finishing else ()),
         *delete(moving, job, Intent.MOVED.value, unreachable),
         *delete(overdue_trainers(job, given.context.master_view), job, Intent.HUNG.value, unreachable),
         *_complete_deletions(given),
@@ -328,7 +342,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     kept = len(job.live_trainers) - len(victims)
     missing = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
     may_create = not (step.unplanned or victims or moving or step.rerun)
-    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
+    return _Result(step, (*deletions, *(_create(given, missing) if may_create else ())))
 
 
 def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
@@ -337,18 +351,28 @@ def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     deletions = (*delete(replaced, job, Intent.REPLACED.value, unreachable), *_complete_deletions(given))
     missing = max(0, step.target - len(job.live_trainers))
     may_create = not (step.unplanned or step.rerun)
-    return _Result(step, (*deletions, *(create(job, given.starts, missing) if may_create else ())))
+    return _Result(step, (*deletions, *(_create(given, missing) if may_create else ())))
+
+
+def _create(given: _Input, missing: int) -> tuple[Action, ...]:
+    """The creations for missing trainers and other pods, as far as no pause holds them back."""
+    most = given.context.most_new
+    trainers = missing if most is None else min(missing, most)
+    return create(given.job, given.starts, trainers, given.context.paused)
 
 
 def _restart(given: _Input, step: Step, cause: str) -> _Result:
     """Delete every pod; the job starts again once the status shows that the last pod no longer exists.
+
+    The status shows the restart also if no pod is left to delete, so that what completed before is forgotten.
 
     A failed pod is kept until its failure is stored, unless it failed because of the restart.
     """
     job = given.job
     going = [p for p in job.pods if p.phase is not PodPhase.FAILED or is_restarting(job) or is_replaceable(job, p)]
     actions = delete(going, job, Intent.RESTART.value, given.context.unreachable)
-    return _Result(replace(step, restarting=cause if job.pods else ""), tuple(actions))
+    is_shown = bool(job.pods) or not is_restarting(job)
+    return _Result(replace(step, restarting=cause if is_shown else ""), tuple(actions))
 
 
 def _cause_of_restart(given: _Input, events: Sequence[PodEvent]) -> str:

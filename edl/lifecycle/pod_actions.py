@@ -65,7 +65,12 @@ def _telling_grace_s(pod: Pod, job: Job, intent: str) -> int | None:
     return pod.grace_s - SHORTER_FOR_SERVING_S if is_told and runs and pod.grace_s > SHORTER_FOR_SERVING_S else None
 
 
-def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple[Action, ...]:
+def create(
+    job: Job,
+    starts: Sequence[tuple[Role, str]],
+    trainers: int,
+    paused: frozenset[tuple[Role, int]] = frozenset(),
+) -> tuple[Action, ...]:
     """Create missing masters and pservers under their own names, and trainers under the lowest free indexes.
 
     Args:
@@ -73,19 +78,21 @@ def create(job: Job, starts: Sequence[tuple[Role, str]], trainers: int) -> tuple
         starts: (role, node) for each pod that fits in the cluster now.
         trainers: the number of trainers to add to the live ones. In a gang the indexes are ranks below its size, and
             a rank is free once the pod that had it no longer exists.
+        paused: the pods that failed lately and are not created yet; no other one takes the place of theirs.
 
     Returns:
         The objects that the pods need, then the pods. Nothing if the minimum must start whole and does not fit.
     """
     missing = _missing_fixed(job)
-    new_trainers = [(Role.TRAINER, index) for index in _free_indexes(job, trainers)]
+    new_trainers = [(Role.TRAINER, index) for index in _free_indexes(job, trainers, paused)]
     nodes = {role: [node for r, node in starts if r is role] for role in Role}
     created = []
     for role, index in (*missing, *new_trainers):
-        if nodes[role]:
+        if nodes[role] and (role, index) not in paused:
             created.append(_new_pod(job, role, index, nodes[role].pop(0) or None))
     minimum = {*missing, *new_trainers[: max(0, job.min_trainers - len(job.live_trainers))]}
-    if (job.gang or not job.fault_tolerant) and not minimum <= {(pod.role, pod.index) for pod in created}:
+    is_whole = job.gang or not job.fault_tolerant
+    if is_whole and not minimum <= {(pod.role, pod.index) for pod in created}:
         return ()
     return (*needs(job), *created) if created else ()
 
@@ -132,8 +139,13 @@ def _missing_fixed(job: Job) -> list[tuple[Role, int]]:
     return [(f.role, i) for f in job.fixed for i in range(f.count) if (f.role, i) not in used]
 
 
-def _free_indexes(job: Job, count: int) -> list[int]:
+def _free_indexes(job: Job, count: int, paused: frozenset[tuple[Role, int]]) -> list[int]:
     used = {p.index for p in job.pods if p.role is Role.TRAINER}
+    if job.fault_tolerant:
+        live = {p.index for p in job.live_trainers}
+        resting = {index for role, index in paused if role is Role.TRAINER and index not in live}
+        used |= resting
+        count = max(0, count - len(resting))
     if not job.fault_tolerant:
         used |= job.completed_indexes
     most = len(used) + count if job.fault_tolerant else job.min_trainers

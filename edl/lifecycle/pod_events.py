@@ -27,7 +27,15 @@ FAILED = Intent.POD_FAILED.value
 STEADY_AFTER_S = 60.0
 """A job of which a pod failed is no longer Degraded once each of its pods has run for so long."""
 _SINGLE_POD = frozenset(
-    intent.value for intent in (Intent.POD_FAILED, Intent.NODE_LOST, Intent.REPLACED, Intent.MOVED, Intent.HUNG)
+    intent.value
+    for intent in (
+        Intent.POD_FAILED,
+        Intent.NODE_LOST,
+        Intent.REPLACED,
+        Intent.MOVED,
+        Intent.HUNG,
+        Intent.NOT_STARTED,
+    )
 )
 """Intents that concern one pod; every other intent deletes pods for a reason of the whole job."""
 _MAX_PODS = 3
@@ -60,7 +68,12 @@ def pod_events(job: Job, unreachable: frozenset[str], master_view: MasterView | 
 
 
 def event_of(pod: Pod, unreachable: frozenset[str]) -> JobEvent | None:
-    """The event of one pod: it failed, or somebody else deleted or evicted it; None otherwise."""
+    """The event of one pod: it failed, or somebody else deleted or evicted it; None otherwise.
+
+    None of a pod that its node rejected before a container ran, either: it is replaced alone.
+    """
+    if pod.rejection and not pod.terminating:
+        return None
     intent = _intent_word(pod)
     is_own_failure = intent == Intent.POD_FAILED or not (intent or pod.terminating)
     if pod.phase is PodPhase.FAILED and not pod.disruption and is_own_failure:
@@ -96,9 +109,12 @@ def rerun_reason(role: Role) -> str:
 
 
 def start_problem(job: Job) -> tuple[str, str] | None:
-    """(reason, message) of the first pod that cannot start; None if there is none."""
+    """(reason, message) of the first pod that cannot start and of those like it; None if there is none."""
     pod = next((p for p in job.pods if p.cannot_start), None)
-    return (POD_CANNOT_START, f"{pod.name} cannot start: {pod.container_message}") if pod is not None else None
+    if pod is None:
+        return None
+    alike = [p for p in job.pods if p.cannot_start and p.container_message == pod.container_message]
+    return POD_CANNOT_START, f"{names_of(alike)} cannot start: {pod.container_message}"
 
 
 def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | None:
@@ -121,7 +137,9 @@ def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | 
 
 
 def steady_s(job: Job) -> float:
-    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has none."""
+    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has no trainer."""
+    if not job.live_trainers:
+        return inf
     began = (pod.created_s if pod.started_s is None else pod.started_s for pod in job.pods if pod.is_live)
     return max(began, default=inf) + STEADY_AFTER_S
 
@@ -132,9 +150,11 @@ def failure_message(job: Job, failures: int) -> str:
     failed = [
         p
         for p in job.pods
-        if p.phase is PodPhase.FAILED and not p.disruption and (not p.intent or failure_number(p) > stored)
+        if p.phase is PodPhase.FAILED
+        and not (p.disruption or p.rejection)
+        and (not p.intent or failure_number(p) > stored)
     ]
-    how = ", ".join(describe_failure(p) for p in failed) or "a pod failed"
+    how = _list(failed, describe_failure) or "a pod failed"
     return f"{how}; {count(failures, 'pod failure')} so far, spec.backoffLimit is {job.backoff_limit}"
 
 
@@ -149,7 +169,8 @@ def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bo
     """True if the last trainer was lost before any trainer saw the end of the data, so that it must be replaced.
 
     If the master has closed the last epoch, one completed trainer is enough, and one is needed. Without a data set
-    every other trainer must have completed. The stored condition remembers the lost trainer when its pod is gone.
+    every other trainer that has begun must have completed. The stored condition remembers the lost trainer when its
+    pod is gone.
     """
     completed = job.completed(Role.TRAINER)
     if job.live_trainers or not job.was_admitted:
@@ -159,9 +180,16 @@ def has_lost_last_trainer(job: Job, master_view: MasterView | None = None) -> bo
     if not job.completed_trainers:
         return False
     kept = (*completed, *_cleaned_up(job))
-    has_incomplete = any(p.role is Role.TRAINER and p not in kept for p in job.pods)
+    has_incomplete = any(p.role is Role.TRAINER and p.has_begun and p not in kept for p in job.pods)
+    return has_incomplete or _waits_for_last(job)
+
+
+def _waits_for_last(job: Job) -> bool:
+    """True if the stored status says that the last trainer was lost, and no trainer has completed since."""
     stored = job.status.condition("Complete") if job.status else None
-    return has_incomplete or (stored is not None and stored.reason == TRAINER_LOST)
+    if job.status is None or stored is None or stored.reason != TRAINER_LOST:
+        return False
+    return job.completed_indexes <= frozenset(job.status.completed)
 
 
 def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
@@ -189,7 +217,8 @@ def describe_failure(pod: Pod) -> str:
     """How a pod failed: its exit code and the last line of its container, or what the code means."""
     cause = cause_of_end(pod)
     code = "an unknown code" if pod.exit_code is None else f"code {pod.exit_code}"
-    return f"{pod.name} exited with {code}{f' ({cause})' if cause else ''}"
+    which = f"{pod.name}: {pod.ended_in}" if pod.ended_in else pod.name
+    return f"{which} exited with {code}{f' ({cause})' if cause else ''}"
 
 
 def failure_number(pod: Pod) -> int:
@@ -205,7 +234,7 @@ def is_replaceable(job: Job, pod: Pod) -> bool:
     if pod.phase is PodPhase.SUCCEEDED:
         has_completed = not (pod.intent or pod.disruption)
         return not (has_completed and (pod.role is Role.TRAINER or not job.fault_tolerant))
-    return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption)
+    return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption or pod.rejection)
 
 
 def is_uncounted(job: Job, pod: Pod) -> bool:
@@ -280,15 +309,19 @@ def _is_completed(job: Job, role: Role, master_view: MasterView | None) -> bool:
 
 
 def _has_vanished(job: Job, role: Role) -> bool:
-    """True if a job that was complete has too few pods of the role, and edl did not see them go.
+    """True if a job that was complete has too few pods of the role, or none at all, and edl did not see them go.
 
-    Never for trainers in fault-tolerant mode: their number changes, and one that vanished is replaced.
+    Never for trainers in fault-tolerant mode: their number changes, and one that vanished is replaced. If no pod is
+    left at all, edl may have deleted them itself before its status was written: then only a restart follows, which is
+    no harm.
     """
     status = job.status
     running = status.condition("Running") if status else None
     if status is None or running is None or running.status != "True" or status.observed_generation != job.generation:
         return False
-    if not job.pods or any(is_deleted_with_job(p) for p in job.pods):
+    if any(is_deleted_with_job(p) for p in job.pods):
+        return False
+    if not job.pods and job.action_for(role, JobEvent.POD_EVICTED) is not JobAction.RESTART_JOB:
         return False
     if role is Role.TRAINER:
         cleaned_up = job.completed_trainers - len(job.completed(role)) - len(_cleaned_up(job))
@@ -307,6 +340,13 @@ def _list(pods: Sequence[Pod], describe: Callable[[Pod], str]) -> str:
     texts = [describe(pod) for pod in pods[:_MAX_PODS]]
     more = len(pods) - len(texts)
     return ", ".join([*texts, f"and {more} more"] if more else texts)
+
+
+def names_of(pods: Sequence[Pod]) -> str:
+    """The names of at most three pods, and how many more there are."""
+    more = len(pods) - _MAX_PODS
+    named = ", ".join(pod.name for pod in pods[:_MAX_PODS])
+    return f"{named} and {count(more, 'more pod')}" if more > 0 else named
 
 
 def _describe_eviction(pod: Pod) -> str:

@@ -24,12 +24,15 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
 
     Returns:
         The resize and its event, in this order. For a workload that edl does not resize, an event that says why:
-        each time, so the caller leaves out what the object has already.
+        each time, so the caller leaves out what the object has already. That it is finishing is no warning.
     """
     if job.deleting or job.finished or job.suspended:
         return ()
-    if job.problem:
-        message = f"edl does not resize this workload: {job.problem}"
+    if job.finishing:
+        message = f"edl resizes this workload no more: {job.problem}"
+        return (EmitEvent(job.key, job.uid, EventKind.NORMAL, Reason.FINISHING.value, message),)
+    if problem := job.problem or _found_in_plan(decision):
+        message = f"edl does not resize this workload: {problem}"
         return (EmitEvent(job.key, job.uid, EventKind.WARNING, Reason.NOT_RESIZED.value, message),)
     before = job.owner_count
     if decision is None or before is None:
@@ -42,7 +45,13 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
     resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
     message = f"edl changes the number of pods from {before} to {count}: {decision.message}"
     event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
-    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count)), event
+    requests = None if job.declared is None else (job.declared, job.trainer.request)
+    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count), requests), event
+
+
+def _found_in_plan(decision: ScaleDecision | None) -> str:
+    """Why the plan leaves the workload alone, if only the planner sees it: its pods list more than it can count."""
+    return decision.message if decision is not None and decision.reason is Reason.NOT_RESIZED else ""
 
 
 def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:

@@ -17,7 +17,7 @@ from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 from edl.model.progress import Progress
-from edl.model.status import POD_CANNOT_START, JobPhase, JobStatus, LentCpu, Reason, RoleCount
+from edl.model.status import POD_CANNOT_START, POD_REJECTED, JobPhase, JobStatus, LentCpu, Reason, RoleCount
 
 _PHASES = {
     Stage.WAITING: JobPhase.PENDING,
@@ -98,12 +98,18 @@ def ended_as(job: Job) -> Step:
 
 
 def _shown_reason(step: Step) -> str:
-    """The reason in the status: pods that cannot start, or fail, if that is what the job suffers from.
+    """The reason in the status: pods that cannot start, fail or are rejected, if that is what the job suffers from.
 
     A job that has all its trainers lacks nothing else. More room does not help a job whose pods cannot start.
     """
     trouble = step.degraded[0] if step.degraded is not None else ""
-    hidden = {POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY}, FAILED: {Reason.AT_MAX}}
+    held = Reason.PODS_NOT_STARTED
+    hidden = {
+        POD_CANNOT_START: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY, held},
+        held.value: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY},
+        FAILED: {Reason.AT_MAX, held},
+        POD_REJECTED: {Reason.AT_MAX, held},
+    }
     return trouble if step.reason in hidden.get(trouble, ()) else step.reason
 
 
@@ -155,15 +161,16 @@ def _has_minimum(job: Job, step: Step, counts: dict[Role, RoleCount]) -> bool:
     """True if enough pods are ready for the job to work.
 
     Completed trainers count as ready, and so do the completed pservers of a gang. A fault-tolerant job whose trainers
-    have begun to complete needs no minimum, because they are not replaced.
+    have begun to complete needs no minimum, because they are not replaced; but while it has trainers, one is ready.
     """
     for fixed in job.fixed:
         completed = 0 if job.fault_tolerant else len(job.completed(fixed.role))
         if counts[fixed.role].ready + completed < fixed.count:
             return False
+    trainer = counts[Role.TRAINER]
     if step.finishing and job.fault_tolerant:
-        return True
-    return counts[Role.TRAINER].ready + job.completed_trainers >= job.min_trainers
+        return trainer.ready > 0 or not trainer.pending
+    return trainer.ready + job.completed_trainers >= job.min_trainers
 
 
 def _progress(job: Job, step: Step, master_view: MasterView | None) -> Progress | None:

@@ -30,6 +30,7 @@ class Intent(StrEnum):
     REPLACED = "Replaced"
     MOVED = "Moved"
     HUNG = "Hung"
+    NOT_STARTED = "NotStarted"
     JOB_FAILED = "JobFailed"
 
 
@@ -193,6 +194,7 @@ class ResizeWorkload:
         count: how many it should keep; 0 stops the workload.
         resize: what edl records on the object, in the same write.
         victims: the names of the trainers that go, for a controller that takes names.
+        requests: what a trainer requests by its template, and as admission makes it; None if both are the same.
     """
 
     job: JobKey
@@ -201,6 +203,7 @@ class ResizeWorkload:
     count: int
     resize: Resize
     victims: tuple[str, ...] = ()
+    requests: tuple[Resources, Resources] | None = None
 
 
 @dataclass(frozen=True, slots=True)

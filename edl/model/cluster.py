@@ -61,7 +61,8 @@ class AvoidedNode:
 class ResourceQuota:
     """A ResourceQuota of a namespace, as far as it limits the pods of TrainingJobs.
 
-    Resources have the names of `Resources`; what pods may set as limits together is `limits.cpu` and so on.
+    Resources have the names of `Resources`; what pods may set as limits together is `limits.cpu` and so on, and
+    `POD_OBJECTS` counts finished pods, too.
 
     Attributes:
         hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.
@@ -142,6 +143,11 @@ class ClusterSnapshot:
     def jobs_of_queues(self) -> tuple[Job, ...]:
         """The jobs by whose pods and bounds the queues share."""
         return self.jobs if self.jobs_before is None else self.jobs_before
+
+    @property
+    def pods_left_alone(self) -> tuple[Pod, ...]:
+        """The pods of the workloads that edl does not resize: in any plan they use their nodes as foreign pods do."""
+        return tuple([pod for job in self.jobs if job.is_left_alone for pod in job.pods])
 
     def with_changed(self, jobs: Iterable[Job]) -> ClusterSnapshot:
         """The snapshot of a further plan, with the same jobs as they would be then."""

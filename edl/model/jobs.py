@@ -83,7 +83,10 @@ class Job:
         created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
-        trainer: the shape of one trainer.
+        pin_floor: so many trainers at least if the pinned count does not fit; 0 while it has to. Only the planner's
+            view of a job has it.
+        trainer: the shape of one trainer, as admission makes it.
+        declared: what one trainer requests by the spec, if admission makes something else of it; else None.
         preferred: preferred node affinity of the trainers; see FixedPods.
         limits: the resource limits of one trainer; see FixedPods.
         fixed: master and pservers.
@@ -107,7 +110,10 @@ class Job:
         policies: the policies of the spec, by role, if they differ from the defaults of the mode.
         finished: the job has ended (phase Succeeded or Failed) and gets no pods.
         deleting: the job has a deletion timestamp.
-        problem: why the spec is invalid; empty if it is valid.
+        orphans_pods: it is deleted so that its pods stay.
+        problem: why the spec is invalid, or why edl does not resize a workload; empty if neither is so.
+        finishing: the workload's own controller starts no further pod, so edl leaves the others to their end;
+            `problem` says why.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         scale_up: what it may ask for nodes for.
         status: the stored status; None before the first write.
@@ -131,6 +137,7 @@ class Job:
     generation: int = 1
     created_s: float = 0.0
     pinned: int = 0
+    pin_floor: int = 0
     tier: int = 0
     queue: str = "default"
     weight: float = 1.0
@@ -140,7 +147,9 @@ class Job:
     suspended: bool = False
     finished: bool = False
     deleting: bool = False
+    orphans_pods: bool = False
     problem: str = ""
+    finishing: bool = False
     backoff_limit: int = 6
     active_deadline_s: int | None = None
     ttl_s: int | None = None
@@ -159,6 +168,7 @@ class Job:
     scale_up: ScaleUp = ScaleUp.NEVER
     topology: Topology | None = None
     qos: QosClass = QosClass.BURSTABLE
+    declared: Resources | None = None
 
     @property
     def is_best_effort(self) -> bool:
@@ -180,12 +190,12 @@ class Job:
 
     @property
     def bounds(self) -> Bounds:
-        """How many trainers the job may have: exactly the pinned count, or its minimum to its maximum.
+        """How many trainers the job may have: the pinned count, or its minimum to its maximum.
 
         The maximum counts as far as more trainers do not slow the job.
         """
         if self.pinned:
-            return Bounds(self.pinned, self.pinned)
+            return Bounds(self.pin_floor or self.pinned, self.pinned)
         most = min(self.max_trainers, self.slowed_beyond) if self.slowed_beyond else self.max_trainers
         return Bounds(self.min_trainers, max(self.min_trainers, most))
 
@@ -245,6 +255,20 @@ class Job:
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """True for a job whose pods stay whatever a plan says.
+
+        It is a workload that edl does not resize, so its own controller keeps them; or a deletion orphans them.
+        """
+        is_ending = self.suspended or self.finished or self.deleting
+        return self.orphans_pods or (self.owner_count is not None and bool(self.problem) and not is_ending)
+
+    @property
+    def kept_by_owner(self) -> tuple[Pod, ...]:
+        """The live pods of such a workload once any of them has a node; its queue counts them until they are gone."""
+        return tuple([p for p in self.pods if p.is_live]) if self.is_left_alone and self.was_admitted else ()
 
     @property
     def is_barred(self) -> bool:

@@ -17,6 +17,8 @@ LABEL_NODE_GROUP = "paddlepaddle.org/node-group"
 ANNOTATION_NODE = "paddlepaddle.org/planned-node"
 ANNOTATION_PINNED = "paddlepaddle.org/pinned"
 ANNOTATION_DECLARED_CPU = "paddlepaddle.org/declared-cpu"
+ANNOTATION_REQUESTS = "paddlepaddle.org/requests"
+"""An annotation of a pod: a digest of what edl asked for, before admission changed it; see `edl.api.requests`."""
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 

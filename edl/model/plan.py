@@ -37,12 +37,14 @@ class Quota:
             not listed has no limit. Limits of a namespace also have resources such as `limits.cpu`.
         namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
         best_effort: jobs of the queue may have trainers that request neither cpu nor memory.
+        others: (resource, amount) sorted by resource: what pods that no plan changes use of it; not in `amounts`.
     """
 
     queue: str
     amounts: tuple[tuple[str, int], ...]
     namespace: str = ""
     best_effort: bool = False
+    others: tuple[tuple[str, int], ...] = ()
 
 
 SERVING_GRACE_S = 2.0
@@ -116,9 +118,10 @@ class ScaleDecision:
 
     Attributes:
         current: live trainers in the snapshot.
-        target: trainers the job should have; 0 if it is not admitted.
+        target: trainers the job should have; 0 if it is not admitted, unless edl leaves it alone: then `current`.
         min_trainers, max_trainers: the declared bounds.
-        victims: names of the trainer pods to delete; every trainer if the job is not admitted.
+        victims: names of the trainer pods to delete; every trainer if the job is not admitted, none if edl leaves it
+            alone.
         nodes: (node, count) planned for the new trainers, sorted by node.
         fixed_nodes: (role, node) planned for missing masters and pservers.
         moves: names of the pservers to delete and start on another node, so that trainers can use their capacity.

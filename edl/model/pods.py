@@ -42,16 +42,20 @@ class Pod:
         daemon: a DaemonSet owns it.
         job: the TrainingJob that owns it; None for a foreign pod.
         index: its number within its role.
-        exit_code: the exit code of the current or the previous end of its main container; None if there is none.
+        exit_code: the exit code of the current or the previous end of its main container, or of the other container
+            that made the pod fail; None if there is none.
+        ended_in: that other container, such as `init container fetch`; empty for the main one.
+        begun: its main container has started at some time, as its status says.
         intent: why edl deletes it, written on the pod before the deletion; empty if edl does not delete it.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
-            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet); empty if it has none.
+            DeletionByTaintManager, DeletionByPodGC, TerminationByKubelet), or why the kubelet ended it (Evicted and
+            others); empty if it has none.
+        rejection: for a pod that failed although none of its containers ran, what the kubelet says of it; else empty.
         unplaceable: kube-scheduler does not use free capacity that fits this pod, as far as edl can see. The pod
             counts as waiting and as short, and no trainer is a victim for it; see `edl.planner.unplaceable`.
         ip: its address; empty while it has none.
-        container_message: why its main container ended or cannot start: the message of the current or the previous
-            termination, why the kubelet cannot start it, or which volume claim of a pod without a node does not
-            exist; empty if there is none.
+        container_message: why one of its containers cannot start, or which volume claim of a pod without a node does
+            not exist; else the message of the end that `exit_code` is of; empty if there is none.
         journal: for a master, where edl put its journal, `claim` or `emptyDir`; empty for every other pod.
         lent_cpu_milli: how much less CPU it requests than `shape` says. A trainer that lends CPU declares what is in
             its shape; 0 for every other pod.
@@ -61,6 +65,7 @@ class Pod:
         limits: the most that its containers may use; a resource that is not listed has no limit.
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
+        blocked: what keeps it from every node although no pod does, as kube-scheduler says; empty if nothing does.
     """
 
     namespace: str
@@ -85,8 +90,11 @@ class Pod:
     role: Role | None = None
     index: int | None = None
     exit_code: int | None = None
+    ended_in: str = ""
+    begun: bool = False
     intent: str = ""
     disruption: str = ""
+    rejection: str = ""
     unplaceable: bool = False
     ip: str = ""
     container_message: str = ""
@@ -98,6 +106,7 @@ class Pod:
     limits: Resources = Resources()
     grace_s: int = 0
     may_preempt: bool = True
+    blocked: str = ""
 
     @property
     def requested(self) -> Resources:
@@ -117,8 +126,13 @@ class Pod:
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     @property
+    def has_begun(self) -> bool:
+        """True if its main container has started at some time; a pod stays Pending until all containers have."""
+        return self.begun or not (self.phase is PodPhase.PENDING or self.rejection)
+
+    @property
     def cannot_start(self) -> bool:
-        """True if its main container cannot start, or no node takes it without its claim: see `container_message`."""
+        """True if a container cannot start, or no node takes it without its claim: see `container_message`."""
         return bool(self.container_message) and self.phase is PodPhase.PENDING and not self.terminating
 
     @property
@@ -140,5 +154,5 @@ class Pod:
 
     @property
     def needs_room(self) -> bool:
-        """True for a waiting serving pod for which a plan frees capacity: not for one beyond `pod_limits`."""
-        return self.is_waiting_serving and not self.unplaceable and not excess_of(self.shape)
+        """True for a waiting serving pod for which a plan frees capacity: not for one that no eviction helps."""
+        return self.is_waiting_serving and not (self.unplaceable or self.blocked or excess_of(self.shape))

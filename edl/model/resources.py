@@ -12,6 +12,8 @@ from typing import NamedTuple
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+POD_OBJECTS = "count/pods"
+"""A resource of ResourceQuotas alone: every pod of the namespace, finished ones included; `PODS` leaves these out."""
 GPU = "nvidia.com/gpu"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0.1": every node has one of each

@@ -8,6 +8,9 @@ from enum import StrEnum
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
 from edl.model.qos import QosClass
 
+POD_REJECTED = "PodRejected"
+"""Reason of condition Degraded, and of a status that lacks trainers, while nodes reject pods before they run."""
+
 POD_CANNOT_START = "PodCannotStart"
 """Reason of condition Degraded, and of a status whose pods cannot start: room would not help the job."""
 
@@ -40,6 +43,7 @@ class Reason(StrEnum):
     SERVING_NEEDS_ROOM = "ServingNeedsRoom"
     QUOTA_REACHED = "QuotaReached"
     PODS_REFUSED = "PodsRefused"
+    PODS_NOT_STARTED = "PodsNotStarted"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     BEST_EFFORT_NOT_ALLOWED = "BestEffortNotAllowed"
     PINNED = "Pinned"
@@ -50,6 +54,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NOT_RESIZED = "NotResized"
     SUSPENDED = "Suspended"
+    FINISHING = "Finishing"
     FINISHED = "Finished"
 
 

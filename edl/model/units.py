@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edl.model.resources import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, PODS, Resources
+from edl.model.resources import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, POD_OBJECTS, PODS, Resources
 
 GIB = 1024**3
 MINUTE_S, HOUR_S = 60, 3600
@@ -35,6 +35,8 @@ def amount(name: str, number: int) -> str:
         return f"{_binary(number)} of {kind}"
     if name.startswith(HOST_PORT_PREFIX):
         return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
+    if name == POD_OBJECTS:
+        return f"{count(number, 'pod')} by {POD_OBJECTS}"
     return count(number, "pod") if name == PODS else f"{number} {name}"
 
 

@@ -17,6 +17,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
 from edl.planner.admission.admit import Admission, admit, cap
+from edl.planner.admission.pins import with_pins_that_fit
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
@@ -58,6 +59,7 @@ from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import PlanScore, decide_together
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
+PINS_BY = 0.4  # the part of the deadline by which plans for pinned counts end that do not fit
 GATHERINGS = 3  # moves into one domain that are tried in one decision
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
 
@@ -105,10 +107,18 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     watch = clock or Clock(limits.deadline_s)
+    clocks = chain((watch,), (Clock(limits.deadline_s - watch.spent_s) for _ in repeat(None)))
+    decide = _study_with_nodes if limits.expected_nodes else _study_in_domains
+
+    def made_of(seen: ClusterSnapshot) -> Study:
+        own = next(clocks)
+        if own.deadline_s <= 0:
+            raise OutOfTimeError("the decision has no time left for another plan")
+        rest = limits if own is watch else replace(limits, deadline_s=own.deadline_s)
+        return decide(seen, policy, rest, columns, own, solver=solver)
+
     with without_collections():
-        if not limits.expected_nodes:
-            return _study_in_domains(snapshot, policy, limits, columns, watch, solver=solver)
-        return _study_with_nodes(snapshot, policy, limits, columns, watch, solver=solver)
+        return with_pins_that_fit(snapshot, made_of, lambda: watch.spent_s < PINS_BY * limits.deadline_s)
 
 
 def _study_with_nodes(
@@ -331,14 +341,14 @@ def _decision(job: Job, context: DecisionContext) -> ScaleDecision:
         job=job.key,
         generation=job.generation,
         current=len(live),
-        target=0,
+        target=len(live) if job.is_left_alone else 0,
         min_trainers=job.min_trainers,
         max_trainers=job.max_trainers,
         admitted=False,
         reason=found.reason,
         message="",
-        victims=tuple(sorted(live)),
-        shrink_reason=found.shrink_reason if live else "",
+        victims=() if job.is_left_alone else tuple(sorted(live)),
+        shrink_reason=found.shrink_reason if live and not job.is_left_alone else "",
     )
     if index is None:
         return base

@@ -119,10 +119,12 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
         if count <= 0:
             yield f"{name}: node {node} is listed with {count} new trainers; it must be at least 1"
     if not decision.admitted:
-        if decision.target or decision.nodes or decision.fixed_nodes:
+        kept = decision.current if job.is_left_alone else 0
+        if decision.target != kept or decision.nodes or decision.fixed_nodes:
             yield f"{name}: not admitted, but it gets pods"
         return
     low, high = job.bounds
+    low = min(low, job.min_trainers) if job.pinned else low  # a pinned count that does not fit is not required
     if not job.is_schedulable:
         yield f"{name}: admitted, but it is invalid, suspended, finished or being deleted"
     if not low <= decision.target <= high:
@@ -148,7 +150,9 @@ def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -
             yield f"job {job.key}: victim {victim} is not a live trainer of the job"
         if count > 1:
             yield f"job {job.key}: victim {victim} is listed {count} times"
-    if not decision.admitted and live - set(decision.victims):
+    if job.is_left_alone and decision.victims:
+        yield f"job {job.key}: edl leaves it alone, but {len(decision.victims)} of its pods are victims"
+    elif not (decision.admitted or job.is_left_alone) and live - set(decision.victims):
         yield f"job {job.key}: not admitted, but it keeps {len(live - set(decision.victims))} trainers"
     if decision.victims and not decision.shrink_reason:
         yield f"job {job.key}: has victims, but no reason to delete them"
@@ -219,7 +223,8 @@ def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
     held: dict[str, list[tuple[Resources, int]]] = {name: [] for name, _, _ in planned}
     staying = (pod for job, decision in pairs for pod in _staying(job, decision))
-    here = [pod for pod in snapshot.pods if (pod.node or pod.nominated) in held]  # of tens of thousands, few remain
+    others = chain(snapshot.pods, snapshot.pods_left_alone)
+    here = [pod for pod in others if (pod.node or pod.nominated) in held]  # of tens of thousands, few remain
     for pod in chain((pod for pod in here if not pod.is_finished), staying):
         if (node := pod.node or pod.nominated) in held:
             held[node].append((pod.shape.request, 1))

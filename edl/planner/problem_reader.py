@@ -110,8 +110,9 @@ def read_problem(
     names = _planned_resources(jobs, waiting, snapshot)
     table = _ShapeTable(_Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, leaving = _list_pods(snapshot.pods, index, table)
-    ours, _ = _list_pods((pod for job in snapshot.jobs if not job.is_schedulable for pod in job.pods), index, table)
+    foreign, leaving = _list_pods(chain(snapshot.pods, snapshot.pods_left_alone), index, table)
+    going = (job for job in snapshot.jobs if not (job.is_schedulable or job.is_left_alone))
+    ours, _ = _list_pods((pod for job in going for pod in job.pods), index, table)
     reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), defers=defers)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)

@@ -5,13 +5,14 @@ that run. Terminating pods do not count. A queue, or a resource of it, that is n
 
 A ResourceQuota of a namespace limits pods of others too, so what is left for jobs is computed from the snapshot. The
 API server refuses pods beyond it and deletes none, so it never costs a job the trainers that it has. A terminating
-pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan.
+pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan. The same holds
+for `POD_OBJECTS` of the finished pods that ended jobs keep: they are deleted (`edl.planner.queues.kept_pods`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
@@ -19,7 +20,7 @@ from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
 from edl.model.plan import Quota
 from edl.model.pods import Pod
-from edl.model.resources import HOST_PORT_PREFIX, PODS, PodShape, Resources
+from edl.model.resources import HOST_PORT_PREFIX, POD_OBJECTS, PODS, PodShape, Resources
 from edl.planner.queues.borrowing import borrowing_quotas
 
 REFUSED = "trainers of one job"
@@ -34,14 +35,21 @@ class QuotaRow(NamedTuple):
     Attributes:
         queue: name of the queue; of the ResourceQuota if there is a namespace.
         resource: name of the resource.
-        limit: the most that the jobs of the queue may request together, in the units of `Resources`.
+        limit: the most that the planned jobs of the queue may request together, in the units of `Resources`.
         namespace: of the ResourceQuota; empty for the quota of a queue.
+        others: what pods that no plan changes use of the quota; with `limit` it is the whole quota.
     """
 
     queue: str
     resource: str
     limit: int
     namespace: str = ""
+    others: int = 0
+
+    @property
+    def whole(self) -> int:
+        """The quota as its owner has set it."""
+        return self.limit + self.others
 
     @property
     def owner(self) -> str:
@@ -87,12 +95,14 @@ class QuotaShortage:
 def all_quotas(snapshot: ClusterSnapshot, quotas: Iterable[Quota]) -> tuple[Quota, ...]:
     """The quotas of the queues, and what the ResourceQuotas of the snapshot leave for the jobs of each namespace.
 
-    A Queue object wins over a quota of the same name.
+    A Queue object wins over a quota of the same name. What workloads that edl leaves alone use of their queue is
+    taken off its quota.
     """
-    borrowing = (*borrowing_quotas(snapshot), *_held_quotas(snapshot))
-    named = {quota.queue for quota in borrowing}
+    borrowing, held = borrowing_quotas(snapshot), tuple(_held_quotas(snapshot))
+    named = {quota.queue for quota in (*borrowing, *held)}
     given = (quota for quota in quotas if quota.queue not in named)
-    return (*given, *borrowing, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
+    of_queues = _beside_left_alone((*given, *borrowing), snapshot)
+    return (*of_queues, *held, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
 
 
 class QuotaTable:
@@ -115,7 +125,49 @@ class QuotaTable:
 
 def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
     """What one pod uses of a quota's resource."""
+    if resource == POD_OBJECTS:
+        return 1
     return limits[resource.removeprefix(LIMITS)] if resource.startswith(LIMITS) else shape.request[resource]
+
+
+def _beside_left_alone(quotas: Iterable[Quota], snapshot: ClusterSnapshot) -> Iterator[Quota]:
+    """What quotas of queues leave for planned jobs beside the workloads that edl leaves alone.
+
+    It is never less than the minimums of the running jobs: nobody stops because a writer outside of edl made such a
+    workload larger than its queue allows.
+    """
+    jobs: dict[str, list[Job]] = {job.queue: [] for job in snapshot.jobs_of_queues if job.kept_by_owner}
+    for job in snapshot.jobs_of_queues if jobs else ():
+        if job.queue in jobs:
+            jobs[job.queue].append(job)
+    for quota in quotas:
+        own = jobs.get(quota.queue, ()) if not quota.namespace else ()
+        yield _beside(quota, own) if own else quota
+
+
+def _beside(quota: Quota, jobs: Iterable[Job]) -> Quota:
+    jobs, amounts = list(jobs), []
+    for resource, limit in quota.amounts:
+        row = QuotaRow(quota.queue, resource, limit)
+        used = sum(_used_by(pod, job, resource) for job in jobs for pod in job.kept_by_owner)
+        least = sum(_use_of(job, _live(job), row).total(job.bounds.min_trainers) for job in jobs if _is_running(job))
+        amounts.append((resource, max(limit - used, min(limit, least), 0)))
+    return _with_others(quota, amounts)
+
+
+def _with_others(quota: Quota, amounts: Iterable[tuple[str, int]]) -> Quota:
+    """The quota with these amounts; the rest of what it was belongs to pods that no plan changes."""
+    left = dict(amounts)
+    others = tuple((name, limit - left[name]) for name, limit in quota.amounts if left[name] < limit)
+    return replace(quota, amounts=tuple(left.items()), others=others)
+
+
+def _live(job: Job) -> list[Pod]:
+    return [pod for pod in job.pods if pod.is_live]
+
+
+def _is_running(job: Job) -> bool:
+    return job.is_schedulable and job.was_admitted and any(pod.is_live for pod in job.pods)
 
 
 def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
@@ -136,10 +188,9 @@ def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
 
 def _held(job: Job, row: QuotaRow) -> int:
     """What a running job needs to stay as it is: never less than at its minimum."""
-    live = [pod for pod in job.pods if pod.is_live]
-    if not (job.is_schedulable and live and job.was_admitted):
+    if not _is_running(job):
         return 0
-    return _use_of(job, live, row).total(max(len(job.live_trainers), job.bounds.min_trainers))
+    return _use_of(job, _live(job), row).total(max(len(job.live_trainers), job.bounds.min_trainers))
 
 
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
@@ -152,14 +203,27 @@ def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
         for job in jobs:
             if not job.is_schedulable:
                 used += sum(_used_by(pod, job, resource) for pod in job.pods if pod.is_live)
+            used += _finished_pods(job) if resource == POD_OBJECTS else 0
             held += _held(job, QuotaRow(quota.name, resource, 0, quota.namespace))
         amounts.append((resource, max(hard - used, held, 0)))
-    return Quota(quota.name, tuple(amounts), quota.namespace)
+    return _with_others(Quota(quota.name, quota.hard, quota.namespace), amounts)
+
+
+def _finished_pods(job: Job) -> int:
+    """The finished pods of a job that stay: those that an ended TrainingJob keeps for their logs make way."""
+    is_kept = not job.finished or job.owner_count is not None
+    return sum(pod.is_finished for pod in job.pods) if is_kept else 0
 
 
 def _used_by(pod: Pod, job: Job, resource: str) -> int:
     limits = next((f.limits for f in job.fixed if f.role is pod.role), job.limits)
     return pod_use(resource, pod.shape, limits)
+
+
+def _present(jobs: Iterable[Job], resource: str) -> int:
+    """What the pods of jobs use now, terminating ones included."""
+    counts_all = resource == POD_OBJECTS
+    return sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if counts_all or not pod.is_finished)
 
 
 class QuotaNow:
@@ -174,8 +238,7 @@ class QuotaNow:
             jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
             used, others = dict(quota.used), dict(quota.others)
             for resource, hard in quota.hard:
-                held = sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if not pod.is_finished)
-                left = hard - max(used.get(resource, 0), others.get(resource, 0) + held)
+                left = hard - max(used.get(resource, 0), others.get(resource, 0) + _present(jobs, resource))
                 self._left.setdefault(quota.namespace, []).append((resource, [left]))
 
     def has(self, job: Job, role: Role) -> bool:
@@ -208,9 +271,10 @@ def quota_uses_of(job: Job, quotas: QuotaTable) -> tuple[QuotaUse, ...]:
     """
     quota_uses = [] if job.refusal is None else [QuotaUse(row_of_refusal(job.key, job.refusal), 1, 0)]
     for quota in quotas.of(job):
-        live = [pod for pod in job.pods if pod.is_live]
+        live, others = _live(job), dict(quota.others)
         for resource, limit in quota.amounts:
-            quota_uses.append(_use_of(job, live, QuotaRow(quota.queue, resource, limit, quota.namespace)))
+            row = QuotaRow(quota.queue, resource, limit, quota.namespace, others.get(resource, 0))
+            quota_uses.append(_use_of(job, live, row))
     return tuple(quota_uses)
 
 

@@ -35,7 +35,7 @@ def is_at_rest(packing: TrialPacking) -> bool:
     """True if no trainer is deleted for serving now and none is terminating."""
     jobs = packing.problem.snapshot.jobs
     return not packing.for_serving and not any(
-        p.terminating and p.role is Role.TRAINER for job in jobs for p in job.pods
+        p.terminating and p.role is Role.TRAINER for job in jobs if not job.is_left_alone for p in job.pods
     )
 
 

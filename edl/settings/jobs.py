@@ -120,7 +120,7 @@ class LogsSettings(OneJobSettings):
     ] = -1
     container: Annotated[
         str,
-        Flag("Container of the pods.", metavar="NAME", remedy="give a name", short="c", unset="the first one"),
+        Flag("Container of the pods.", metavar="NAME", remedy="give a name", short="c", unset="the one of the role"),
     ] = ""
     follow: Annotated[bool, Flag("Go on as the pods write, until they end.", short="f")] = False
     previous: Annotated[bool, Flag("Log of the container before its last restart.", short="p")] = False

@@ -156,7 +156,7 @@ def test_the_planned_node_is_added_to_the_preferred_affinity_of_the_template() -
     affinity = pod["spec"]["affinity"]
     assert affinity["podAffinity"] == {}
     assert [term["weight"] for term in affinity["nodeAffinity"][name]] == [1, 100]
-    assert pod["metadata"]["annotations"] == {"paddlepaddle.org/planned-node": "n7"}
+    assert pod["metadata"]["annotations"].items() >= {"paddlepaddle.org/planned-node": "n7"}.items()
 
 
 def test_a_pinned_pod_requires_its_node_in_addition_to_the_affinity_of_the_template() -> None:
@@ -268,7 +268,7 @@ def test_a_pod_group_holds_the_minimum_set() -> None:
     assert group["spec"] == {**least, "queue": "ads", "priorityClassName": "edl-training"}
     assert "priorityClassName" not in pod_group_manifest(job_of(manifest), {}, "")["spec"]
     pod = pod_of(manifest)
-    assert pod["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "job"}
+    assert pod["metadata"]["annotations"].items() >= {"scheduling.k8s.io/group-name": "job"}.items()
     assert pod["spec"]["schedulerName"] == "volcano"
 
 
@@ -292,3 +292,18 @@ def test_excluded_nodes_are_one_requirement_each_in_every_term() -> None:
         ]
         assert affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 100
     assert "affinity" not in pod_of()["spec"]
+
+
+def digest_of(**changes: Any) -> str:
+    manifest = pod_manifest(
+        job_of(edited()), Role.TRAINER, 0, **({"default_master_image": "", "priority_classes": ()} | changes)
+    )
+    return str(manifest["metadata"]["annotations"]["paddlepaddle.org/requests"])
+
+
+def test_what_edl_asks_for_is_on_the_pod_whatever_becomes_of_it() -> None:
+    assert digest_of() == digest_of(planned_node="n7", pinned=True, cpu_request=0.1, avoided=("n8",))
+    with_memory = edited()
+    with_memory["spec"]["trainer"]["resources"] = {"requests": {"cpu": "1", "memory": "3Gi"}}
+    other = pod_manifest(job_of(with_memory), Role.TRAINER, 0, default_master_image="", priority_classes=())
+    assert other["metadata"]["annotations"]["paddlepaddle.org/requests"] != digest_of()

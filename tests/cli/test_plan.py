@@ -135,7 +135,8 @@ def a_pod(role: str, cpu: str, index: int = 0, node: str = "n0") -> str:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {{name: ctr-{role}-{index}, namespace: ads, uid: {role}{index}, labels: {labels}, creationTimestamp: {OLD}}}
+metadata: {{name: ctr-{role}-{index}, namespace: ads, uid: {role}{index}, labels: {labels}, creationTimestamp: {OLD},
+  ownerReferences: [{{apiVersion: paddlepaddle.org/v1, kind: TrainingJob, name: ctr, uid: u, controller: true}}]}}
 spec: {{nodeName: {node}, containers: [{{name: c, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
 status: {{phase: Running}}"""
 

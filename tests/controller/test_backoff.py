@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl.controller.backoff import Backoff
+from edl.controller.backoff import BUSY_S, Backoff
 from edl.model.actions import (
     CreatePod,
     DeletePod,
@@ -54,6 +54,31 @@ def test_a_success_ends_the_refusal_and_a_busy_server_is_not_a_refusal() -> None
     backoff.record(Outcome(DeletePod(KEY, "u", "p", "pu", "x"), Result.REFUSED, "Forbidden", "no"), 10.0)
     backoff.record(Outcome(DeletePod(KEY, "u", "p", "pu", "x"), Result.UNCHANGED), 20.0)
     assert backoff.refusal("u", 20.0) is None
+
+
+def test_a_server_that_stays_busy_for_one_job_alone_refuses_it() -> None:
+    backoff = Backoff()
+    for now_s in (0.0, 5.0, BUSY_S - 1):
+        backoff.record(outcome(Result.FAILED, retry_after_s=1.0), now_s)
+        assert backoff.refused_creation("u", now_s) is None
+    backoff.record(outcome(Result.DONE, uid="other"), BUSY_S)
+    pauses_s, now_s = [], BUSY_S + 1
+    for _ in range(4):
+        backoff.record(outcome(Result.FAILED, retry_after_s=1.0), now_s)
+        refused = backoff.refused_creation("u", now_s)
+        assert refused is not None
+        pauses_s.append(refused.pause_s)
+        now_s = refused.until_s
+    assert pauses_s == [2.0, 4.0, 8.0, 16.0]
+    assert backoff.refusal("u", now_s) == ("Forbidden", "quota")
+
+
+def test_a_server_that_is_busy_for_all_refuses_nobody() -> None:
+    backoff = Backoff()
+    for now_s in range(0, 600, 30):
+        for uid in ("u", "other"):
+            backoff.record(outcome(Result.FAILED, uid=uid, retry_after_s=1.0), float(now_s))
+    assert backoff.refused_creation("u", 600.0) is None
 
 
 def probe(result: Result) -> Outcome:

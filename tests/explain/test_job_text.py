@@ -92,10 +92,10 @@ def test_pods_that_cannot_start_are_named_before_the_room_that_would_not_help() 
         held = replace(job, pods=stuck, status=JobStatus(conditions=(condition,)))
         snapshot = make_snapshot(make_nodes(1), (held,))
         report = report_snapshot(snapshot, find_job(snapshot, "a", ""), "", LIMITS)
-        assert report.decision.reason is Reason.INSUFFICIENT_CAPACITY
+        assert report.decision.reason is Reason.PODS_NOT_STARTED
         first, second, *rest = printed(snapshot, "a").splitlines()
         is_degraded = condition.status == "True"
-        assert first.endswith(", PodCannotStart" if is_degraded else ", InsufficientCapacity")
+        assert first.endswith(", PodCannotStart" if is_degraded else ", PodsNotStarted")
         assert (second == "  Degraded, PodCannotStart: a-trainer-0 cannot start: no claim data") is is_degraded
         assert "  0 of 2 trainers ready; 2 pods cannot start:" in rest
         assert any("What would help" in line for line in rest) is not is_degraded

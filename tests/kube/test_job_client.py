@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from edl.errors import ConfigError, PermanentError
-from edl.kube.client.api_errors import RefusedError
+from edl.kube.client.api_errors import NotFoundError, RefusedError
 from edl.kube.client.session import ApiSession
 from edl.kube.job_client import JobClient, checked_job, jobs_path, read_log_files
 from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
@@ -81,6 +81,57 @@ async def test_the_lines_of_one_pod_are_printed_as_they_are() -> None:
     client, written = client_of(Logs(1)), list[str]()
     await read_log_files(client, [pod("a-0")], {}, written.append)
     assert written == ["first", "second \ufffd"]
+
+
+class Named:
+    """Pods with several containers; it notes whose logs are read."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, str]] = []
+
+    @asynccontextmanager
+    async def lines(self, path: str, *, params: dict[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.read.append((path.split("/")[-2], params["container"]))
+
+        async def nothing() -> AsyncIterator[bytes]:
+            for line in list[bytes]():
+                yield line
+
+        yield nothing()
+
+
+@pytest.mark.parametrize(
+    ("name", "containers", "read"),
+    [
+        ("a-trainer-0", ["trainer", "uploader"], "trainer"),
+        ("a-trainer-0", ["istio", "trainer"], "trainer"),
+        ("a-b-master-0", ["log", "master"], "master"),
+        ("a-trainer-0", ["only"], "only"),
+    ],
+)
+async def test_the_log_of_the_main_container_is_read_wherever_it_stands(
+    name: str, containers: list[str], read: str
+) -> None:
+    session = Named()
+    body = {"metadata": {"name": name}, "spec": {"containers": [{"name": one} for one in containers]}}
+    await read_log_files(client_of(session), [body], {}, print)
+    await read_log_files(client_of(session), [body], {"container": "other"}, print)
+    assert session.read == [(name, read), (name, "other")]
+
+
+async def test_a_container_that_waits_for_an_init_container_says_which_log_to_read() -> None:
+    body = pod("a-trainer-0")
+    body["spec"]["initContainers"] = [{"name": "done"}, {"name": "fetch"}]
+    body["status"] = {
+        "initContainerStatuses": [
+            {"name": "done", "state": {"terminated": {"exitCode": 0}}},
+            {"name": "fetch", "state": {"terminated": {"exitCode": 3}}},
+        ]
+    }
+    with pytest.raises(
+        PermanentError, match=r"fetch comes first \(it exited with code 3\): read its log with -c fetch"
+    ):
+        await read_log_files(client_of(Starting(**{"a-trainer-0": 1})), [body], {}, print)
 
 
 async def test_followed_logs_are_read_at_once() -> None:
@@ -157,19 +208,55 @@ async def test_a_followed_log_is_waited_for_until_its_container_starts(monkeypat
 
 
 class Pods:
-    """A session with pods; it notes the selectors."""
+    """A session with a job and pods; it notes the selectors."""
 
     def __init__(self, *names: str) -> None:
         self.selectors: list[str] = []
         self._items = [
-            {"metadata": {"name": name, "labels": {LABEL_ROLE: name.split("-")[1], LABEL_INDEX: name.split("-")[2]}}}
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {LABEL_ROLE: name.split("-")[1], LABEL_INDEX: name.split("-")[2]},
+                    "ownerReferences": [{"uid": "now", "controller": True}],
+                }
+            }
             for name in names
         ]
+        self.others: list[dict[str, Any]] = []
+
+    async def get(self, path: str, **_: Any) -> dict[str, Any]:
+        if "/trainingjobs/" in path:
+            return {"metadata": {"name": "ctr", "uid": "now"}}
+        found = [pod for pod in self.others if path.endswith(f"/pods/{pod['metadata']['name']}")]
+        if not found:
+            raise NotFoundError(path, code=404, reason="NotFound")
+        return found[0]
 
     async def list(self, _: str, *, params: dict[str, str], limit: int) -> dict[str, Any]:
         assert limit == 0
         self.selectors.append(params["labelSelector"])
         return {"items": self._items}
+
+
+def owned(pod: dict[str, Any], *owners: dict[str, Any]) -> dict[str, Any]:
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": list(owners)}}
+
+
+@pytest.mark.parametrize("owners", [[], [{"uid": "former", "controller": True}], [{"uid": "now"}]])
+async def test_the_pods_of_a_former_job_of_that_name_are_not_read(owners: list[dict[str, Any]]) -> None:
+    session = Pods("ctr-trainer-0")
+    session._items = [owned(session._items[0], *owners)]
+    with pytest.raises(PermanentError, match="job default/ctr has no pod of trainer now"):
+        await JobClient(cast("ApiSession", session), "default").pods("ctr", "trainer", None)
+
+
+async def test_a_pod_that_lost_its_labels_is_found_by_its_name() -> None:
+    session = Pods()
+    session.others = [owned(pod("ctr-trainer-1"), {"uid": "now", "controller": True})]
+    client = JobClient(cast("ApiSession", session), "default")
+    assert [one["metadata"]["name"] for one in await client.pods("ctr", "trainer", 1)] == ["ctr-trainer-1"]
+    with pytest.raises(PermanentError, match="no pod of trainer 2"):
+        await client.pods("ctr", "trainer", 2)
 
 
 async def test_the_pods_of_all_roles_are_sorted_by_role_and_number() -> None:

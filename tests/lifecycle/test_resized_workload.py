@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edl.lifecycle.resized_workload import wanted_count, workload_actions
-from edl.model.actions import EmitEvent, ResizeWorkload
+from edl.model.actions import EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision
 from edl.model.status import JobStatus, Reason, Resize
@@ -92,3 +92,18 @@ def test_what_edl_does_not_resize_has_an_event_that_says_why() -> None:
         "NotResized",
         "edl does not resize this workload: max-instance is missing",
     )
+
+
+def test_that_a_workload_finishes_is_no_warning() -> None:
+    (event,) = workload_actions(workload(4, 3, problem="a pod has succeeded", finishing=True), None, 0, 1000.0)
+    assert isinstance(event, EmitEvent)
+    assert (event.kind, event.reason) == (EventKind.NORMAL, "Finishing")
+    assert event.message == "edl resizes this workload no more: a pod has succeeded"
+
+
+def test_a_workload_that_only_the_planner_cannot_count_keeps_its_pods() -> None:
+    job = workload(4, 4)
+    refused = replace(decision(job, 0, reason=Reason.NOT_RESIZED), message="trainer: too many tolerations")
+    (event,) = workload_actions(job, refused, 0, 1000.0)
+    assert isinstance(event, EmitEvent)
+    assert event.message == "edl does not resize this workload: trainer: too many tolerations"

@@ -5,9 +5,9 @@ A test suite is worth what it catches. Each bug is a function that wraps one fun
 that bugs wrap: if one of them is renamed, change its line there.
 
 The bugs are in modules named after the packages that they break: `lifecycle`, `controller`, `acting`, `rest`,
-`histories` and `small_scope` (also of the controller), `masters`, `planner`, `nodes` (those that autoscalers add),
-`kube`, `api_answers` (what `kube` makes of the API server's answers), `ledger` (with master and worker), `pod` and
-`install_and_cli`.
+`histories`, `storms` and `small_scope` (also of the controller), `masters`, `planner`, `nodes` (those that
+autoscalers add), `kube`, `api_answers` (what `kube` makes of the API server's answers), `ledger` (with master and
+worker), `pod` and `install_and_cli`.
 """
 
 from __future__ import annotations

@@ -21,12 +21,13 @@ from tests.planted import (
     pod,
     rest,
     small_scope,
+    storms,
     tiers,
     topology,
 )
 
 _MODULES = (
-    *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope),
+    *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope, storms),
     *(planner, topology, tiers, lending, headroom, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))

@@ -52,6 +52,9 @@ WITH_MEASURED = "edl.lifecycle.measurement:with_measured"
 
 # controller
 BACKOFF_ALLOWS = "edl.controller.backoff:Backoff.allows"
+REFUSE = "edl.controller.backoff:Backoff._refuse"
+NOTE_ENDS = "edl.lifecycle.trials.retries:Retries.note"
+WITHDRAW_GROWTH = "edl.controller.pauses.unstarted_growth:UnstartedGrowth.apply"
 LEARN_LOAD = "edl.controller.requests_at_once.concurrency:Concurrency.record"
 NOTE_SENT = "edl.controller.core:Core._note_sent"
 PUBLISHED = "edl.controller.core:Core.published"

@@ -29,6 +29,8 @@ One job, or a whole controller, in virtual time:
 - `histories.remembered_plans`: the planner's decisions for `histories.random_history`, each situation decided once.
 - `mixes`: random mixes of TrainingJobs, Jobs and Volcano Jobs under waves of serving, and the rules for their counts.
   For controller/loop/test_loop_mixes and volcano/test_mixes.
+- `storms`: hours in which webhooks, quotas, images, crashes, nodes and owners go wrong at random, on the sandbox's
+  API server in this process, and who judges them. For controller/loop/test_loop_storms.
 - `small_scope`: every history of very small clusters under the real controller. For
   controller/loop/test_loop_small_scope.
 - `controller_with_masters`: the controller on fake pods, with real masters. For controller/master_monitor.

@@ -73,8 +73,10 @@ def pod(
 
 
 def trainer(index: int, *, job: str = "ctr", owner: Object | None = None, **more: Any) -> Object:
+    """A trainer as edl makes it; an empty owner leaves it without one."""
     labels = {"paddlepaddle.org/job": job, "paddlepaddle.org/role": "trainer", "paddlepaddle.org/index": str(index)}
-    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **more)
+    owner = owned_by(f"uid-{job}", job) if owner is None else owner
+    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner or None, **more)
 
 
 def owned_by(uid: str, name: str = "ctr") -> Object:
@@ -180,7 +182,14 @@ def volcano_pod(name: str, *, job: str = "ctr", **more: Any) -> Object:
     annotations = {"volcano.sh/task-spec": kind, "volcano.sh/job-version": "4"}
     metadata = {"annotations": annotations, **more.pop("metadata", {})}
     spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
-    return pod(name, owner=owner, labels={"paddle-job": "fluid-ctr"}, metadata=metadata, spec=spec, **more)
+    return pod(
+        name,
+        owner={**owner, "controller": True},
+        labels={"paddle-job": "fluid-ctr"},
+        metadata=metadata,
+        spec=spec,
+        **more,
+    )
 
 
 def ray_cluster(

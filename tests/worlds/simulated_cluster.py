@@ -27,8 +27,9 @@ from edl.model.actions import (
 from edl.model.jobs import Job
 from edl.model.names import Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import PodShape
+from edl.model.resources import POD_OBJECTS, PodShape
 from edl.planner.eligibility import is_selected
+from edl.planner.quota import pod_use
 from tests.worlds.job_owner import resized
 from tests.worlds.simulated_objects import GRACE_S, Objects, Owned, Stored, now_s
 
@@ -62,6 +63,8 @@ class World(Objects):
                     self._drop_pod(namespace, name)
             elif pod.phase is PodPhase.PENDING:
                 self._start(owned)
+            elif pod.phase is PodPhase.RUNNING and now_s() - (pod.started_s or 0.0) >= self.crash_s(pod):
+                self.finish(name, exit_code=1)
         for name, pod in list(self.serving.items()):
             if not pod.node and not self.holds_serving and (place := self._node_for(pod.shape, "")):
                 self.serving[name] = replace(pod, node=place, phase=PodPhase.RUNNING, ready=True)
@@ -77,6 +80,9 @@ class World(Objects):
                 self._put_pod(replace(owned, pod=replace(pod, node=place, tried=False)))
             elif not pod.tried:
                 self._put_pod(replace(owned, pod=replace(pod, tried=True, answered_s=now_s())))
+        elif (changed := self.fate(pod)) is not None:
+            if replace(pod, **changed) != pod:
+                self._put_pod(replace(owned, pod=replace(pod, **changed)))
         elif (node := self.nodes.get(pod.node)) is not None and node.ready:
             self._put_pod(replace(owned, pod=replace(pod, phase=PodPhase.RUNNING, ready=True, started_s=now_s())))
 
@@ -174,8 +180,10 @@ class World(Objects):
         shape = next((f.shape for f in job.fixed if f.role is action.role), job.trainer)
         pods = [o.pod for (namespace, _), o in self.pods.items() if namespace == action.job.namespace]
         for resource, hard in quota.hard:
-            used = sum(pod.shape.request[resource] for pod in pods if not pod.is_finished)
-            if used + dict(quota.others).get(resource, 0) + shape.request[resource] > hard:
+            counts_all = resource == POD_OBJECTS
+            present = [pod for pod in pods if counts_all or not pod.is_finished]
+            used = sum(pod_use(resource, pod.shape, pod.limits) for pod in present)
+            if used + dict(quota.others).get(resource, 0) + pod_use(resource, shape, job.limits) > hard:
                 return (
                     f'pods "{action.pod_name}" is forbidden: exceeded quota: {quota.name}, requested: {resource}=...'
                 )

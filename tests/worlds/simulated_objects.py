@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, TypeVar
 
 from edl.lifecycle.status import is_over
@@ -75,6 +76,10 @@ class Objects:
     queues: tuple[Queue, ...] = ()  # by name
     holds_serving: bool = False  # no scheduler serves the serving pods
     shut: set[str] = field(default_factory=set)  # nodes on which no pod starts, for a reason that no object shows
+    fate: Callable[[Pod], dict[str, Any] | None] = field(
+        default=lambda _: None
+    )  # fields of a pod that does not start
+    crash_s: Callable[[Pod], float] = field(default=lambda _: inf)  # how long a pod runs before it exits with code 1
     job_owner: JobOwner = field(default_factory=JobOwner)  # of workloads that are no TrainingJobs
     fault: Callable[[Action], tuple[bool, Outcome] | None] = field(default=lambda _: None)
 

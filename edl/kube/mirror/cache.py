@@ -34,7 +34,7 @@ from edl.kube.translate.decoders import (
     TRAINING_JOBS,
     Decoder,
 )
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject, PodSpec
+from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
 from edl.kube.translate.queues import QUEUES
 from edl.kube.translate.snapshot import Translator
 from edl.kube.workloads.registry import ADAPTERS
@@ -291,7 +291,7 @@ class ClusterCache:
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         """Read what admission adds from a pod as the API server would store it; True if it changes the shape."""
         decoded = PODS.from_dict(dict(pod))
-        if not (isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded.spec or PodSpec())):
+        if not (isinstance(decoded, PodObject) and self._translator.learn(key, uid, role, decoded)):
             return False
         self._last = None
         return True

@@ -13,8 +13,8 @@ from edl.kube.translate.objects import (
     JobObject,
     NodeObject,
     PodObject,
-    text,
 )
+from edl.kube.translate.ownership import names_a_job
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -71,8 +71,10 @@ def _vanished(before: HasMetadata | None, after: HasMetadata | None) -> bool:
 
 
 def _is_of_job(pod: PodObject) -> bool:
-    labels = pod.metadata.labels if pod.metadata else None
-    return labels is not None and bool(text(labels.job) or labels.trainer_of)
+    metadata = pod.metadata
+    if metadata is None:
+        return False
+    return names_a_job(metadata) or (metadata.labels is not None and bool(metadata.labels.trainer_of))
 
 
 def _is_marked(pod: PodObject) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edl.kube.translate.objects import PodObject, text
+from edl.kube.translate.ownership import names_a_job
 from edl.model.actions import SHORTER_FOR_SERVING_S
 from edl.model.status import Reason
 
@@ -20,7 +21,7 @@ def intent_of(pod: PodObject) -> str:
         return written
     left_s = metadata.deletion_grace_period_seconds
     whole_s = pod.spec.termination_grace_period_seconds if pod.spec is not None else None
-    is_trainer = metadata.labels is not None and bool(text(metadata.labels.job))
+    is_trainer = names_a_job(metadata)
     if left_s is None or whole_s is None or not is_trainer or left_s != whole_s - SHORTER_FOR_SERVING_S:
         return ""
     return Reason.SERVING_NEEDS_ROOM.value

@@ -22,7 +22,8 @@ from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.json_depth import UNREADABLE
 from edl.kube.translate.learned import learned_shape
-from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
+from edl.kube.translate.lending import declared_spec, lends
+from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec, text
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.lifecycle.status import is_over
 from edl.model.job_policies import JobEvent, default_action
@@ -49,12 +50,12 @@ class Translated:
     """A translated job without its pods, and the object it was translated from.
 
     Attributes:
-        specs: what edl would create for each role; empty for an invalid job.
+        manifests: what edl would create for each role; empty for an invalid job.
     """
 
     source: JobObject
     job: Job
-    specs: Mapping[Role, PodSpec] = field(default_factory=dict)
+    manifests: Mapping[Role, PodObject] = field(default_factory=dict)
 
 
 class JobReader:
@@ -85,16 +86,16 @@ class JobReader:
         """Translate one job without its pods, unless that was done; `read` then costs little."""
         known = self._known.get(key)
         if known is None or known.source is not source:
-            job, specs = self._job_of_spec(source, key, known)
-            known = self._known[key] = Translated(source, _with_metadata_and_status(job, source, now_s), specs)
+            job, manifests = self._job_of_spec(source, key, known)
+            known = self._known[key] = Translated(source, _with_metadata_and_status(job, source, now_s), manifests)
         return known
 
     def forget(self, key: JobKey) -> None:
         """Forget a job that no longer exists."""
         self._known.pop(key, None)
 
-    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
-        """Read from a pod what admission adds to the pods of a role; True if that changes their shape.
+    def learn(self, key: JobKey, uid: str, role: Role, source: PodObject) -> bool:
+        """Read from a pod what admission makes of the pods of a role; True if that changes their shape.
 
         It holds until the spec changes. A pod of another spec teaches nothing.
 
@@ -102,16 +103,23 @@ class JobReader:
             ConfigError: a quantity of the pod cannot be parsed.
         """
         known = self._known.get(key)
-        if known is None or known.job.uid != uid or role not in known.specs:
+        if known is None or known.job.uid != uid or role not in known.manifests:
+            return False
+        manifest, asked = known.manifests[role], _asked(source)
+        if asked and asked != _asked(manifest):
             return False
         fixed = next((f for f in known.job.fixed if f.role is role), None)
-        before = known.job.trainer if fixed is None else fixed.shape
-        shape = learned_shape(known.specs[role], before, pod)
+        before, pod, spec = known.job.trainer if fixed is None else fixed.shape, declared_spec(source), manifest.spec
+        planned = shape_of(spec or PodSpec()).request
+        if lends(source) and before.request != planned:  # its own request is not what its job asks for
+            return False
+        shape = learned_shape(spec or PodSpec(), before, pod, is_of_manifest=bool(asked) and not lends(source))
         if shape is None or shape == before:
             return False
         limits = limits_of(pod)
         if fixed is None:
-            job = replace(known.job, trainer=shape, limits=limits, qos=qos_of(pod))
+            declared = planned if planned != shape.request else None
+            job = replace(known.job, trainer=shape, limits=limits, qos=qos_of(pod), declared=declared)
         else:
             others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
             job = replace(known.job, fixed=tuple(others))
@@ -120,16 +128,17 @@ class JobReader:
 
     def _job_of_spec(
         self, source: JobObject, key: JobKey, known: Translated | None
-    ) -> tuple[Job, Mapping[Role, PodSpec]]:
+    ) -> tuple[Job, Mapping[Role, PodObject]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
         try:
             if known is not None and known.source.body.get("spec") == source.body.get("spec"):
-                return known.job, known.specs
+                return known.job, known.manifests
             parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
-            specs = {
-                role: _spec_of_role(parsed, role, self._default_master_image) for role in Role if parsed.minimum(role)
+            manifests = {
+                role: _manifest_of(parsed, role, self._default_master_image) for role in Role if parsed.minimum(role)
             }
-            return _job_of(parsed, key, specs), specs
+            specs = {role: manifest.spec or PodSpec() for role, manifest in manifests.items()}
+            return _job_of(parsed, key, specs), manifests
         except InvalidJobError as error:
             return _invalid(source, key, "; ".join(error.problems)), {}
         except ConfigError as error:
@@ -225,15 +234,21 @@ def _role_policies(parsed: TrainingJob) -> Iterator[RolePolicy]:
                 yield RolePolicy(role, event, action)
 
 
-def _spec_of_role(job: TrainingJob, role: Role, master_image: str) -> PodSpec:
-    """Return the pod spec of a role, read from the manifest that edl would create.
+def _asked(pod: PodObject) -> str:
+    """Return the digest of what edl asked for when it made the pod; empty for a pod of an older edl."""
+    annotations = pod.metadata.annotations if pod.metadata else None
+    return text(annotations.requests) if annotations else ""
+
+
+def _manifest_of(job: TrainingJob, role: Role, master_image: str) -> PodObject:
+    """Return the pod of a role that edl would create.
 
     Raises:
         ConfigError: the role's template is not a valid pod template.
     """
     manifest = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
     try:
-        return msgspec.convert(manifest, PodObject).spec or PodSpec()
+        return msgspec.convert(manifest, PodObject)
     except UNREADABLE as error:
         raise ConfigError(f"spec.{role.value}.template is not a valid pod template: {error}") from error
 
@@ -247,6 +262,7 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
         generation=metadata.generation or 1,
         created_s=now_s if created_s is None else created_s,
         deleting=metadata.deletion_timestamp is not None,
+        orphans_pods=metadata.orphans_dependents,
         status=read_status(source.body),
         finished=False,
     )

@@ -45,6 +45,11 @@ def declared_spec(source: PodObject) -> PodSpec:
     return msgspec.structs.replace(spec, containers=containers)
 
 
+def lends(source: PodObject) -> bool:
+    """True for a trainer that was made to lend CPU: what it requests is not what its job asks for."""
+    return bool(_annotated(source))
+
+
 def running_request(source: PodObject) -> RunningRequest | None:
     """The CPU request of a trainer that runs; None if its kubelet cannot change it without a restart.
 

@@ -41,6 +41,10 @@ class OwnerReference(ApiStruct):
     controller: bool | None = None
 
 
+ORPHAN = "orphan"
+"""The finalizer of an object whose dependents stay when it is deleted."""
+
+
 class ObjectMetadata(ApiStruct):
     """The metadata of any object; times are RFC 3339 text."""
 
@@ -52,7 +56,13 @@ class ObjectMetadata(ApiStruct):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
     owner_references: list[OwnerReference] | None = None
+
+    @property
+    def orphans_dependents(self) -> bool:
+        """True for an object that is deleted with `--cascade=orphan`: what it owns stays."""
+        return self.deletion_timestamp is not None and ORPHAN in (self.finalizers or ())
 
 
 class PodLabels(ApiStruct):
@@ -75,10 +85,12 @@ class PodAnnotations(ApiStruct):
     planned_node: Scalar = msgspec.field(default=None, name="paddlepaddle.org/planned-node")
     pinned: Scalar = msgspec.field(default=None, name="paddlepaddle.org/pinned")
     declared_cpu: Scalar = msgspec.field(default=None, name="paddlepaddle.org/declared-cpu")
+    requests: Scalar = msgspec.field(default=None, name="paddlepaddle.org/requests")
     intent: Scalar = msgspec.field(default=None, name="paddlepaddle.org/intent")
     journal: Scalar = msgspec.field(default=None, name="paddlepaddle.org/journal")
     safe_to_evict: Scalar = msgspec.field(default=None, name="cluster-autoscaler.kubernetes.io/safe-to-evict")
     completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
+    default_container: Scalar = msgspec.field(default=None, name="kubectl.kubernetes.io/default-container")
     volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
 
 
@@ -284,6 +296,8 @@ class PodStatus(ApiStruct):
     """The status of a pod, from the kubelet and kube-scheduler."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     conditions: list[PodConditionObject] | None = None
     nominated_node_name: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")

@@ -16,7 +16,8 @@ from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
-from edl.kube.translate.pods import KnownPod, is_owned_by, pinned_node, read_pod
+from edl.kube.translate.ownership import is_owned_by
+from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.shapes import limits_of, shape_of
 from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import NodeRequest
@@ -159,6 +160,10 @@ class PodBook:
     def foreign_in(self, namespace: str) -> list[Pod]:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
+
+    def count_owned(self, namespace: str) -> int:
+        """How many pods the jobs of one namespace have, finished ones included."""
+        return sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
 
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""

@@ -1,22 +1,17 @@
 """Pods become `Pod` values: their resources, their state, and the job that they belong to.
 
-A pod belongs to the job that its label names in its namespace, and if it has an owner, the owner's UID must match
-too. So a pod of a deleted job does not belong to a new job of the same name, and neither does a user's pod that
-merely has the label. Such a foreign pod still occupies its node.
+To which job a pod belongs is decided in `ownership`; a pod that belongs to none still occupies its node.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from edl.kube.translate.containers import REMEDY, Containers, read_containers
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,
-    ContainerState,
-    ContainerStatus,
-    ObjectMetadata,
     OwnerReference,
     PodConditionObject,
     PodLabels,
@@ -25,10 +20,10 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     PreemptionPolicy,
-    TerminatedState,
-    WaitingState,
     text,
 )
+from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
+from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps
 from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
@@ -38,43 +33,15 @@ from edl.printable import printable, shortened
 
 DEFAULT_NAMESPACE = "default"
 
-WORKLOAD_OWNERS = {
-    ("batch/v1", "Job"): WorkloadKind.BATCH_JOB,
-    ("batch.volcano.sh/v1alpha1", "Job"): WorkloadKind.VOLCANO_JOB,
-    ("ray.io/v1", "RayCluster"): WorkloadKind.RAY_CLUSTER,
-}
-"""(apiVersion, kind) of the owners of pods that edl may resize, besides TrainingJobs; see `edl.kube.workloads`."""
-
-_OWNING_KINDS = {"TrainingJob", *(kind for _, kind in WORKLOAD_OWNERS)}
-
 _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNNING}
 
-_REMEDY = "to change the spec, suspend the job first"
-_NOT_PULLED = (
-    "image {image} cannot be pulled{why}; check the image name and tag, imagePullSecrets and the registry",
-    re.compile(r'^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?'),
-)
-_CANNOT_START = {
-    "ErrImagePull": _NOT_PULLED,
-    "ImagePullBackOff": _NOT_PULLED,
-    "ErrImageNeverPull": ("image {image} is not on the node, and imagePullPolicy is Never", re.compile(".*")),
-    "InvalidImageName": ("image name {image} is not valid{why}", re.compile("")),
-    "CreateContainerConfigError": (
-        "it refers to a Secret, ConfigMap or user that does not exist or is not valid{why}",
-        re.compile(""),
-    ),
-    "CreateContainerError": ("the container runtime cannot create its container{why}", re.compile("")),
-}
-"""The reason of a container that waits and never starts -> what it means, what of the kubelet's text is left out.
+_IS_INDEX = re.compile("[0-9]{1,9}")
 
-The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
-"""
-_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
-"""What kube-scheduler says of a pod without its claim (plugin VolumeBinding)."""
+_ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutdown"})
+"""`status.reason` of a failed pod that its kubelet ended: for room on the node, or because the node shuts down."""
+_MOST_OF_REJECTION = 200
+
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
-_MOST_OF_KUBELET = 200
-
-_OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
 
 
 @dataclass(slots=True)
@@ -85,7 +52,8 @@ class KnownPod:
         source: the object that it was translated from.
         foreign: the pod without a job.
         owners: its owner references.
-        labelled: the job that its label names, its role and its index; None if it has no such label or no role.
+        labelled: the job that its controller or its label names, its role and its index; None if neither names one,
+            or if it has no role.
         declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
         running_request: of its trainer, if its kubelet can change it.
         asks: the job that its label says it stands for a node for, and the group of that node; None if it has no such
@@ -109,10 +77,10 @@ class KnownPod:
         If that job no longer exists, the pod needs no capacity: garbage collection deletes it.
         """
         pod = self.foreign
-        return not pod.node and not pod.nominated and any(o.kind == "TrainingJob" for o in self.owners)
+        return not pod.node and not pod.nominated and any(o.kind == TRAINING_JOB for o in self.owners)
 
     def as_owned(self) -> Pod:
-        """Return the pod as part of the job that its label names."""
+        """Return the pod as part of the job that it names."""
         if self.owned is None:
             if self.labelled is None:
                 return self.foreign
@@ -144,14 +112,16 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
     metadata = source.metadata or PodMetadata()
     spec, status = source.spec or PodSpec(), source.status or PodStatus()
     created_s = seconds_of(metadata.creation_timestamp)
-    container = _main_status(spec, status)
-    main = container.state if container else None
     annotations = metadata.annotations
+    namespace, name = metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""
+    labelled = _labelled(metadata, namespace, name)
+    containers = read_containers(spec, status, _main_name(metadata, labelled))
+    rejection = _rejection(status, containers)
     scheduled = _condition(status, "PodScheduled")
     owners = tuple(metadata.owner_references or ())
     pod = Pod(
-        namespace=metadata.namespace or DEFAULT_NAMESPACE,
-        name=metadata.name or "",
+        namespace=namespace,
+        name=name,
         uid=metadata.uid or "",
         shape=shape,
         phase=_PHASES.get(status.phase or "", PodPhase.PENDING),
@@ -161,70 +131,80 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         pinned=bool(pinned_node(metadata)),
         priority=priority,
         created_s=now_s if created_s is None else created_s,
-        started_s=_started_s(main, status),
+        started_s=seconds_of(status.start_time) if containers.started_s is None else containers.started_s,
         ready=_is_true(_condition(status, "Ready")),
         gated=bool(spec.scheduling_gates),
         tried=_was_tried(scheduled),
         answered_s=seconds_of(scheduled.last_transition_time) if scheduled else None,
         terminating=metadata.deletion_timestamp is not None,
         daemon=any(o.kind == "DaemonSet" for o in owners),
-        exit_code=_exit_code(container),
+        exit_code=containers.exit_code,
+        ended_in=containers.ended_in,
+        begun=containers.begun,
         intent=intent_of(source),
-        disruption=_disruption(_condition(status, "DisruptionTarget")),
+        disruption=_disruption(status) or ("" if rejection else _ended_by_kubelet(status)),
+        rejection=rejection,
         ip=status.pod_ip or "",
-        container_message=_why_stopped(container) or _missing_claim(spec, scheduled),
+        container_message=containers.message or _missing_claim(spec, scheduled),
         journal=text(annotations.journal) if annotations else "",
         safe_to_evict=_is_safe(text(annotations.safe_to_evict)) if annotations else None,
         scheduler=_scheduler(spec),
         limits=limits,
         grace_s=spec.termination_grace_period_seconds or 0,
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
+        blocked="" if spec.node_name else no_eviction_helps(scheduled),
     )
-    return KnownPod(source, pod, owners, _labelled(metadata, pod), asks=_asks(metadata, pod))
+    return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace))
+
+
+def _main_name(metadata: PodMetadata, labelled: tuple[JobKey, Role, int | None] | None) -> str:
+    """The name of the main container: that of the role in a pod of a TrainingJob, else what an annotation says."""
+    if labelled is not None and labelled[0].kind is WorkloadKind.TRAINING_JOB:
+        return labelled[1].value
+    return text(metadata.annotations.default_container) if metadata.annotations else ""
 
 
 def pinned_node(metadata: PodMetadata) -> str:
-    """Return the node that edl pinned the pod to; empty if the pod is not pinned or has no job label."""
-    annotations, labels = metadata.annotations, metadata.labels
-    if annotations is None or labels is None or not text(labels.job):
+    """Return the node that edl pinned the pod to; empty if the pod is not pinned or names no job."""
+    annotations = metadata.annotations
+    if annotations is None or not names_a_job(metadata):
         return ""
     return text(annotations.planned_node) if text(annotations.pinned) == "true" else ""
 
 
-def is_owned_by(owners: Iterable[OwnerReference], job: ObjectMetadata) -> bool:
-    """Return True if a labelled pod has no owner, or the job is one: by UID, or by name if one side has no UID."""
-    owners = tuple(owners)
-    if not owners:
-        return True
-    return any(
-        o.uid == job.uid if o.uid and job.uid else o.kind in _OWNING_KINDS and o.name == job.name for o in owners
-    )
-
-
-def _labelled(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
-    labels = metadata.labels
-    if labels is None or not (name := text(labels.job)):
-        return _owned_by_workload(metadata, pod)
-    role = _role(labels, name, pod.name)
+def _labelled(metadata: PodMetadata, namespace: str, pod: str) -> tuple[JobKey, Role, int | None] | None:
+    owner, labels = owning_job(metadata), metadata.labels or PodLabels()
+    if owner is not None and (found := _named_by_edl(owner.name or "", pod)):
+        return JobKey(namespace, owner.name or ""), *found
+    if not (name := text(labels.job)):
+        return _owned_by_workload(metadata, namespace)
+    role = _role(labels, name, pod)
     if role is None:
         return None
-    return JobKey(pod.namespace, name), role, _index(labels, pod.name)
+    return JobKey(namespace, name), role, _index(labels, pod)
 
 
-def _asks(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, str] | None:
+def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
+    """Return the role and the index in the name that edl gives a pod; None for any other name."""
+    start, _, number = pod.rpartition("-")
+    role = next((role for role in Role if start == f"{job}-{role.value}"), None)
+    return (role, int(number)) if role is not None and _IS_INDEX.fullmatch(number) else None
+
+
+def _asks(metadata: PodMetadata, namespace: str) -> tuple[JobKey, str] | None:
     """Return the job that a request pod stands for a node for, and the group; None for any other pod."""
     labels = metadata.labels
     if labels is None or not (name := text(labels.requests_node_for)) or not metadata.owner_references:
         return None
-    return JobKey(pod.namespace, name), text(labels.node_group)
+    return JobKey(namespace, name), text(labels.node_group)
 
 
-def _owned_by_workload(metadata: PodMetadata, pod: Pod) -> tuple[JobKey, Role, int | None] | None:
+def _owned_by_workload(metadata: PodMetadata, namespace: str) -> tuple[JobKey, Role, int | None] | None:
     """Return the workload whose controller made the pod; None if edl does not resize such workloads."""
     for owner in metadata.owner_references or ():
         kind = WORKLOAD_OWNERS.get((owner.api_version or "", owner.kind or ""))
         if kind is not None and owner.name:
-            return JobKey.of(kind, pod.namespace, owner.name), Role.TRAINER, None
+            return JobKey.of(kind, namespace, owner.name), Role.TRAINER, None
     return None
 
 
@@ -241,7 +221,7 @@ def _role(labels: PodLabels, job: str, name: str) -> Role | None:
 
 def _index(labels: PodLabels, name: str) -> int | None:
     for number in (text(labels.index), name.rpartition("-")[2]):
-        if number.isascii() and number.isdigit() and len(number) <= 9:
+        if _IS_INDEX.fullmatch(number):
             return int(number)
     return None
 
@@ -270,61 +250,28 @@ def _was_tried(scheduled: ConditionObject | None) -> bool:
     return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
 
 
-def _disruption(target: ConditionObject | None) -> str:
+def _disruption(status: PodStatus) -> str:
+    target = _condition(status, "DisruptionTarget")
     return (target.reason or "") if target is not None and target.status == "True" else ""
 
 
-def _main_status(spec: PodSpec, status: PodStatus) -> ContainerStatus | None:
-    """Return the status of the first container of the spec; the others are helpers."""
-    if not status.container_statuses:
-        return None
-    main = spec.containers[0].name if spec.containers else None
-    return next((c for c in status.container_statuses if c.name == main), status.container_statuses[0])
+def _ended_by_kubelet(status: PodStatus) -> str:
+    is_failed = status.phase == PodPhase.FAILED.value
+    return status.reason or "" if is_failed and status.reason in _ENDED_BY_KUBELET else ""
 
 
-def _why_stopped(container: ContainerStatus | None) -> str:
-    """Return why the container cannot start, else the message of its last termination; empty if there is neither."""
-    states = [s for s in (container.state, container.last_state) if s] if container else []
-    waiting = next((_why_not_started(container, s.waiting) for s in states if s.waiting), "") if container else ""
-    return waiting or next((m for s in states if s.terminated and (m := _termination_message(s.terminated))), "")
+def _rejection(status: PodStatus, containers: Containers) -> str:
+    """What the kubelet says of a pod that failed before any of its containers ran; empty for any other pod."""
+    if status.phase != PodPhase.FAILED.value or containers.any_ran or _disruption(status):
+        return ""
+    said = " ".join(printable((status.message or "").replace("\r", "\n")).split())
+    words = (printable(status.reason or ""), shortened(said, _MOST_OF_REJECTION))
+    return ": ".join(word for word in words if word) or "none of its containers ran"
 
 
 def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
     """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
     if spec.node_name or scheduled is None or not _was_tried(scheduled):
         return ""
-    found = _MISSING_CLAIM.search(scheduled.message or "")
-    return f"{_CLAIM.format(name=printable(found[1]))}; {_REMEDY}" if found else ""
-
-
-def _why_not_started(container: ContainerStatus, waiting: WaitingState) -> str:
-    """Return why a container never starts, with the kubelet's text on one line; empty if it may still start."""
-    if waiting.reason not in _CANNOT_START:
-        return ""
-    meaning, left_out = _CANNOT_START[waiting.reason]
-    said = " ".join(left_out.sub("", printable((waiting.message or "").replace("\r", "\n"))).split())
-    why = f" ({shortened(said, _MOST_OF_KUBELET)})" if said else ""
-    return f"{meaning.format(image=printable(container.image or 'of the container'), why=why)}; {_REMEDY}"
-
-
-def _exit_code(container: ContainerStatus | None) -> int | None:
-    """Return the exit code of the current or the previous end."""
-    states = [s for s in (container.state, container.last_state) if s] if container else []
-    if any(s.waiting and s.waiting.reason in _CANNOT_START for s in states):
-        return None
-    return next((s.terminated.exit_code for s in states if s.terminated), None)
-
-
-def _termination_message(ended: TerminatedState) -> str:
-    """Return the termination message; if the container reached its memory limit, a line about that follows."""
-    message = printable((ended.message or "").replace("\r", "\n"))  # a progress bar is many lines, the last counts
-    if ended.reason != "OOMKilled":
-        return message
-    return f"{message.rstrip()}\n{_OUT_OF_MEMORY}" if message.strip() else _OUT_OF_MEMORY
-
-
-def _started_s(main: ContainerState | None, status: PodStatus) -> float | None:
-    """Return when the main container started, else when the kubelet took the pod; seconds since the epoch."""
-    state = (main.running or main.terminated) if main else None
-    started_s = seconds_of(state.started_at) if state else None
-    return seconds_of(status.start_time) if started_s is None else started_s
+    found = MISSING_CLAIM.search(scheduled.message or "")
+    return f"{_CLAIM.format(name=printable(found[1]))}; {REMEDY}" if found else ""

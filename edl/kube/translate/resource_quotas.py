@@ -18,7 +18,7 @@ from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import ResourceQuota
 from edl.model.pods import Pod
-from edl.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from edl.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, POD_OBJECTS, PODS, Resources
 
 LIMITS, REQUESTS = "limits.", "requests."
 _STANDARD = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
@@ -28,6 +28,7 @@ _OF_EVERY_JOB = frozenset({"NotBestEffort", "NotTerminating"})
 def read_quotas(
     sources: Iterable[ResourceQuotaObject],
     foreign: Mapping[str, Iterable[Pod]],
+    own: Mapping[str, int],
     limits_of: Callable[[Pod], Resources],
     left_out: list[Quarantined],
 ) -> tuple[ResourceQuota, ...]:
@@ -36,6 +37,7 @@ def read_quotas(
     Args:
         sources: every ResourceQuota.
         foreign: the pods of no job that are not finished, by namespace; only namespaces with jobs.
+        own: how many pods of jobs each of these namespaces has, finished ones included.
         limits_of: the resource limits of such a pod.
         left_out: gets each quota that cannot be read.
     """
@@ -59,6 +61,10 @@ def read_quotas(
                 is_limit = resource.startswith(LIMITS)
                 amount = limits[resource.removeprefix(LIMITS)] if is_limit else pod.shape.request[resource]
                 others[resource] = others.get(resource, 0) + amount
+        if POD_OBJECTS in hard:
+            # Finished pods of nobody are not listed: only the API server knows how many there are.
+            unlisted = used.get(POD_OBJECTS, 0) - own.get(namespace, 0)
+            others[POD_OBJECTS] = max(sum(1 for _ in foreign[namespace]), unlisted)
         kept = {resource: n for resource, n in used.items() if resource in hard}
         found.append(ResourceQuota(namespace, name, *(tuple(sorted(d.items())) for d in (hard, kept, others))))
     return tuple(sorted(found, key=lambda quota: (quota.namespace, quota.name)))
@@ -72,7 +78,10 @@ def _amounts(quantities: Mapping[str, Scalar] | None) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for name, quantity in (quantities or {}).items():
-        resource = "pods" if name == "count/pods" else name.removeprefix(REQUESTS)
+        if name == POD_OBJECTS and quantity is not None:
+            found[POD_OBJECTS] = parse_amounts({PODS: quantity})[PODS]
+            continue
+        resource = name.removeprefix(REQUESTS)
         plain = resource.removeprefix(LIMITS)
         is_device = name.startswith((REQUESTS, LIMITS)) and "/" in plain
         if not (plain in _STANDARD or is_device or plain.startswith("hugepages-")):

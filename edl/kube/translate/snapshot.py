@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -24,10 +25,10 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodObject,
-    PodSpec,
     PriorityClassObject,
     ResourceQuotaObject,
 )
+from edl.kube.translate.observed import ObservedPods
 from edl.kube.translate.pod_book import PodBook, PodChange
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.queues import QueueObject, QueueReader
@@ -46,7 +47,7 @@ SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-crit
 JobChange = tuple[JobKey, JobObject | None]
 """A TrainingJob that came or changed, or None for one that is gone."""
 
-_Elastic = dict[JobKey, tuple[WorkloadReader, Any, str]]
+_Elastic = dict[JobKey, tuple[WorkloadReader, Any]]
 
 
 class Translator:
@@ -66,7 +67,7 @@ class Translator:
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
         self._daemons, self._queues = DaemonReader(), QueueReader()
-        self._pods, self._nodes = PodBook(), NodeBook()
+        self._pods, self._nodes, self._observed = PodBook(), NodeBook(), ObservedPods()
         self._sources: dict[JobKey, JobObject] = {}
         self._unprepared: dict[JobKey, None] = {}
         self._changed: set[JobKey] = set()  # jobs that are due for translation
@@ -167,7 +168,7 @@ class Translator:
             self._nodes.note(self._nodes.changes_to(nodes))
         self._pods.translate(now_s)
         elastic = self._elastic(workloads)
-        self._note_owners({key: source.metadata for key, (_, source, problem) in elastic.items() if not problem})
+        self._note_owners({key: source.metadata for key, (_, source) in elastic.items()})
         self._pods.sort()
         self._left_out += self._pods.left_out.values()
         daemons = self._daemons.read(daemonsets, self._left_out)
@@ -191,8 +192,8 @@ class Translator:
         self.quarantined = tuple(self._left_out)
         return snapshot
 
-    def learn(self, key: JobKey, uid: str, role: Role, pod: PodSpec) -> bool:
-        """Read from a pod what admission adds to the pods of a role; see `JobReader.learn`."""
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodObject) -> bool:
+        """Read from a pod what admission makes of the pods of a role; see `JobReader.learn`."""
         try:
             has_learned = self._job_reader.learn(key, uid, role, pod)
         except ConfigError:
@@ -202,14 +203,16 @@ class Translator:
         return has_learned
 
     def _elastic(self, workloads: Iterable[WorkloadObject]) -> _Elastic:
-        """The objects that ask to be resized, by key, each with its reader and what keeps edl from resizing it."""
+        """The objects that ask to be resized, by key, each with its reader."""
         found: _Elastic = {}
         for reader, source in workloads:
             if not reader.is_elastic(source):
                 continue
             key = reader.key(source)
             try:
-                found[key] = (reader, source, reader.problem(source))
+                if self._workloads.get(key) is not source:
+                    reader.read(source, (), self._pods.source_of, 0.0)
+                found[key] = (reader, source)
             except ConfigError as error:
                 self._left_out.append(
                     Quarantined(key.kind.value, key.namespace, key.object_name, source.metadata.uid or "", str(error))
@@ -234,13 +237,14 @@ class Translator:
             self._read_or_drop(key, now_s)
         self._changed = set()  # what a job learned from its own pods is in it already
         before, self._workloads = self._workloads, {}
-        for key, (reader, source, problem) in elastic.items():
+        for key, (reader, source) in elastic.items():
             self._workloads[key] = source
             if before.pop(key, None) is not source or key in touched:
-                pods = () if problem else self._pods.of_job(key)
-                self._jobs.put(key, reader.read(source, pods, self._pods.source_of, now_s))
+                pods = self._pods.of_job(key)
+                self._jobs.put(key, self._observed.apply(reader.read(source, pods, self._pods.source_of, now_s)))
         for key in before:
             self._jobs.drop(key)
+            self._observed.forget(key)
         return self._jobs.all()
 
     def _read_or_drop(self, key: JobKey, now_s: float) -> None:
@@ -252,18 +256,18 @@ class Translator:
             self._jobs.put(key, self._read_job(source, key, now_s))
 
     def _read_job(self, source: JobObject, key: JobKey, now_s: float) -> Job:
-        """Translate a job; its newest pod of each role shows what admission adds."""
+        """Translate a job; its newest pod of each role shows what admission makes of it, one that lends only last."""
         pods = self._pods.of_job(key)
         job = self._job_reader.read(source, key, pods, now_s)
         newest: dict[Role, Pod] = {}
         for pod in job.pods:
-            if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
+            if pod.role is not None and (pod.role not in newest or _tells_more(pod, newest[pod.role])):
                 newest[pod.role] = pod
         usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
         has_learned = False
         for role, pod in newest.items():
             if role in usual and pod.shape.request != usual[role].request:
-                has_learned |= self.learn(key, job.uid, role, self._pods.spec_of(pod))
+                has_learned |= self.learn(key, job.uid, role, self._pods.source_of(pod))
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
@@ -274,7 +278,8 @@ class Translator:
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
         namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
         here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
-        return read_quotas(quotas, here, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
+        own = Counter({namespace: self._pods.count_owned(namespace) for namespace in namespaces})
+        return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
 
 
 def snapshot(
@@ -297,6 +302,10 @@ def snapshot(
         resource_quotas=resource_quotas,
         now_s=now_s,
     )
+
+
+def _tells_more(pod: Pod, other: Pod) -> bool:
+    return (not pod.lent_cpu_milli, pod.created_s) > (not other.lent_cpu_milli, other.created_s)
 
 
 def _by_name(classes: Iterable[PriorityClassObject]) -> dict[str, PriorityClassObject]:

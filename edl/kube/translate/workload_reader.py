@@ -23,7 +23,7 @@ class WorkloadReader(Protocol):
     def problem(self, source: Any) -> str:  # noqa: ANN401 - see the class
         """Return why edl does not resize an object that asks for it, and the remedy; empty if it does.
 
-        Its pods then count as those of somebody else.
+        No plan changes its pods then, and they count in its queue until they are gone.
 
         Raises:
             ConfigError: a quantity of the object cannot be parsed.
@@ -34,7 +34,7 @@ class WorkloadReader(Protocol):
 
         Args:
             source: the object.
-            pods: its pods, in any order; none if it has a problem.
+            pods: its pods, in any order.
             source_of: the object of a pod.
             now_s: the creation time of an object without one, in seconds since the epoch.
 

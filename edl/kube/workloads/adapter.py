@@ -1,7 +1,7 @@
 """What an adapter of a kind does: it turns an object into a `Job` of the model, and a count into a patch.
 
 The planner, the controller and the sentences know only `Job`. A further kind needs a module here, a line in
-`registry`, a line in `edl.kube.translate.pods.WORKLOAD_OWNERS`, its rights, and its tests.
+`registry`, a line in `edl.kube.translate.ownership.WORKLOAD_OWNERS`, its rights, and its tests.
 """
 
 from __future__ import annotations

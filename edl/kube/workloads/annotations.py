@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,15 +86,6 @@ def _misspelled(annotations: Annotations) -> str:
         if prefix == _PREFIX and rest not in _KNOWN and (near := get_close_matches(rest, _KNOWN, 1, 0.75)):
             return f"annotation {name[:80]} is not known; did you mean {prefix}/{near[0]}?"
     return ""
-
-
-def read_record(annotations: Annotations) -> dict[str, Any]:
-    """The last resize that edl wrote, as `status.lastResize` has it; empty if there is none that can be read."""
-    try:
-        record = json.loads(text(annotations.get(RECORD)) or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def other_writer(count: int, record: Mapping[str, Any], managers: tuple[str, ...], field: str) -> str:

@@ -3,13 +3,14 @@
 The Job controller creates and deletes the pods, and it chooses which. It deletes pods without a node first, then
 those that do not run, then those that are not ready, then those that became ready last; it ignores
 pod-deletion-cost. A pod that it deletes so counts as no failure. What edl cannot resize without harm is refused in
-words, and its pods then count as those of somebody else.
+words, and its pods then stay as they are.
 
 Source: k8s.io/kubernetes/pkg/controller/job, funcs manageJob and activePodsForRemoval.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ RANKS, ITEMS = "ranks", "items"
 
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 KUEUE = "kueue.x-k8s.io/queue-name"
+_INDEXES = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _ENDED = {"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"}
 
 
@@ -56,11 +58,11 @@ class BatchJobs:
             return ""
         wish = read_wish(_metadata(source).annotations or {})
         return (
-            _owner_problem(source)
+            _finishing(source)
+            or _owner_problem(source)
             or wish.problem
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
-            or _finishing(source)
             or _other_writer(source)
             or request_problem(_template(source), "pods")
         )
@@ -79,7 +81,7 @@ class BatchJobs:
         job = read_job(self.key(source), metadata, wish, _template(source), ordered, now_s=now_s)
         left = job.max_trainers
         if spec.completions is not None and not _has_ranks(source):
-            left = max(1, spec.completions - _succeeded(source))
+            left = max(1, spec.completions - _over(source))
         return replace(
             job,
             min_trainers=min(job.min_trainers, left),
@@ -88,6 +90,7 @@ class BatchJobs:
             suspended=bool(spec.suspend),
             finished=_is_ended(source),
             problem=self.problem(source),
+            finishing=bool(_finishing(source)),
             status=_status(source, ordered),
             owner_count=_parallelism(source),
         )
@@ -159,6 +162,8 @@ def _finishing(source: BatchJobObject) -> str:
     """After this the Job controller starts and deletes no pod, whatever the parallelism is."""
     if _succeeded(source) and (_spec(source).completions is None or _has_ranks(source)):
         return "a pod of the Job has succeeded, so it is finishing; edl leaves the other pods to their end"
+    if _failed_indexes(source) and _has_ranks(source):
+        return "a rank of the Job has failed for good, so it is finishing; edl leaves the other pods to their end"
     return ""
 
 
@@ -212,11 +217,26 @@ def _has_ranks(source: BatchJobObject) -> bool:
 
 
 def _is_ended(source: BatchJobObject) -> bool:
-    """True if the Job has ended, or is about to: its controller starts no pod once it has all completions."""
+    """True if the Job has ended, or is about to: its controller starts no pod once nothing is left to run."""
     conditions = source.status.conditions if source.status else None
     completions = _spec(source).completions
-    has_all = completions is not None and 0 < completions <= _succeeded(source)
-    return has_all or any(c.type in _ENDED and c.status == "True" for c in conditions or ())
+    is_over = completions is not None and 0 < completions <= _over(source)
+    return is_over or any(c.type in _ENDED and c.status == "True" for c in conditions or ())
+
+
+def _over(source: BatchJobObject) -> int:
+    """How many completions need no further pod: those that succeeded, and the indexes that failed for good."""
+    return _succeeded(source) + _failed_indexes(source)
+
+
+def _failed_indexes(source: BatchJobObject) -> int:
+    """How many indexes the Job controller has given up; their text is a list such as `1,3-5`.
+
+    A part that cannot be read counts as nothing.
+    """
+    listed = text(source.status.failed_indexes) if source.status else ""
+    ranges = (_INDEXES.fullmatch(part) for part in listed.split(","))
+    return sum(max(0, int(found[2] or found[1]) - int(found[1]) + 1) for found in ranges if found)
 
 
 def _succeeded(source: BatchJobObject) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ConditionObject, PodTemplateObject
+from edl.kube.translate.objects import ApiStruct, ConditionObject, PodTemplateObject, Scalar
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
@@ -33,6 +33,7 @@ class BatchJobStatus(ApiStruct):
 
     succeeded: int | None = None
     failed: int | None = None
+    failed_indexes: Scalar | None = None
     conditions: list[ConditionObject] | None = None
 
 

@@ -22,7 +22,7 @@ from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.objects import PodLabels, PodMetadata, PodObject, PodSpec, PodTemplateObject, text
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
-from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_record, read_wish
+from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_wish
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.ray_objects import (
     HeadGroupObject,
@@ -32,6 +32,7 @@ from edl.kube.workloads.ray_objects import (
     WorkerGroupObject,
 )
 from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.record import read_record
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
@@ -230,7 +231,7 @@ def _with_roles(
     for role, members in by_role.items():
         # Those that go come last, so that the others have the indexes from 0.
         members.sort(key=lambda pod: (pod.is_live, *deletion_key(pod, source_of(pod))), reverse=True)
-        kept = _replicas(group) if role is Role.TRAINER else len(members)
+        kept = _replicas(group) * (group.num_of_hosts or 1) if role is Role.TRAINER else len(members)
         for index, pod in enumerate(members):
             found.append(replace(pod, index=index, terminating=pod.terminating or index >= kept))
     return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))
@@ -238,7 +239,7 @@ def _with_roles(
 
 def _is_suspended_by_owner(source: RayClusterObject) -> bool:
     """True if the cluster is suspended, and not because edl stopped it."""
-    return bool(_spec(source).suspend) and read_record(_metadata(source).annotations or {}).get("to") != 0
+    return bool(_spec(source).suspend) and read_record(_metadata(source)).get("to") != 0
 
 
 def _elastic(source: RayClusterObject) -> WorkerGroupObject:

@@ -10,13 +10,14 @@ from edl.kube.translate.jobs import read_status
 from edl.kube.translate.objects import PodSpec
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, Wish, other_writer, read_record
+from edl.kube.workloads.annotations import MANAGER, Wish, other_writer
+from edl.kube.workloads.record import read_record, read_requests
 from edl.kube.workloads.workload_objects import Owned, WorkloadMetadata
 from edl.model.jobs import Job
 from edl.model.lending import Lending
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.resources import CPU, GPU, MEMORY
+from edl.model.resources import CPU, GPU, MEMORY, PodShape
 from edl.model.status import Condition, JobPhase, JobStatus, RoleCount
 from edl.model.times import seconds_of
 
@@ -45,15 +46,15 @@ def read_job(
         metadata: of the object.
         wish: what its annotations ask for.
         template: the spec of its trainers.
-        pods: with roles and indexes. The newest trainer shows what admission adds to the template.
+        pods: with roles and indexes.
         now_s: the creation time of an object without one, in seconds since the epoch.
 
     Raises:
         ConfigError: a quantity of the template cannot be parsed.
     """
     created_s = seconds_of(metadata.creation_timestamp)
-    trainers = (pod for pod in pods if pod.role is Role.TRAINER)
-    newest = max(trainers, key=lambda pod: pod.created_s, default=None)
+    shape = shape_of(template)
+    recorded = read_requests(read_record(metadata), shape.request)
     return Job(
         key=key,
         uid=metadata.uid or "",
@@ -61,13 +62,15 @@ def read_job(
         created_s=now_s if created_s is None else created_s,
         min_trainers=wish.min_trainers,
         max_trainers=wish.max_trainers,
-        trainer=shape_of(template) if newest is None else newest.shape,
+        trainer=shape if recorded is None else PodShape(recorded, shape.placement),
+        declared=None if recorded is None else shape.request,
         preferred=preferences_of(template),
         limits=limits_of(template),
         qos=qos_of(template),
         pods=pods,
         queue=wish.queue,
         deleting=metadata.deletion_timestamp is not None,
+        orphans_pods=metadata.orphans_dependents,
         lending=Lending.NEVER,  # its own controller writes what its pods request
     )
 
@@ -96,7 +99,7 @@ def read_workload_status(
     phase = JobPhase.RUNNING if live else JobPhase.PENDING
     phase = JobPhase.SUSPENDED if is_suspended else phase
     phase = JobPhase.SUCCEEDED if is_ended else phase
-    record = read_record(metadata.annotations or {})
+    record = read_record(metadata)
     stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
     fails = failures and ready < count and not (is_suspended or is_ended)
     conditions = (Condition("Degraded", "True", POD_FAILED, failures, 0.0),) if fails else ()
@@ -117,7 +120,7 @@ def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, ow
         for entry in metadata.managed_fields or ()
         if entry.fields_v1 and entry.fields_v1.spec and owns(entry.fields_v1.spec)
     }
-    record = read_record(metadata.annotations or {})
+    record = read_record(metadata)
     return other_writer(count, record, tuple(sorted(managers - {MANAGER, ""})), field)
 
 

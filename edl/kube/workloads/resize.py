@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from edl.errors import ConflictError
 from edl.kube.translate.objects import PodObject
 from edl.kube.workloads.annotations import RECORD
+from edl.kube.workloads.record import record_of
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.actions import ResizeWorkload
-from edl.model.status import Resize
-from edl.model.times import text_of
 
 Patch = dict[str, Any] | list[dict[str, Any]]
 
@@ -68,7 +66,7 @@ def resize_request(action: ResizeWorkload, source: Any | None) -> ResizeRequest:
 
 
 def _patch(change: Patch, action: ResizeWorkload, resource_version: str) -> Patch:
-    record = json.dumps(_record(action.resize))
+    record = record_of(action)
     if isinstance(change, dict):
         names = {"uid": action.job_uid, "resourceVersion": resource_version}
         return {"metadata": {**names, "annotations": {RECORD: record}}, "spec": change}
@@ -78,10 +76,3 @@ def _patch(change: Patch, action: ResizeWorkload, resource_version: str) -> Patc
         {"op": "add", "path": f"/metadata/annotations/{RECORD.replace('/', '~1')}", "value": record},
         *change,
     ]
-
-
-def _record(resize: Resize) -> dict[str, object]:
-    """The resize with the names of `status.lastResize`."""
-    voluntary = {} if resize.voluntary_s is None else {"voluntaryTime": text_of(resize.voluntary_s)}
-    counts = {"from": resize.from_count, "to": resize.to_count}
-    return {"time": text_of(resize.time_s), **counts, "reason": resize.reason, **voluntary}

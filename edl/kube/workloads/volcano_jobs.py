@@ -43,6 +43,7 @@ _OTHERS = (Role.PSERVER, Role.MASTER)
 
 _ENDED = {"Completing", "Completed", "Failed", "Terminating", "Terminated"}
 _SUSPENDED = {"Aborting", "Aborted"}
+_ON_FAILURE = {"PodFailed", "*"}
 _FIXED_SIZE = ("mpi", "pytorch", "tensorflow")
 
 
@@ -66,10 +67,10 @@ class VolcanoJobs:
         if _phase(source) in _ENDED:
             return ""
         return (
-            read_wish(_metadata(source).annotations or {}).problem
+            _finishing(source)
+            or read_wish(_metadata(source).annotations or {}).problem
             or _task_problem(source)
             or _plugin_problem(source)
-            or _finishing(source)
             or _other_writer(source)
             or request_problem(_template(_tasks(source).elastic), "pods")
         )
@@ -88,13 +89,14 @@ class VolcanoJobs:
         ordered = _with_roles(pods, source_of, tasks, roles)
         return replace(
             read_job(self.key(source), metadata, wish, template, ordered, now_s=now_s),
-            fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {})),
+            fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {}, tasks)),
             queue=wish.queue if wish.queue != "default" else _spec(source).queue or "default",
             fault_tolerant=False,  # no pod of it is moved: Volcano may answer that with a restart
             gang=True,
             suspended=_phase(source) in _SUSPENDED,
             finished=_phase(source) in _ENDED,
             problem=self.problem(source),
+            finishing=bool(_finishing(source)),
             status=_status(source, ordered),
             owner_count=self.count(source),
         )
@@ -107,7 +109,8 @@ class VolcanoJobs:
         """The operations of a JSON patch: a merge patch would replace the whole list of tasks."""
         annotations = _metadata(source).annotations or {}
         low = read_wish(annotations).min_trainers
-        return resize_operations(_tasks(source), _spec(source).min_available, low, count, read_stopped(annotations))
+        tasks = _tasks(source)
+        return resize_operations(tasks, _spec(source).min_available, low, count, read_stopped(annotations, tasks))
 
     def surplus(self, source: VolcanoJobObject, count: int) -> tuple[str, ...]:
         """The names of the pods that Volcano will delete, if they exist."""
@@ -158,11 +161,27 @@ def _plugin_problem(source: VolcanoJobObject) -> str:
 
 
 def _finishing(source: VolcanoJobObject) -> str:
+    """After this Volcano makes no pod in place of those that have ended."""
     counts = (source.status or VolcanoJobStatus()).task_status_count or {}
     found = counts.get(_tasks(source).elastic.name or "")
-    if found is not None and (found.phase or {}).get("Succeeded"):
+    phases = (found.phase if found is not None else None) or {}
+    if phases.get("Succeeded"):
         return "a pod of the task has succeeded, so the job is finishing; edl leaves the other pods to their end"
+    if phases.get("Failed") and not _acts_on_failure(source):
+        return (
+            "a pod of the task has failed, and no policy of the job answers PodFailed, so it is finishing; edl leaves"
+            " the other pods to their end"
+        )
     return ""
+
+
+def _acts_on_failure(source: VolcanoJobObject) -> bool:
+    """True if a policy of the job or of the elastic task may start failed pods again."""
+    policies = (*(_spec(source).policies or ()), *(_tasks(source).elastic.policies or ()))
+    return any(
+        policy.exit_code is not None or not _ON_FAILURE.isdisjoint((policy.event, *(policy.events or ())))
+        for policy in policies
+    )
 
 
 def _other_writer(source: VolcanoJobObject) -> str:

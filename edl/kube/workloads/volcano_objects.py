@@ -16,12 +16,21 @@ class ManagedSpec(ApiStruct):
     tasks: dict[str, Any] | None = msgspec.field(default=None, name="f:tasks")
 
 
+class PolicyObject(ApiStruct):
+    """What Volcano does when something happens to a pod: an event, one of several events, or an exit code."""
+
+    event: str | None = None
+    events: list[str] | None = None
+    exit_code: int | None = None
+
+
 class TaskObject(ApiStruct):
     """One task: pods of one template. Volcano's admission sets name and minAvailable if nobody does."""
 
     name: str | None = None
     replicas: int | None = None
     min_available: int | None = None
+    policies: list[PolicyObject] | None = None
     template: PodTemplateObject | None = None
 
 
@@ -32,6 +41,7 @@ class VolcanoJobSpec(ApiStruct):
     queue: str | None = None
     tasks: list[TaskObject] | None = None
     plugins: dict[str, Any] | None = None
+    policies: list[PolicyObject] | None = None
     max_retry: int | None = None
 
 

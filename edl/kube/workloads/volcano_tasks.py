@@ -55,12 +55,17 @@ class Stopped:
         return self.tasks.get(name, (task.replicas or 0, -1))[0]
 
 
-def read_stopped(annotations: Mapping[str, Scalar]) -> Stopped | None:
-    """What a stopped job had; None if edl did not stop it, or the annotation is not as edl writes it."""
+def read_stopped(annotations: Mapping[str, Scalar], tasks: Tasks) -> Stopped | None:
+    """What a stopped job had; None if edl did not stop it, or the annotation is not as edl writes it.
+
+    A job of which a task has replicas is not stopped: the annotation came with the manifest of a former job.
+    """
+    if any(task.replicas for task in tasks.all):
+        return None
     try:
         found = json.loads(text(annotations.get(STOPPED)) or "null")
-        tasks = {str(name): (_number(pair[0]), _number(pair[1])) for name, pair in found["tasks"].items()}
-        return Stopped(_number(found["minAvailable"]), tasks)
+        sizes = {str(name): (_number(pair[0]), _number(pair[1])) for name, pair in found["tasks"].items()}
+        return Stopped(_number(found["minAvailable"]), sizes)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
 

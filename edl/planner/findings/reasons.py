@@ -17,7 +17,7 @@ from edl.model.status import Reason
 from edl.planner.findings.context import EPSILON, DecisionContext
 from edl.planner.guard import DEAD_BAND
 from edl.planner.problem import JobDemand
-from edl.planner.quota import REFUSED, QuotaShortage, most_alone
+from edl.planner.quota import REFUSED, QuotaShortage
 from edl.planner.waits import growth_hold_left_s
 
 
@@ -89,7 +89,8 @@ def excluded(job: Job) -> Finding:
     if job.finished:
         return _found(Reason.FINISHED, Cause.ENDED)
     if job.problem:
-        return _found(Reason.INVALID_SPEC if job.owner_count is None else Reason.NOT_RESIZED, Cause.INVALID)
+        reason = Reason.FINISHING if job.finishing else Reason.NOT_RESIZED
+        return _found(Reason.INVALID_SPEC if job.owner_count is None else reason, Cause.INVALID)
     if job.refusal is not None and not job.suspended:
         return _found(job.refusal.reason, Cause.REFUSED)
     return _found(Reason.SUSPENDED, Cause.SUSPENDED)
@@ -146,7 +147,7 @@ def _share_quota(one: JobDemand, other: JobDemand) -> bool:
 def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
     packing, job = context.shared.packing, demand.job
     have = packing.count[demand.index]
-    if job.pinned:
+    if job.pinned and have >= job.pinned:
         return _found(Reason.PINNED, Cause.PINNED)
     if have >= job.max_trainers:
         return _found(Reason.AT_MAX, Cause.AT_MAX)
@@ -201,15 +202,22 @@ def _not_admitted(demand: JobDemand, context: DecisionContext) -> Finding:
     admission, key = context.admission, _key_of_head(demand, context)
     if _is_too_large(demand, context):
         return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
-    if most_alone(demand.quota_uses) < demand.min_trainers:
+    if any(use.total(demand.min_trainers) > use.row.whole for use in demand.quota_uses):
         return _found(Reason.QUOTA_REACHED, Cause.QUOTA_TOO_SMALL)
-    if (shortage := admission.short.get(demand.index)) is not None:
+    if (shortage := admission.short.get(demand.index) or _beside_others(demand)) is not None:
         return _found(Reason.QUOTA_REACHED, Cause.WAITS_FOR_QUOTA, other=key, shortage=shortage)
     if demand.index in admission.hopeless:
         return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
     if demand.job.was_admitted and any(context.served.due.values()):
         return _found(Reason.SERVING_NEEDS_ROOM, Cause.LOST_TO_SERVING)
     return _found(Reason.MIN_UNSATISFIED, Cause.HEAD_OF_QUEUE if key is None else Cause.BEHIND_HEAD, other=key)
+
+
+def _beside_others(demand: JobDemand) -> QuotaShortage | None:
+    """The first quota of which pods that no plan changes leave less than the job's minimum; None if there is none."""
+    low = demand.min_trainers
+    beyond = (use for use in demand.quota_uses if use.total(low) > use.row.limit)
+    return next((QuotaShortage(use.row, 0, use.total(low)) for use in beyond), None)
 
 
 def _is_too_large(demand: JobDemand, context: DecisionContext) -> bool:

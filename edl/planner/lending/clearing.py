@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def clearing_times_s(snapshot: ClusterSnapshot, limits: Limits) -> Iterator[floa
     nodes = {pod.node for job in snapshot.jobs for pod in job.pods if pod.lent_cpu_milli and pod.node}
     if not nodes or not limits.clear_lending_after_s:
         return
-    for pod in snapshot.pods:
+    for pod in chain(snapshot.pods, snapshot.pods_left_alone):
         if pod.node in nodes:
             yield _began_s(pod) + limits.clear_lending_after_s
     for job in snapshot.jobs:
@@ -162,7 +163,7 @@ def _used_since_s(packing: TrialPacking, nodes: list[int]) -> dict[int, float]:
     cpu = problem.names.index(CPU)
     names = {problem.snapshot.nodes[node].name: node for node in nodes}
     serving: dict[int, list[Pod]] = {node: [] for node in nodes}
-    for pod in problem.snapshot.pods:
+    for pod in chain(problem.snapshot.pods, problem.snapshot.pods_left_alone):
         if pod.node in names and not pod.is_finished:
             serving[names[pod.node]].append(pod)
     found = {}

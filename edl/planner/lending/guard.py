@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
@@ -110,7 +110,8 @@ def _may_go(job: Job, decision: ScaleDecision, now_s: float) -> Iterable[Pod]:
 
 def _present(snapshot: ClusterSnapshot) -> Iterable[Pod]:
     """The foreign pods that use a node and stay."""
-    return (pod for pod in snapshot.pods if (pod.node or pod.nominated) and pod.is_live)
+    pods = chain(snapshot.pods, snapshot.pods_left_alone)
+    return (pod for pod in pods if (pod.node or pod.nominated) and pod.is_live)
 
 
 def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:

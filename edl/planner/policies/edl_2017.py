@@ -260,6 +260,8 @@ def _decision(job: Job, trial: _FirstFit, targets: dict[JobKey, int]) -> ScaleDe
     )
     if demand is None:
         reason = excluded(job).reason
+        if job.is_left_alone:
+            return replace(base, reason=reason, target=len(live))
         return replace(base, reason=reason, victims=live, shrink_reason=reason if live else "")
     names, new = (
         [n.name for n in trial.problem.snapshot.nodes],

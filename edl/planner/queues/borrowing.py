@@ -122,7 +122,8 @@ def queue_uses(snapshot: ClusterSnapshot) -> dict[Pool, tuple[QueueUse, ...]]:
             most = min(pools[pool], nominal + borrowing.get(resource, pools[pool]))
             used = sum(_used(job.pods, resource) for job in jobs[queue.name])
             use = QueueUse(queue.name, nominal, most, queue.weight, 0, used, reclaims_from)
-            found[pool].append(_with_wishes(use, startable[queue.name], resource))
+            kept = sum(pod.shape.request[resource] for job in jobs[queue.name] for pod in job.kept_by_owner)
+            found[pool].append(_with_wishes(use, startable[queue.name], resource, kept))
     return {pool: tuple(uses) for pool, uses in found.items()}
 
 
@@ -215,9 +216,12 @@ def _fits(job: Job, largest: Mapping[str, int]) -> bool:
     )
 
 
-def _with_wishes(use: QueueUse, jobs: Iterable[Job], resource: str) -> QueueUse:
-    """The use with what its jobs want; one whose minimum the queue may never have wants nothing."""
-    wanted, fixed, number, sizes, parts = 0, 0, 0, set[int](), set[int]()
+def _with_wishes(use: QueueUse, jobs: Iterable[Job], resource: str, kept: int) -> QueueUse:
+    """The use with what its jobs want; one whose minimum the queue may never have wants nothing.
+
+    `kept` is what workloads use that edl leaves alone: they have it, and want no more.
+    """
+    wanted, fixed, number, sizes, parts = kept, kept, 0, set[int](), {kept} - {0}
     for job in jobs:
         live = [pod.shape.request[resource] for pod in job.live_trainers]
         base, each = _base(job, resource), max([job.trainer.request[resource], *live])
@@ -229,7 +233,7 @@ def _with_wishes(use: QueueUse, jobs: Iterable[Job], resource: str) -> QueueUse:
         sizes |= {job.trainer.request[resource], *live}
         parts.add(base)
     sizes.discard(0)
-    usable = Steps(fixed, _divisor(sizes)) if number == 1 else Steps(0, _divisor(sizes | parts))
+    usable = Steps(fixed, _divisor(sizes)) if number <= 1 else Steps(0, _divisor(sizes | parts))
     whole = Steps(fixed, min(sizes, default=1))
     return replace(use, wanted=wanted, usable=usable, whole=whole)
 

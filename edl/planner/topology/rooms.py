@@ -120,7 +120,7 @@ def _terminating(problem: Problem) -> IntArray:
     number = {shape: index for index, shape in enumerate(problem.shapes)}
     nodes, shapes = [], []
     for job in problem.snapshot.jobs:
-        for pod in job.pods:
+        for pod in () if job.is_left_alone else job.pods:
             if pod.terminating and not pod.is_finished and pod.node in problem.node_index:
                 nodes.append(problem.node_index[pod.node])
                 shapes.append(number[pod.shape])

@@ -60,6 +60,7 @@ FORESEEN: dict[str, Callable[[], tuple[Job, Job]]] = {
     "nothing": lambda: (JOB, JOB),
     "a pod was bound": lambda: (STARTING, with_pod(STARTING, 2, node="n000")),
     "a pod runs": lambda: (STARTING, with_pod(STARTING, 2, node="n000", phase=PodPhase.RUNNING, started_s=5.0)),
+    "a container began": lambda: (STARTING, with_pod(STARTING, 2, node="n000", started_s=5.0, begun=True)),
     "a pod is not ready": lambda: (JOB, with_pod(JOB, 0, ready=False)),
     "a pod that was created is there": lambda: (JOB, replace(JOB, pods=(*JOB.pods, new_pod()))),
     "a pod that was deleted terminates": lambda: (JOB, with_pod(JOB, 0, terminating=True, intent="Cooldown")),

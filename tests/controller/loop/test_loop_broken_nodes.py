@@ -174,5 +174,6 @@ def test_without_the_flag_nothing_is_stored_and_the_node_is_used() -> None:
     with closing(start(Limits())) as living:
         run(living, 20)
         run(living, 3, is_on_broken)
+        run(living, 60)
         assert on(living, BROKEN)
         assert all(living.status_of(key).troubles == () for key in (A, B))

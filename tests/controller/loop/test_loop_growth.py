@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -175,8 +175,9 @@ def test_a_whole_round_sends_everything() -> None:
 
 def test_no_two_steps_of_a_job_are_under_way_together_of_which_one_follows_from_the_other() -> None:
     stage = growing(400, Pace(writes=8))
-    stage.targets["b"] = 4
-    stage.world.add(make_job("b", trainers=8, min_trainers=1, on=(NODE.name,)))
+    stage.targets["b"] = 12
+    b = make_job("b", trainers=16, min_trainers=1, max_trainers=16, on=(NODE.name,))
+    stage.world.add(replace(b, pods=tuple(replace(pod, started_s=-1000.0) for pod in b.pods)))
 
     async def script(_: Diary) -> None:
         for number in range(20):

@@ -287,3 +287,106 @@ def test_while_a_deletion_is_refused_no_event_claims_that_the_pod_moves() -> Non
     assert stage.count(A) == 4
     assert 2 <= len(tries) < 30, "refused deletions are repeated after growing pauses"
     assert not [event for event in stage.world.events if event.reason == "Moved"]
+
+
+BROKEN_OFF = "POST /api/v1/namespaces/team-b/pods: the API server cannot be reached: Server disconnected"
+
+
+def fail_creations(living: Living, *, probes: bool = True, role: Role | None = None) -> None:
+    """The API server fails at each creation of a pod of job b, as a policy may make it, and does the rest."""
+
+    def judge(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, CreatePod | ProbePod) or action.job != B or role not in {None, action.role}:
+            return None
+        if isinstance(action, ProbePod) and not probes:
+            return None
+        return False, Outcome(action, Result.FAILED, "Unavailable", BROKEN_OFF)
+
+    living.world.fault = judge
+
+
+def tries(living: Living) -> list[Action]:
+    """The creations of pods of job b that were sent from now on."""
+    sent: list[Action] = []
+    judge = living.world.fault
+
+    def note(action: Action) -> tuple[bool, Outcome] | None:
+        if isinstance(action, CreatePod) and action.job == B:
+            sent.append(action)
+        return judge(action)
+
+    living.world.fault = note
+    return sent
+
+
+@pytest.mark.parametrize("probes", [True, False])
+@pytest.mark.parametrize("gang", [True, False])
+def test_creations_that_fail_for_ever_are_told_and_cost_nobody_anything(
+    living: Living, probes: bool, gang: bool
+) -> None:
+    fail_creations(living, probes=probes)
+    sent = tries(living)
+    high = 8 if gang else 20
+    job = make_job("b", namespace="team-b", min_trainers=8 if gang else 2, max_trainers=high)
+    living.do(lambda w: w.add(replace(job, fault_tolerant=not gang)))
+    counts: set[int] = set()
+    for _ in range(25):
+        living.step(2.0)
+    status = living.status_of(B)
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason) == ("True", "Unavailable")
+    assert "Server disconnected" in degraded.message
+    assert status.reason == "PodsRefused"
+    early = len(sent)
+    for_an_hour(living, lambda: counts.add(living.trainers(A)))
+    assert max(counts) == 20, "the other job has again what it gave"
+    assert min(counts) >= (20 if probes else 20 - job.min_trainers), "who lies when asked gets the minimum once more"
+    assert len(sent) - early <= 20 * job.min_trainers
+    living.world.fault = lambda _: None
+    for_an_hour(living, lambda: None)
+    assert living.trainers(B) >= (0 if gang else 2)
+    found = living.status_of(B).condition("Degraded")
+    assert found is not None
+    assert found.status == "False"
+
+
+def test_a_server_that_stays_busy_for_one_namespace_is_told_although_it_is_asked_again(living: Living) -> None:
+    def busy(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, CreatePod | ProbePod) or action.job.namespace != "team-b":
+            return None
+        return False, Outcome(action, Result.FAILED, "Unavailable", "too many requests", 1.0)
+
+    living.world.fault = busy
+    living.do(lambda w: w.add(make_job("b", namespace="team-b", min_trainers=4, max_trainers=4)))
+    for _ in range(25):
+        living.step(2.0)
+    status = living.status_of(B)
+    degraded = status.condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.message) == ("True", "too many requests")
+    assert status.reason == "PodsRefused", "not *4 of 4: at its maximum*"
+    assert living.trainers(A) == 20
+
+
+def test_a_creation_that_fails_for_one_role_is_told_too(living: Living) -> None:
+    fail_creations(living, role=Role.MASTER)
+    job = make_job("b", namespace="team-b", min_trainers=2, max_trainers=20)
+    living.do(lambda w: w.add(replace(job, fixed=(FixedPods(Role.MASTER, make_shape(0.25), 1),))))
+    for _ in range(25):
+        living.step(2.0)
+    degraded = living.status_of(B).condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason) == ("True", "Unavailable")
+    assert living.trainers(A) == 20
+
+
+def test_a_server_that_fails_at_every_write_refuses_no_job(living: Living) -> None:
+    living.world.fault = lambda action: (False, Outcome(action, Result.FAILED, "Unavailable", "down"))
+    living.do(lambda w: w.add(make_job("b", namespace="team-b", min_trainers=2, max_trainers=20)))
+    for _ in range(20):
+        living.step(2.0)
+    living.world.fault = lambda _: None
+    for _ in range(6):
+        living.step(2.0)
+    assert living.trainers(B) >= 2, "it starts as soon as the server writes again"

@@ -46,7 +46,7 @@ def test_a_job_grows_up_to_the_quota_of_its_namespace_without_a_refused_request(
     assert refused(living) == 0
     assert living.status_of(B).reason == "QuotaReached"
     assert living.status_of(B).explanation == (
-        "4 of 20: ResourceQuota small of namespace team-b uses all of its quota of 4 pods; a trainer requests 1 pod"
+        "4 of 20: ResourceQuota small of namespace team-b uses all of its quota of 7 pods; a trainer requests 1 pod"
     )
 
 

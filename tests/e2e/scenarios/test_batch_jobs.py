@@ -157,10 +157,44 @@ def test_a_work_queue_that_has_begun_to_finish_is_left_to_its_end(here: World) -
     wait_count(here, "queue", 4)
     pods = [pod["metadata"]["name"] for pod in pods_of(here, "queue")]
     here.kube.annotate("pods", pods[0], exit_code="0")
-    here.kube.wait_until(lambda: "NotResized" in reasons(here, "queue"), WITHIN_S, "an event says that it finishes")
-    assert "a pod of the Job has succeeded" in reasons(here, "queue")["NotResized"]
+    here.kube.wait_until(lambda: "Finishing" in reasons(here, "queue"), WITHIN_S, "an event says that it finishes")
+    assert "a pod of the Job has succeeded" in reasons(here, "queue")["Finishing"]
+    assert "NotResized" not in reasons(here, "queue"), "a normal end is no warning"
     assert here.kube.get("jobs.batch", "queue")["spec"]["parallelism"] == 4
     for name in pods[1:]:
         here.kube.annotate("pods", name, exit_code="0")
     here.kube.wait_until(lambda: is_complete(here, "queue"), WITHIN_S, "the Job completes")
     assert failures(here, "queue") == 0
+
+
+def test_ranks_that_finish_count_in_their_queue_until_they_are_gone(here: World) -> None:
+    """`next` starts once the queue really has room for it, and not when the first rank succeeds."""
+    here.kube.create(queue("blue", "4500m"))
+    asks = {"paddlepaddle.org/indexes": "ranks", "paddlepaddle.org/queue": "blue"}
+    indexed = {"completionMode": "Indexed", "completions": 4}
+    here.kube.create(batch_job("ranks", parallelism=4, low=4, high=4, annotations=asks, **indexed))
+    wait_count(here, "ranks", 4)
+    here.submit(training_job("next", min_trainers=2, max_trainers=9, queue="blue"))
+    here.kube.wait_until(lambda: used(here, "blue") == "4", WITHIN_S, "the queue counts four ranks")
+    pods = sorted(pod["metadata"]["name"] for pod in pods_of(here, "ranks"))
+    here.kube.annotate("pods", pods[0], exit_code="0")
+    here.kube.wait_until(lambda: used(here, "blue") == "3", WITHIN_S, "the queue counts the three that run")
+    status = here.kube.get("trainingjobs", "next")["status"]
+    assert (status["reason"], status["trainer"]["desired"]) == ("QuotaReached", 0)
+    here.kube.annotate("pods", pods[1], exit_code="0")
+    here.kube.wait_until(lambda: here.running("next") == 2, WITHIN_S, "the other job starts in what is left")
+    assert len(pods_of(here, "ranks")) == 2
+    for name in pods[2:]:
+        here.kube.annotate("pods", name, exit_code="0")
+    here.kube.wait_until(lambda: here.running("next") == 4, WITHIN_S, "it grows as they end")
+
+
+def used(here: World, name: str) -> str:
+    """What the status of a queue says of its cpu."""
+    status = here.kube.get("queues.paddlepaddle.org", name).get("status") or {}
+    return str((status.get("used") or {}).get("cpu"))
+
+
+def queue(name: str, cpu: str) -> Object:
+    spec = {"nominalQuota": {"cpu": cpu}, "borrowingLimit": {"cpu": 0}}
+    return {"apiVersion": "paddlepaddle.org/v1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}

@@ -21,8 +21,16 @@ QUEUES = "/apis/paddlepaddle.org/v1/queues"
 
 
 def pod(name: str, *, labels: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+    owner = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "ctr", "uid": "uid-ctr"}
+    owners = [{**owner, "controller": True}] if name.startswith("ctr-") else []
     return {
-        "metadata": {"name": name, "namespace": "ads", "labels": labels or {}, **metadata},
+        "metadata": {
+            "name": name,
+            "namespace": "ads",
+            "labels": labels or {},
+            "ownerReferences": owners,
+            **metadata,
+        },
         "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
         "status": {"phase": "Running"},
     }
@@ -30,7 +38,7 @@ def pod(name: str, *, labels: dict[str, str] | None = None, **metadata: Any) -> 
 
 def job(name: str = "ctr") -> dict[str, Any]:
     trainer = {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": "1"}}}
-    return {"metadata": {"name": name, "namespace": "ads"}, "spec": {"trainer": trainer}}
+    return {"metadata": {"name": name, "namespace": "ads", "uid": f"uid-{name}"}, "spec": {"trainer": trainer}}
 
 
 @dataclass

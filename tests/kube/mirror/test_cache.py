@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from edl.kube.translate.decoders import Quarantined
 from edl.model.names import JobKey
 from tests.kube.mirror.mirrored_cluster import CLASSES, JOBS, NODES, OURS, PODS, QUEUES, World, job, pod, world
 from tests.worlds.fake_api import FakeApi, connected, eventually, refusal
+
+KEY = ("ads", "ctr-trainer-0")
 
 
 async def test_a_snapshot_waits_until_everything_is_listed() -> None:
@@ -104,16 +108,20 @@ async def test_finished_pods_of_jobs_are_kept_and_finished_foreign_pods_are_not(
         assert w.own() == ["ctr-trainer-0"]
 
 
-async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch() -> None:
+def is_moved(here: Mapping[Any, Any], there: Mapping[Any, Any]) -> bool:
+    """True if that pod is here alone."""
+    return list(here) == [KEY] and not there
+
+
+async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch_and_stays_with_its_job() -> None:
     async with world() as w:
         await w.settled()
+        own, others = (reflector.store.objects for reflector in w.cache._pods)
         w.api.put(JOBS, job())
-        w.api.put(PODS, pod("ctr-trainer-0"))
-        await eventually(lambda: w.foreign() == ["ctr-trainer-0"])
-        w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
-        await eventually(lambda: w.own() == ["ctr-trainer-0"] and w.foreign() == [])
-        w.api.put(PODS, pod("ctr-trainer-0"))
-        await eventually(lambda: w.own() == [] and w.foreign() == ["ctr-trainer-0"])
+        for labels, here, there in (({}, others, own), (OURS, own, others), ({}, others, own)):
+            w.api.put(PODS, pod("ctr-trainer-0", labels=labels))
+            await eventually(partial(is_moved, here, there))
+            assert (w.own(), w.foreign()) == ([KEY[1]], [])
 
 
 async def test_a_pod_in_both_watches_counts_once_by_its_last_arrival() -> None:

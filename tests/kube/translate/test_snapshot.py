@@ -12,7 +12,21 @@ from edl.kube.translate.snapshot import Translator
 from edl.model.names import Role
 from edl.model.resources import Toleration
 from edl.model.status import JobPhase, Resize
-from tests.worlds.raw_objects import DAEMON_SET, GI, Object, job, node, owned_by, pod, take, the_job, the_pod, trainer
+from tests.worlds.raw_objects import (
+    DAEMON_SET,
+    GI,
+    Object,
+    batch_job,
+    batch_pod,
+    job,
+    node,
+    owned_by,
+    pod,
+    take,
+    the_job,
+    the_pod,
+    trainer,
+)
 
 
 def test_a_node_is_read() -> None:
@@ -103,8 +117,8 @@ def test_a_change_of_the_classes_changes_the_priority_of_unchanged_pods() -> Non
 # --- The jobs that pods belong to
 
 
-def test_pods_belong_to_their_job_by_label_and_namespace() -> None:
-    elsewhere = trainer(2, metadata={"namespace": "other"})
+def test_pods_belong_to_their_job_by_owner_and_namespace() -> None:
+    elsewhere = trainer(2, metadata={"namespace": "other"}, spec={"nodeName": "n1"})
     found = take(job(), trainer(1), trainer(0), elsewhere)
     assert [p.name for p in found.jobs[0].pods] == ["ctr-trainer-0", "ctr-trainer-1"]
     assert [(p.namespace, p.job) for p in found.pods] == [("other", None)]
@@ -139,6 +153,54 @@ def test_a_pod_of_a_deleted_job_of_the_same_name_is_foreign_and_keeps_its_node()
     assert [(p.node, p.nominated, p.job) for p in found.pods] == [("n1", "", None), ("", "n2", None)]
 
 
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize(
+    "owners", [[], [{**owned_by("uid-ctr"), "controller": False}], [owned_by("uid-sort", "sort")]]
+)
+def test_a_pod_that_the_job_does_not_control_is_foreign_whatever_its_labels_say(
+    role: Role, owners: list[Object]
+) -> None:
+    """What an orphaning deletion leaves has the labels and the names of the pods of a job that comes later."""
+    labels = {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": role.value, "paddlepaddle.org/index": "0"}
+    orphan = pod(f"ctr-{role.value}-0", labels=labels, metadata={"ownerReferences": owners}, spec={"nodeName": "n1"})
+    found = take(job(), orphan)
+    assert found.jobs[0].pods == ()
+    assert [p.name for p in found.pods] == [f"ctr-{role.value}-0"]
+
+
+def test_a_pod_of_a_batch_job_that_was_created_again_is_foreign() -> None:
+    orphan = batch_pod("train-x")
+    del orphan["metadata"]["ownerReferences"][0]["controller"]
+    assert [p.job for p in take(batch_job(), orphan).pods] == [None]
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        None,
+        {"paddlepaddle.org/job": "sort"},
+        {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": "", "paddlepaddle.org/index": "7"},
+        {"paddlepaddle.org/role": "pserver"},
+    ],
+)
+def test_a_pod_stays_with_its_job_whatever_somebody_writes_in_its_labels(role: Role, labels: Object | None) -> None:
+    found = take(
+        job(), job("sort", uid="uid-sort"), pod(f"ctr-{role.value}-3", labels=labels, owner=owned_by("uid-ctr"))
+    )
+    assert [(p.job, p.role, p.index) for j in found.jobs for p in j.pods] == [(("ads", "ctr"), role, 3)]
+    assert found.pods == ()
+
+
+def test_a_pinned_pod_keeps_the_shape_of_its_job_without_its_labels() -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n7"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    annotations = {"paddlepaddle.org/planned-node": "n7", "paddlepaddle.org/pinned": "true"}
+    spec = {"affinity": {"nodeAffinity": required}}
+    (found,) = the_job(job(), trainer(0, metadata={"annotations": annotations, "labels": {}}, spec=spec)).pods
+    assert (found.pinned, found.shape.placement.required) == (True, ())
+
+
 def test_a_pod_of_a_deployment_with_the_job_label_does_not_belong_to_the_job() -> None:
     owner = {"kind": "ReplicaSet", "name": "ctr", "uid": "r", "controller": True}
     found = take(job(), trainer(0, owner=owner))
@@ -147,7 +209,7 @@ def test_a_pod_of_a_deployment_with_the_job_label_does_not_belong_to_the_job() -
 
 
 def test_a_labelled_pod_without_its_job_is_foreign() -> None:
-    found = take(trainer(0, status={"phase": "Pending"}))
+    found = take(trainer(0, owner={}, status={"phase": "Pending"}))
     assert [p.is_waiting_serving for p in found.pods] == [True]
 
 
@@ -172,7 +234,9 @@ def test_pods_of_a_hand_written_job_without_uid_belong_to_it_by_name() -> None:
 def test_role_and_index_are_found_by_label_or_else_by_name(
     labels: Object, name: str, role: Role, index: int | None
 ) -> None:
-    (found,) = the_job(job(), pod(name, labels={"paddlepaddle.org/job": "ctr", **labels})).pods
+    written_by_hand = job()
+    del written_by_hand["metadata"]["uid"]
+    (found,) = the_job(written_by_hand, pod(name, labels={"paddlepaddle.org/job": "ctr", **labels})).pods
     assert (found.role, found.index) == (role, index)
 
 

@@ -58,12 +58,12 @@ def test_a_job_that_does_not_ask_is_none_of_ours(value: str | None) -> None:
     assert [pod.name for pod in snapshot.pods] == ["a"]
 
 
-def test_pods_of_a_job_that_edl_does_not_resize_are_those_of_somebody_else() -> None:
+def test_pods_of_a_job_that_edl_does_not_resize_are_still_its_own() -> None:
     snapshot = take(batch_job(annotations={"paddlepaddle.org/max-instance": "x"}), batch_pod("a", ready_at=1))
     assert [job.problem for job in snapshot.jobs] == [
         problem_of(batch_job(annotations={"paddlepaddle.org/max-instance": "x"}))
     ]
-    assert (snapshot.jobs[0].pods, [pod.name for pod in snapshot.pods]) == ((), ["a"])
+    assert ([pod.name for pod in snapshot.jobs[0].pods], snapshot.pods) == (["a"], ())
 
 
 def test_pods_change_sides_with_the_annotation() -> None:

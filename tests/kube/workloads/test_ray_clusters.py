@@ -14,10 +14,10 @@ from edl.model.actions import ResizeWorkload
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.status import Resize
 from edl.sandbox.apiserver.patches.json_patch import json_patch
-from tests.worlds.raw_objects import Object, decoded, ray_cluster, ray_group, ray_pod, take, the_job
+from tests.worlds.raw_objects import Object, container, decoded, ray_cluster, ray_group, ray_pod, take, the_job
 
 KEY = JobKey.of(WorkloadKind.RAY_CLUSTER, "ads", "ray")
-HEAD = ray_pod("ray-head-x", group="headgroup")
+HEAD = ray_pod("ray-head-x", group="headgroup", spec={"containers": [container("2", "2Gi")]})
 PODS = (HEAD, *(ray_pod(f"ray-workers-{name}") for name in "abc"))
 
 

@@ -130,7 +130,7 @@ CASES: dict[str, Case] = {
         lambda: make_snapshot(
             make_nodes(2), (make_job("a", pinned=17, max_trainers=20), make_job("b", max_trainers=2))
         ),
-        {"a": Got(0, NEVER, ("17 trainers",)), "b": Got(2, MAX)},
+        {"a": Got(15, FULL, ("17 asked, 15 fit",)), "b": Got(1, FULL)},
     ),
     # Resources
     "devices on one node only": Case(
@@ -331,13 +331,13 @@ def test_labels_that_say_the_same_number_twice_or_none_choose_one_victim_all_the
     assert set(victims(plan)) < {pod.name for pod in job.pods}
 
 
-def test_a_running_job_that_is_pinned_above_the_cluster_goes_whole_and_learns_why() -> None:
+def test_a_running_job_that_is_pinned_above_the_cluster_has_what_fits_and_learns_why() -> None:
     world = make_snapshot(make_nodes(2), (make_job("a", trainers=4, pinned=17, max_trainers=20, on=("n000",)),))
     plan = plan_for(world)
-    assert (targets(plan), len(victims(plan))) == ({"a": 0}, 4)
+    assert (targets(plan), victims(plan)) == ({"a": 16}, [])
     of_a = decision_of(plan_for(apply_plan(world, plan)), "a")
-    assert of_a.reason is NEVER
-    assert "17 trainers" in of_a.account
+    assert (of_a.target, of_a.reason) == (16, FULL)
+    assert "17 asked, 16 fit" in of_a.account
 
 
 def test_trainers_without_a_node_whose_planned_node_is_gone_are_placed_elsewhere() -> None:

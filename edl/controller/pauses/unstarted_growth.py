@@ -1,0 +1,125 @@
+"""Pauses for growth that does not start: trainers above a minimum that have not begun, or that nobody makes.
+
+A job some of whose trainers run may still have others that cannot start: their image is gone, their configuration is
+wrong, or nobody makes them for a while because those before them failed. Their capacity goes to others. The job tries
+one trainer more after a pause, and twice as long a pause each time; once one more has begun, it grows as before.
+
+Losing this memory costs time and never correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+from edl.controller.pauses.undone_starts import version_of
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job, Refusal
+from edl.model.status import Reason
+from edl.model.units import seconds
+
+SAID_S, SILENT_S = 60.0, 120.0
+"""How long trainers may take to begin that say that they cannot, or that nobody makes; and those that say nothing."""
+FIRST_S, LONGEST_S = 120.0, 1920.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """The growth of one job; times are monotonic seconds.
+
+    Attributes:
+        generation: of its spec, see `version_of`.
+        begun: how many of its trainers had begun when it last had more than these.
+        since_s: since when it has had more than these; inf while it has not.
+        pause_s: the last pause; 0 if no growth had to be withdrawn.
+        until_s: when that pause ends.
+    """
+
+    generation: int
+    begun: int = 0
+    since_s: float = inf
+    pause_s: float = 0.0
+    until_s: float = -inf
+
+
+class UnstartedGrowth:
+    """Remembers which jobs have trainers above their minimum that do not begin."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[str, _Growth] = {}
+
+    def apply(self, view: ClusterSnapshot, now_s: float) -> ClusterSnapshot:
+        """The planner's view, in which a job whose growth does not start has what has begun, and its minimum.
+
+        Args:
+            view: the cluster; what has changed in it since the last call is noted.
+            now_s: monotonic seconds.
+        """
+        before, self._of_job = self._of_job, {}
+        for job in view.jobs:
+            known = before.get(job.uid)
+            if known is None or known.generation != version_of(job):
+                known = _Growth(version_of(job))
+            if (after := _after(known, job, now_s)) != _Growth(version_of(job)):
+                self._of_job[job.uid] = after
+        if not any(known.pause_s for known in self._of_job.values()):
+            return view
+        return replace(view, jobs=tuple(self._held(job, now_s) for job in view.jobs))
+
+    def next_end_s(self, now_s: float) -> float:
+        """When growth is withdrawn or a pause ends next, in monotonic seconds; infinity if neither will."""
+        ends: Iterable[float] = (
+            end_s
+            for known in self._of_job.values()
+            for end_s in (known.until_s, known.since_s + SAID_S, known.since_s + SILENT_S)
+        )
+        return min((end_s for end_s in ends if end_s > now_s), default=inf)
+
+    def _held(self, job: Job, now_s: float) -> Job:
+        known = self._of_job.get(job.uid)
+        if known is None or not known.pause_s or job.refusal is not None or not job.is_schedulable:
+            return job
+        low, high = job.bounds
+        is_tried = now_s >= known.until_s and _begun(job) > 0
+        allowed = max(low, _begun(job)) + is_tried
+        if allowed >= high:
+            return job
+        message = (
+            f"further trainers of it do not start; edl tries one again {seconds(known.pause_s)} after the last one"
+        )
+        return replace(job, refusal=Refusal(allowed, is_tried, Reason.PODS_NOT_STARTED, message, ""))
+
+
+def _after(known: _Growth, job: Job, now_s: float) -> _Growth:
+    """What is known of a job whose pods are these now."""
+    begun, stuck = _begun(job), _stuck(job)
+    low, high = job.bounds
+    if low == high or not job.is_schedulable or job.completed_trainers:
+        return _Growth(version_of(job))
+    if known.pause_s and begun > max(low, known.begun):
+        known = _Growth(version_of(job))  # one more has begun
+    if not stuck or begun + stuck <= low or now_s < known.until_s or job.refusal is not None:
+        return replace(known, since_s=inf)
+    if begun > known.begun or known.since_s == inf:
+        return replace(known, begun=begun if not known.pause_s else known.begun, since_s=now_s)
+    is_said = _missing(job) > 0 or any(pod.cannot_start for pod in job.live_trainers)
+    if now_s - known.since_s < (SAID_S if is_said else SILENT_S):
+        return known
+    pause_s = min(LONGEST_S, known.pause_s * 2 or FIRST_S)
+    return _Growth(version_of(job), begun, inf, pause_s, now_s + pause_s)
+
+
+def _begun(job: Job) -> int:
+    return sum(pod.has_begun for pod in job.live_trainers)
+
+
+def _missing(job: Job) -> int:
+    """How many trainers edl, or the job's own controller, is to make."""
+    planned = job.status.trainer.desired if job.status is not None else 0
+    return max(0, (planned if job.owner_count is None else job.owner_count) - len(job.live_trainers))
+
+
+def _stuck(job: Job) -> int:
+    """How many trainers their kubelets have yet to start, or are missing; not those that wait for a node."""
+    return sum(bool(pod.node) and not pod.has_begun for pod in job.live_trainers) + _missing(job)

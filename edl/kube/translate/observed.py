@@ -1,0 +1,86 @@
+"""What the pods of a workload request, which may differ from the template of the workload.
+
+A LimitRange gives defaults to containers without requests, a webhook adds containers or changes requests, a
+RuntimeClass adds an overhead. A plan counts what kube-scheduler counts, so the newest pod of each role shows what the
+next ones request. That holds also once the pods are gone: a workload that fits by its template alone would be started
+and stopped again and again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from edl.model.jobs import FixedPods, Job
+from edl.model.names import JobKey, Role
+from edl.model.pods import Pod
+from edl.model.resources import PodShape, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a pod of a role showed.
+
+    Attributes:
+        template: what the template requested then.
+        shape, limits: those of the pod.
+    """
+
+    template: Resources
+    shape: PodShape
+    limits: Resources
+
+
+@dataclass(slots=True)
+class _Workload:
+    uid: str
+    by_role: dict[Role, _Seen] = field(default_factory=dict)
+
+
+class ObservedPods:
+    """Remembers what the pods of each workload requested."""
+
+    def __init__(self) -> None:
+        self._known: dict[JobKey, _Workload] = {}
+
+    def apply(self, job: Job) -> Job:
+        """Return the workload with the requests that its pods showed, now or earlier.
+
+        Args:
+            job: as its adapter reads it, with its pods; its shapes are those of its templates.
+        """
+        known = self._known.get(job.key)
+        if known is None or known.uid != job.uid:
+            known = self._known[job.key] = _Workload(job.uid)
+        for role, pod in _newest(job.pods).items():
+            known.by_role[role] = _Seen(_template_of(job, role), pod.shape, pod.limits)
+        fixed = tuple(_as_seen(pods, known.by_role.get(pods.role)) for pods in job.fixed)
+        seen, template = known.by_role.get(Role.TRAINER), _template_of(job, Role.TRAINER)
+        if seen is None or seen.template != template:
+            return replace(job, fixed=fixed)
+        declared = template if seen.shape.request != template else None
+        return replace(job, fixed=fixed, trainer=seen.shape, limits=seen.limits, declared=declared)
+
+    def forget(self, key: JobKey) -> None:
+        """Forget a workload that no longer exists."""
+        self._known.pop(key, None)
+
+
+def _newest(pods: tuple[Pod, ...]) -> dict[Role, Pod]:
+    newest: dict[Role, Pod] = {}
+    for pod in pods:
+        if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
+            newest[pod.role] = pod
+    return newest
+
+
+def _template_of(job: Job, role: Role) -> Resources:
+    """What a pod of the role requests by the template."""
+    if role is Role.TRAINER:
+        return job.trainer.request if job.declared is None else job.declared
+    return next((fixed.shape.request for fixed in job.fixed if fixed.role is role), Resources())
+
+
+def _as_seen(pods: FixedPods, seen: _Seen | None) -> FixedPods:
+    if seen is None or seen.template != pods.shape.request:
+        return pods
+    return replace(pods, shape=seen.shape, limits=seen.limits)

@@ -1,0 +1,211 @@
+"""When a pod that failed, or that its node rejected, is replaced: after pauses that double, as those of a Job do.
+
+A name has its own pauses while other trainers of the job do well. While none does, all trainers of the job share
+them, and one trainer at a time is tried. In a gang all pods share them. A new spec is tried at once.
+
+If this memory is lost, that costs some attempts and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
+from edl.lifecycle.trials.unstarted import is_overdue, runs_well
+from edl.model.cluster import AvoidedNode
+from edl.model.jobs import Job
+from edl.model.names import Role
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import POD_REJECTED
+from edl.model.units import count
+
+FIRST_S, LONGEST_S = 10.0, 360.0
+"""The first pause and the longest one, in seconds: those of a `batch/v1` Job."""
+FORGOTTEN_AFTER_S = 600.0
+"""A pod that ran for so long before it failed begins anew with the first pause, as a kubelet has it."""
+NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
+"""How long a job avoids a node that rejected a pod of it."""
+_MOST_NAMED = 3
+
+Slot = tuple[Role, int]
+"""The role and the index of a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """The last end of a pod of a name, and until when no other one is created; monotonic seconds."""
+
+    pod_uid: str = ""
+    count: int = 0
+    until_s: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    """What a node said of the last pod of a name, and how often in a row a node rejected one."""
+
+    pod: str
+    node: str
+    why: str
+    times: int
+
+    def __str__(self) -> str:
+        times = f", {self.times} times in a row" if self.times > 1 else ""
+        return f"node {self.node} rejected {self.pod} ({self.why}){times}"
+
+
+@dataclass(slots=True)
+class _OfJob:
+    """What is known of one job with one spec."""
+
+    generation: int
+    pauses: dict[Slot, _Pause] = field(default_factory=dict)
+    shared: _Pause = _Pause()
+    well_s: float = -inf  # when a trainer will have run for long enough
+    rejections: dict[Slot, _Rejection] = field(default_factory=dict)
+    nodes: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # (times, monotonic end, end)
+
+    @property
+    def ends_s(self) -> Iterator[float]:
+        yield self.shared.until_s
+        yield self.well_s
+        yield from (pause.until_s for pause in self.pauses.values())
+        yield from (until_s for _, until_s, _ in self.nodes.values())
+
+
+class Retries:
+    """The pauses of all jobs, by UID."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[str, _OfJob] = {}
+
+    def note(self, job: Job, now_s: float, time_s: float) -> None:
+        """Note which pods of a job have come to an end since the last call.
+
+        Args:
+            job: with its pods, as the cache shows it.
+            now_s: monotonic seconds.
+            time_s: seconds since the epoch.
+        """
+        known = self._of_job.get(job.uid)
+        if known is not None and known.generation != job.generation:
+            seen = {slot: _Pause(pause.pod_uid) for slot, pause in known.pauses.items()}
+            self._of_job[job.uid] = known = _OfJob(job.generation, seen)
+        ended = [(slot, pod) for slot, pod in _slots(job) if _has_ended(pod)]
+        if known is None:
+            if not ended:
+                return
+            known = self._of_job[job.uid] = _OfJob(job.generation)
+            if job.status is not None and (stored := job.status.condition("Degraded")) and stored.reason == FAILED:
+                known.shared = _Pause(count=1)
+        is_well = runs_well(job, time_s)
+        for slot, pod in ended:
+            if known.pauses.get(slot, _Pause()).pod_uid != pod.uid:
+                is_shared = not job.fault_tolerant or (pod.role is Role.TRAINER and not is_well)
+                _note_end(known, slot, pod, (now_s, time_s), is_shared=is_shared)
+        if is_well and job.fault_tolerant:
+            known.shared = _Pause()
+        began = (pod.started_s for pod in job.live_trainers if pod.started_s is not None and pod.has_begun)
+        known.well_s = min(began, default=-inf) + STEADY_AFTER_S - time_s + now_s
+        begun = {slot for slot, pod in _slots(job) if pod.has_begun}
+        known.rejections = {
+            slot: one
+            for slot, one in known.rejections.items()
+            if slot not in begun and now_s < known.pauses[slot].until_s + FORGOTTEN_AFTER_S
+        }
+
+    def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
+        """The roles and indexes of a job for which no pod is created now."""
+        known = self._of_job.get(job_uid)
+        if known is None:
+            return frozenset()
+        return frozenset(slot for slot, pause in known.pauses.items() if now_s < pause.until_s)
+
+    def most_new(self, job: Job, now_s: float, time_s: float) -> int | None:
+        """How many trainers of a job may be created now; None if as many as it lacks.
+
+        None of a gang while it pauses. One of a job none of whose trainers does well, once its pause is over; not
+        beside one that may yet do well: that has begun, or was created lately.
+        """
+        known = self._of_job.get(job.uid)
+        if known is None or not known.shared.count:
+            return None
+        if now_s < known.shared.until_s:
+            return 0
+        if not job.fault_tolerant:
+            return None
+        return 0 if any(pod.has_begun or not is_overdue(pod, time_s) for pod in job.live_trainers) else 1
+
+    def rejecting(self, job: Job, now_s: float) -> tuple[AvoidedNode, ...]:
+        """The nodes that a job avoids because they rejected pods of it, sorted by name."""
+        known = self._of_job.get(job.uid)
+        if known is None:
+            return ()
+        return tuple(
+            AvoidedNode(name, shown_s, (job.key,), times - 1)
+            for name, (times, until_s, shown_s) in sorted(known.nodes.items())
+            if now_s < until_s
+        )
+
+    def problem(self, job: Job) -> tuple[str, str] | None:
+        """(reason, message) for condition Degraded while pods that nodes rejected have no successor that began."""
+        known = self._of_job.get(job.uid)
+        if known is None or not known.rejections:
+            return None
+        found = [one for _, one in sorted(known.rejections.items(), key=lambda item: (item[1].why, item[1].pod))]
+        texts = [str(one) for one in found[:_MOST_NAMED]]
+        more = f"; and {count(len(found) - _MOST_NAMED, 'more pod')}" if len(found) > _MOST_NAMED else ""
+        return POD_REJECTED, (
+            f"{'; '.join(texts)}{more}; no container ran, so this is no failure of the job: edl tries again after"
+            " growing pauses, on other nodes if there are any"
+        )
+
+    def next_end_s(self, job_uid: str, now_s: float) -> float:
+        """When the next pause of a job ends, in monotonic seconds; infinity if there is none."""
+        known = self._of_job.get(job_uid)
+        return inf if known is None else min((end_s for end_s in known.ends_s if end_s > now_s), default=inf)
+
+    def forget(self, job_uid: str) -> None:
+        """Forget a job that no longer exists."""
+        self._of_job.pop(job_uid, None)
+
+
+def _slots(job: Job) -> Iterator[tuple[Slot, Pod]]:
+    return (((pod.role, pod.index), pod) for pod in job.pods if pod.role is not None and pod.index is not None)
+
+
+def _has_ended(pod: Pod) -> bool:
+    """True if a pod failed by itself, or was rejected; what edl or others did to it is no reason for a pause."""
+    is_own = not pod.intent or pod.intent.startswith(FAILED)
+    return pod.phase is PodPhase.FAILED and not pod.disruption and is_own
+
+
+def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, is_shared: bool) -> None:
+    """Note the end of one pod.
+
+    Args:
+        known: of its job.
+        slot: its role and index.
+        pod: it.
+        now: monotonic seconds, and seconds since the epoch.
+        is_shared: the other trainers of the job pause with it.
+    """
+    now_s, time_s = now
+    ran_s = time_s - (pod.created_s if pod.started_s is None else pod.started_s)
+    is_new = ran_s > FORGOTTEN_AFTER_S and not pod.rejection
+    known.pauses[slot] = _longer(_Pause() if is_new else known.pauses.get(slot, _Pause()), now_s, pod.uid)
+    if is_shared and now_s >= known.shared.until_s:  # else it failed together with another one
+        known.shared = _longer(_Pause() if is_new else known.shared, now_s, pod.uid)
+    if pod.rejection and pod.node:
+        times = known.rejections[slot].times + 1 if slot in known.rejections else 1
+        known.rejections[slot] = _Rejection(pod.name, pod.node, pod.rejection, times)
+        avoided = known.nodes.get(pod.node, (0, -inf, 0.0))[0] + 1
+        for_s = min(NODE_LONGEST_S, NODE_FIRST_S * 2.0 ** min(avoided - 1, 10))
+        known.nodes[pod.node] = (avoided, now_s + for_s, time_s + for_s)
+
+
+def _longer(before: _Pause, now_s: float, pod_uid: str) -> _Pause:
+    pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(before.count, 10))
+    return _Pause(pod_uid, before.count + 1, now_s + pause_s)

@@ -1,0 +1,111 @@
+"""Pinned counts that do not fit: as with a Deployment, what runs stays, and the rest waits.
+
+`kubectl scale` pins the number of trainers of a job. If so many fit, beside the minimums of the other jobs, the job
+has exactly that many. If they do not, it has as many as fit, and at least its own minimum. That number is found by
+further plans, from what the job has now upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from edl.errors import PlanError
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import ScalePlan
+
+
+class _Made(Protocol):
+    """What a plan is part of."""
+
+    @property
+    def plan(self) -> ScalePlan:
+        """The plan."""
+
+
+T = TypeVar("T", bound=_Made)
+_Floors = Mapping[JobKey, int]
+
+
+def with_pins_that_fit(
+    snapshot: ClusterSnapshot, make: Callable[[ClusterSnapshot], T], has_time: Callable[[], bool]
+) -> T:
+    """Make plans until each pinned job has as many of its trainers as fit.
+
+    Args:
+        snapshot: the cluster.
+        make: makes a plan.
+        has_time: False once no further plan is to be made; the next decision goes on from what runs then.
+
+    Raises:
+        PlanError: the first plan cannot be made.
+    """
+    made = make(snapshot)
+    unmet = [job for job in snapshot.jobs if _may_have_fewer(job) and not _admits(made, job)]
+    if not unmet:
+        return made
+
+    def make_with(floors: _Floors) -> T:
+        jobs = tuple(replace(job, pin_floor=floors.get(job.key, 0)) for job in snapshot.jobs)
+        return make(replace(snapshot, jobs=jobs))
+
+    try:
+        floors = {job.key: _as_it_runs(job) for job in unmet}
+        made = make_with(floors)
+        if lost := [job for job in unmet if floors[job.key] > job.min_trainers and not _admits(made, job)]:
+            floors |= {job.key: job.min_trainers for job in lost}
+            made = make_with(floors)
+        for job in sorted(unmet, key=lambda job: job.turn):
+            made = _with_most(job, made, floors, make_with, has_time)
+    except PlanError:  # out of time: what was found so far is good
+        return made
+    return made
+
+
+def _with_most(
+    job: Job, made: T, floors: dict[JobKey, int], make_with: Callable[[_Floors], T], has_time: Callable[[], bool]
+) -> T:
+    """The plan with the most trainers for one job, at which no job stops or waits that runs in the plan before.
+
+    Args:
+        job: pinned to a count that does not fit.
+        made: the plan to improve.
+        floors: the least counts of all such jobs; that of this one is set.
+        make_with: makes a plan with such counts.
+        has_time: see `with_pins_that_fit`.
+    """
+    if not _admits(made, job):
+        return made
+    floors[job.key], step, is_growing = _target(made, job), 1, True
+    while step and has_time():
+        wanted = floors[job.key] + step
+        found = make_with({**floors, job.key: wanted}) if wanted < job.pinned else None
+        if found is not None and _admitted(found) >= _admitted(made):
+            made, floors[job.key] = found, max(wanted, _target(found, job))
+            step = step * 2 if is_growing else step // 2
+        else:
+            step, is_growing = step // 2, False
+    return made
+
+
+def _may_have_fewer(job: Job) -> bool:
+    return job.is_schedulable and job.pinned > job.min_trainers
+
+
+def _as_it_runs(job: Job) -> int:
+    return min(job.pinned, max(job.min_trainers, len(job.live_trainers)))
+
+
+def _admitted(made: _Made) -> frozenset[JobKey]:
+    return frozenset(decision.job for decision in made.plan.decisions if decision.admitted)
+
+
+def _admits(made: _Made, job: Job) -> bool:
+    return job.key in _admitted(made)
+
+
+def _target(made: _Made, job: Job) -> int:
+    return next(decision.target for decision in made.plan.decisions if decision.job == job.key)

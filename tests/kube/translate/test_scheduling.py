@@ -1,0 +1,128 @@
+"""Serving pods that no eviction helps cost nobody a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from edl.controller.planning import plan_snapshot
+from edl.explain.blocked_serving import blocked_lines
+from edl.model.actions import DeletePod
+from edl.model.plan import Limits
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.raw_objects import Object, node, pod, the_pod
+from tests.worlds.simulated_cluster import World
+from tests.worlds.simulated_controller import Living
+
+USELESS, NO_VICTIMS = "Preemption is not helpful for scheduling", "No preemption victims found for incoming pod"
+NOT_HELPFUL = f"preemption: 0/4 nodes are available: 4 {USELESS}."
+FOUR_SHORT = "0/4 nodes are available: 4 Insufficient cpu."
+ONE_SHORT = "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't match Pod's node affinity/selector."
+
+
+def waiting(message: str, **condition: str) -> Object:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        **condition,
+    }
+    return pod("web", status={"phase": "Pending", "conditions": [scheduled]})
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (
+            '0/4 nodes are available: persistentvolumeclaim "not-there" not found. not found',
+            "its PersistentVolumeClaim not-there does not exist",
+        ),
+        (
+            f'0/4 nodes are available: persistentvolumeclaim "data" not found. {NOT_HELPFUL}',
+            "its PersistentVolumeClaim data does not exist",
+        ),
+        (
+            f"0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. {NOT_HELPFUL}",
+            "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        ),
+        (
+            "0/4 nodes are available: 4 node(s) had volume node affinity conflict. no new claims to deallocate, "
+            + NOT_HELPFUL,
+            "0/4 nodes are available: 4 node(s) had volume node affinity conflict.",
+        ),
+        (
+            f"0/4 nodes are available: 1 node(s) had untolerated taint {{gpu: }}, 3 node(s) didn't match Pod's node"
+            f" affinity/selector. {NOT_HELPFUL}",
+            "0/4 nodes are available: 1 node(s) had untolerated taint {gpu: }, 3 node(s) didn't match Pod's node"
+            " affinity/selector.",
+        ),
+    ],
+)
+def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:
+    found = the_pod(waiting(message), node())
+    assert (found.blocked, found.is_waiting_serving, found.needs_room) == (why, True, False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"{FOUR_SHORT} preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.",
+        f"{ONE_SHORT} preemption: 0/4 nodes are available: 1 {NO_VICTIMS}, 3 {USELESS}.",
+        f"{FOUR_SHORT} no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
+        f"{FOUR_SHORT} preemption: 0/4 nodes are available: 3 {USELESS}.",
+        "",
+    ],
+)
+def test_a_pod_that_an_eviction_may_help_gets_room(message: str) -> None:
+    found = the_pod(waiting(message), node())
+    assert (found.blocked, found.needs_room) == ("", True)
+
+
+def test_a_pod_that_was_not_tried_or_has_a_node_is_not_blocked() -> None:
+    text = f"0/4 nodes are available: 4 node(s) were unschedulable. {NOT_HELPFUL}"
+    assert the_pod(waiting(text, reason="SchedulerError"), node()).blocked == ""
+    assert the_pod(waiting(text, status="True"), node()).blocked == ""
+    bound = waiting(text)
+    bound["spec"]["nodeName"] = "n1"
+    assert the_pod(bound, node()).blocked == ""
+
+
+NO_CLAIM = "its PersistentVolumeClaim x does not exist"
+BLOCKED = replace(make_serving("web", cpu=2), tried=True, created_s=0.0, blocked=NO_CLAIM)
+
+
+def test_no_plan_takes_a_trainer_for_it_and_says_why() -> None:
+    full = make_job("a", trainers=8, min_trainers=1, max_trainers=20, on=("n000",))
+    snapshot = make_snapshot(make_nodes(1, cpu=8), (full,), pods=(BLOCKED,))
+    plan = plan_snapshot(snapshot, "", Limits())
+    assert (plan.decisions[0].victims, plan.serving.waiting, plan.serving.short) == ((), 1, 1)
+    assert list(blocked_lines(snapshot)) == [
+        f"serving pod serving/web: no eviction helps it, so nobody makes room: {NO_CLAIM}"
+    ]
+    many = tuple(replace(BLOCKED, name=f"web-{number}", uid=f"u{number}") for number in range(5))
+    assert list(blocked_lines(replace(snapshot, pods=many)))[3:] == ["and 2 more serving pods that no eviction helps"]
+
+
+@pytest.fixture
+def living() -> Iterator[Living]:
+    with closing(Living(make_nodes(1, cpu=8))) as made:
+        yield made
+
+
+def test_none_is_deleted_for_it_in_ten_minutes_and_the_log_names_it_once(living: Living) -> None:
+    living.do(partial(World.add, job=make_job("a", min_trainers=1, max_trainers=20)))
+    living.settle()
+    living.do(lambda world: world.serving.update({"web": BLOCKED}))
+    for _ in range(300):
+        living.step(2.0)
+    assert not [action for action in living.world.writes if isinstance(action, DeletePod)]
+    lines = [line for line in living.recorder.put_off if "no eviction helps" in line]
+    assert len(lines) == 1
+    living.do(lambda world: world.serving.update({"web": replace(BLOCKED, blocked="")}))
+    living.settle()
+    assert living.world.serving["web"].node, "it gets its room once its claim exists"

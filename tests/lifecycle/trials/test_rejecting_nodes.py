@@ -1,0 +1,46 @@
+"""All pods of a job keep away from the nodes that reject them, if others accept them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edl.lifecycle.trials.rejecting_nodes import away_in_plan, away_when_created
+from edl.model.actions import CreatePod
+from edl.model.cluster import AvoidedNode
+from edl.model.jobs import FixedPods
+from edl.model.names import Role
+from edl.model.resources import Placement
+from edl.planner.eligibility import takes
+from tests.worlds.builders import make_job, make_nodes, make_shape
+
+NODES = make_nodes(3)
+REJECTING = (AvoidedNode("n001", 1000.0, ()),)
+FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))
+JOB = make_job("a", fixed=FIXED)
+
+
+def test_no_pod_of_the_job_is_planned_there() -> None:
+    planned = away_in_plan(JOB, REJECTING, NODES)
+    for shape in (planned.trainer, *(one.shape for one in planned.fixed)):
+        assert [takes(node, shape.placement) for node in NODES] == [True, False, True]
+    assert away_in_plan(JOB, (), NODES) is JOB
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_no_pod_of_the_job_is_created_there(role: Role) -> None:
+    action = CreatePod(JOB.key, JOB.uid, role, 0, "n000", avoided=("n002",))
+    (away,) = away_when_created((action,), JOB, REJECTING, NODES)
+    assert away == replace(action, avoided=("n001", "n002"))
+    assert away_when_created((action,), JOB, (), NODES) == (action,)
+
+
+def test_a_role_that_no_other_node_accepts_stays() -> None:
+    bound = make_shape(0.5, placement=Placement((("kubernetes.io/hostname", "n001"),)))
+    job = replace(JOB, fixed=(replace(FIXED[0], shape=bound), FIXED[1]))
+    planned = away_in_plan(job, REJECTING, NODES)
+    assert [one.shape == bound for one in planned.fixed] == [True, False]
+    actions = [CreatePod(job.key, job.uid, role, 0, "") for role in (Role.MASTER, Role.PSERVER)]
+    created = away_when_created(actions, job, REJECTING, NODES)
+    assert [a.avoided for a in created if isinstance(a, CreatePod)] == [(), ("n001",)]

@@ -1,0 +1,182 @@
+"""A pinned count that does not fit takes nothing away that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pytest
+
+from edl.controller.planning import plan_snapshot, report_snapshot
+from edl.model.actions import DeletePod
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey
+from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.planner.admission.pins import with_pins_that_fit
+from edl.planner.guard import check
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.simulated_cluster import World
+from tests.worlds.simulated_controller import Living
+
+NODES = make_nodes(4, cpu=8)
+ON = tuple(node.name for node in NODES)
+HPA, OTHER = JobKey("default", "hpa"), JobKey("default", "other")
+
+
+def pinned(count: int, running: int = 26, *, low: int = 2) -> Job:
+    return make_job("hpa", trainers=running, min_trainers=low, max_trainers=40, on=ON, pinned=count)
+
+
+def other(running: int = 6) -> Job:
+    return make_job("other", trainers=running, min_trainers=4, max_trainers=20, on=(*ON[2:], *ON[:2]), age_s=50.0)
+
+
+def planned(*jobs: Job, limits: Limits = Limits()) -> dict[str, ScaleDecision]:  # noqa: B008 - it is frozen
+    snapshot = make_snapshot(NODES, jobs)
+    plan = plan_snapshot(snapshot, "", limits)
+    assert check(snapshot, plan, limits.quotas) == ()
+    return {decision.job.name: decision for decision in plan.decisions}
+
+
+def test_what_runs_stays_if_more_is_asked_than_fits() -> None:
+    found = planned(pinned(34), other())
+    assert (found["hpa"].admitted, found["hpa"].victims) == (True, ())
+    assert (found["hpa"].target, found["other"].target) == (28, 4), "all that the minimum of the other job leaves"
+    assert found["hpa"].reason == "InsufficientCapacity"
+    assert found["hpa"].message.startswith("34 asked, 28 fit: cpu is full")
+
+
+def test_a_count_that_fits_is_the_count() -> None:
+    found = planned(pinned(10, running=17), other(15))
+    assert (found["hpa"].target, found["hpa"].reason, found["hpa"].message) == (
+        10,
+        "Pinned",
+        "10 of 40: pinned at 10 trainers",
+    )
+    grown = planned(pinned(26, running=10), other(20))
+    assert (grown["hpa"].target, grown["other"].target) == (26, 6)
+
+
+def test_a_new_job_starts_with_what_fits() -> None:
+    found = planned(pinned(40, running=0), other(4))
+    assert (found["hpa"].admitted, found["other"].target >= 4) == (True, True)
+    assert found["hpa"].target + found["other"].target == 32
+
+
+def test_where_not_even_what_runs_fits_its_minimum_counts() -> None:
+    serving = tuple(
+        replace(make_serving(f"s{number}", cpu=8), node="", tried=True, created_s=0.0) for number in range(3)
+    )
+    snapshot = make_snapshot(NODES, (pinned(34, running=26),), pods=serving)
+    (decision,) = plan_snapshot(snapshot, "", Limits()).decisions
+    assert (decision.admitted, decision.target) == (True, 8)
+
+
+def test_below_its_minimum_it_stops_as_any_job_does() -> None:
+    found = planned(pinned(34, running=0, low=33), other(4))
+    assert (found["hpa"].admitted, found["hpa"].reason) == (False, "Unschedulable")
+
+
+def test_a_quota_that_allows_fewer_is_named() -> None:
+    limits = Limits(quotas=(Quota("default", (("cpu", 20_000),)),))
+    found = planned(pinned(34, running=20), limits=limits)
+    assert (found["hpa"].target, found["hpa"].reason) == (20, "QuotaReached")
+    assert found["hpa"].message.startswith("34 asked, 20 fit: queue default uses all of its quota of 20 cores")
+
+
+@pytest.mark.parametrize("policy", ["maxmin", "utility"])
+def test_a_gang_loses_nothing_either(policy: str) -> None:
+    gang = replace(pinned(34), fault_tolerant=False, gang=True)
+    plan = plan_snapshot(make_snapshot(NODES, (gang, other())), policy, Limits())
+    assert [decision.target for decision in plan.decisions] == [28, 4]
+
+
+def test_explain_offers_what_would_let_it_have_them() -> None:
+    snapshot = make_snapshot(NODES, (pinned(34), other()))
+    report = report_snapshot(snapshot, HPA, "", Limits())
+    assert any("trainers from default/other" in remedy or "add a node" in remedy for remedy in report.remedies)
+
+
+@dataclass
+class Plans:
+    """Plans in which a job with the most trainers that fit is admitted.
+
+    Attributes:
+        fits: that number.
+        made: the least counts of the pinned job, in the order in which they were tried.
+    """
+
+    fits: int
+    made: list[int] = field(default_factory=list)
+
+    def make(self, snapshot: ClusterSnapshot) -> Made:
+        (job,) = (one for one in snapshot.jobs if one.key == HPA)
+        low = job.bounds.min_trainers
+        self.made.append(low)
+        is_admitted = low <= self.fits
+        plan = plan_snapshot(make_snapshot(NODES, (pinned(10), other())), "", Limits())
+        changed = (
+            replace(d, admitted=is_admitted, target=low if is_admitted else 0) if d.job == HPA else d
+            for d in plan.decisions
+        )
+        return Made(replace(plan, decisions=tuple(changed)))
+
+
+@dataclass
+class Made:
+    plan: ScalePlan
+
+
+def found_by(plans: Plans, running: int, asked: int = 34, *, has_time: bool = True) -> int:
+    snapshot = make_snapshot(NODES, (pinned(asked, running), other()))
+    made = with_pins_that_fit(snapshot, plans.make, lambda: has_time)
+    return next(d.target for d in made.plan.decisions if d.job == HPA)
+
+
+def test_where_the_pin_fits_one_plan_is_made() -> None:
+    plans = Plans(34)
+    assert (found_by(plans, 26), plans.made) == (34, [34])
+
+
+def test_at_rest_three_plans_are_made() -> None:
+    plans = Plans(26)
+    assert (found_by(plans, 26), plans.made) == (26, [34, 26, 27])
+
+
+@pytest.mark.parametrize(("running", "fits"), [(0, 26), (5, 26), (26, 29), (30, 7), (30, 2)])
+def test_the_most_that_fits_is_found_from_what_runs(running: int, fits: int) -> None:
+    plans = Plans(fits)
+    assert found_by(plans, running) == fits
+    assert len(plans.made) <= 12
+
+
+def test_without_time_what_runs_stays() -> None:
+    assert found_by(Plans(30), 26, has_time=False) == 26
+
+
+@pytest.fixture
+def living() -> Iterator[Living]:
+    with closing(Living(NODES)) as made:
+        made.do(lambda world: world.add(make_job("other", min_trainers=4, max_trainers=20)))
+        made.do(lambda world: world.add(make_job("hpa", min_trainers=2, max_trainers=40)))
+        made.settle()
+        yield made
+
+
+def test_scaling_up_and_down_ends_nothing_that_was_asked_for(living: Living) -> None:
+    counts = []
+    for asked in (10, 26, 34, 10):
+        before = len(living.world.writes)
+        living.do(partial(World.edit, key=HPA, pinned=asked))
+        living.settle()
+        counts.append(living.trainers(HPA))
+        ended = [a for a in living.world.writes[before:] if isinstance(a, DeletePod) and a.job == HPA]
+        if asked == 34:
+            assert (ended, living.status_of(HPA).trainer.desired) == ([], counts[-1])
+            assert living.status_of(HPA).explanation.startswith(f"34 asked, {counts[-1]} fit")
+    assert counts[:2] == [10, 26]
+    assert 26 <= counts[2] <= 28
+    assert (counts[3], living.trainers(OTHER) >= 4) == (10, True)
