@@ -180,9 +180,8 @@ class Core:
                 self._writes.sent(outcome.action, generation=job.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
             self._done[uid] = (write, now_s)
-        if fails_for_ever:  # it has pauses of its own, and its status must not wait for it
-            failed = [o for o in failed if not isinstance(o.action, CreatePod | ProbePod | Need)]
-        self._let_rest(uid, failed, now_s)
+        has_own_pauses = (CreatePod, ProbePod, Need) if fails_for_ever else ()  # its status must not wait for them
+        self._let_rest(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
         is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:
             self.look_at((uid,))

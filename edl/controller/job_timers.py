@@ -45,7 +45,7 @@ def _ends(job: Job, now_s: float) -> Iterator[float]:
     for pod in job.pods:
         if pod.pinned and pod.answered_s is not None:
             yield pod.answered_s + REFUSED_AFTER_S
-        if not pod.has_begun:
+        if not pod.has_begun and pod.created_s:  # else it is being created
             yield pod.created_s + NOT_STARTED_AFTER_S
     if job.status is not None:
         yield from _ends_of(job, job.status)

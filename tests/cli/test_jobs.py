@@ -370,7 +370,10 @@ def test_logs_of_a_job_without_such_a_pod_say_so(run: Run, cluster: Cluster) -> 
 def test_logs_of_all_roles_need_any_pod_of_the_job(run: Run, cluster: Cluster) -> None:
     run("submit", cluster.file("ctr"))
     assert "no pod of any role now" in run("logs", "ctr", "--role", "all")[2]
-    cluster.ask("POST", PODS, pod("ctr-master-0", "master", 0))
+    owned = pod("ctr-master-0", "master", 0)
+    owner = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "ctr", "controller": True}
+    owned["metadata"]["ownerReferences"] = [{**owner, "uid": cluster.job("ctr")["metadata"]["uid"]}]
+    cluster.ask("POST", PODS, owned)
     assert run("logs", "ctr", "--role", "all")[2] == ""
 
 

@@ -6,7 +6,6 @@ from tests.planted import (
     Bug,
     acting,
     api_answers,
-    broken_nodes,
     controller,
     headroom,
     histories,
@@ -27,7 +26,7 @@ from tests.planted import (
 )
 
 _MODULES = (
-    *(lifecycle, broken_nodes, masters, controller, acting, rest, histories, small_scope, storms),
+    *(lifecycle, masters, controller, acting, rest, histories, small_scope, storms),
     *(planner, topology, tiers, lending, headroom, nodes, kube, api_answers, ledger, pod, install_and_cli),
 )
 BUGS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Bug))

@@ -192,7 +192,7 @@ PAUSE = "edl.waiting:RetryPauses.after_failure"
 LEASE_IS_HELD = "edl.kube.leader_election:Elector.is_held"
 RENEW_LEASE = "edl.kube.leader_election:Elector._renew"
 LEASE_IS_FREE = "edl.kube.leader_election:Elector._is_free"
-TERMINATION_MESSAGE = "edl.kube.translate.pods:_termination_message"
+TERMINATION_MESSAGE = "edl.kube.translate.containers:_termination_message"
 RESTORE_LEDGER = "edl.kube.master_client:HttpMasterClient.restore"
 
 # ledger, master and worker

@@ -11,6 +11,7 @@ from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError
+from edl.lifecycle.trials.retries import FIRST_S
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits, ScalePlan
@@ -340,6 +341,8 @@ def test_a_failure_is_not_stored_if_its_pod_could_not_be_marked() -> None:
         for _ in range(3):
             await controller.round()
             stage.world.step()
+        await asyncio.sleep(FIRST_S)
+        await controller.round()
 
     play(stage, script)
     status = stage.world.jobs[A].status

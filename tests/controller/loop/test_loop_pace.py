@@ -13,6 +13,7 @@ import pytest
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.ports import RoundResult
+from edl.lifecycle.trials.retries import FIRST_S
 from edl.model.actions import Action, Outcome, PatchStatus, Result
 from tests.controller.loop_stage import A, Stage, at_work, at_work_during, play, with_jobs
 from tests.worlds.builders import make_job, make_serving
@@ -180,7 +181,7 @@ def test_a_cache_that_is_not_complete_is_looked_at_twice_a_second_and_nothing_is
         assert len(stage.world.writes) == written
         assert 15 <= len(stage.recorder.skips) <= 25
         stage.cluster.problem = ""
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(FIRST_S + 5.0)
 
     at_work_during(stage, script)
     assert stage.count(A) == 6

@@ -87,7 +87,7 @@ def test_nothing_else_is_written_for_it(living: Living) -> None:
 def test_pods_that_its_controller_is_slow_to_make_are_not_asked_for_twice(living: Living) -> None:
     living.world.job_owner.stands_still = True
     enter(living, make_batch("train", 2, high=6))
-    living.wait(60)
+    living.wait(30)
     assert (resizes(living), pods(living)) == ([(2, 6)], 0)
     living.world.job_owner.stands_still = False
     living.settle()

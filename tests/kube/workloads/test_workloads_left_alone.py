@@ -26,6 +26,7 @@ from tests.worlds.raw_objects import (
     container,
     job,
     node,
+    owned_by,
     pod,
     ray_cluster,
     ray_group,
@@ -235,7 +236,7 @@ def test_a_running_job_keeps_its_minimum_beside_one_that_somebody_made_too_large
     record = json.dumps({"time": "2026-01-01T00:00:00Z", "from": 3, "to": 2, "reason": "AtMax"})
     taken = batch_job("ranks", annotations=BLUE | {"paddlepaddle.org/last-resize": record}, spec={"parallelism": 6})
     labels = {"paddlepaddle.org/job": "next", "paddlepaddle.org/role": "trainer"}
-    owner = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "next", "uid": "uid-next"}
+    owner = owned_by("uid-next", "next")
     spec = {"nodeName": "n1", "containers": [container("1", "1Gi")]}
     trainers = [
         pod(f"next-trainer-{n}", labels={**labels, "paddlepaddle.org/index": str(n)}, owner=owner, spec=spec)

@@ -13,6 +13,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from edl.lifecycle.pod_events import STEADY_AFTER_S
 from edl.lifecycle.status import is_over
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
@@ -319,7 +320,7 @@ def _moves_of_pods(pods: Pods, serving: Serving, nodes: Nodes) -> Iterator[tuple
                 yield f"{pod.name} ends", Stream.PODS, with_pod(pods, pod.name, None)
         elif place := _place(pod.shape, pod.planned, pods, serving, nodes):
             begun.add(turn)
-            runs = {"node": place, "phase": PodPhase.RUNNING, "ready": True, "started_s": START_S}
+            runs = {"node": place, "phase": PodPhase.RUNNING, "ready": True, "started_s": START_S - STEADY_AFTER_S}
             yield f"{pod.name} starts", Stream.PODS, changed(pods, pod.name, **runs, tried=False)
         elif not pod.tried:
             begun.add(turn)

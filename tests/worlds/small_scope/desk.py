@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
 from types import NoneType
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from edl.planner import guard, packing
 from tests.worlds.fakes import FakeRecorder
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans, situation
 from tests.worlds.small_scope.cluster import START_S
-from tests.worlds.small_scope.memories import FREE_S, NEVER_S, NOW_S, Memories
+from tests.worlds.small_scope.memories import FREE_S, NEVER_S, NOW_S, REMEMBERING, Memories
 from tests.worlds.small_scope.request_rules import RequestRules
 
 T = TypeVar("T")
@@ -166,6 +166,9 @@ class Desk:
         core.under_way.writes.sort(key=called)
         core._turns = 0
         core._rests = {uid: (1, until_s) for uid, (_, until_s) in core._rests.items() if until_s > NOW_S}
+        for known in writes._backoff.retries._of_job.values():
+            known.shared = replace(known.shared, count=min(1, known.shared.count))
+            known.pauses = {slot: replace(pause, count=min(1, pause.count)) for slot, pause in known.pauses.items()}
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
         if (planning := core.allotments.planning) is not None:
             planning.snapshot = self._like(planning.snapshot)
@@ -325,7 +328,7 @@ def _attributes(holder: Any, path: str, seen: set[int]) -> Iterator[tuple[str, A
     seen.add(id(holder))
     for name, value in vars(holder).items():
         is_of_edl = type(value).__module__.startswith("edl.") and is_dataclass(value)
-        is_part = type(value).__module__.startswith(("edl.controller.", "tests.worlds.small_scope."))
+        is_part = type(value).__module__.startswith((*REMEMBERING, "tests.worlds.small_scope."))
         if isinstance(value, int | float | str | dict | set | frozenset | list | tuple | Enum | NoneType) or (
             is_of_edl and not isinstance(value, Planner)
         ):

@@ -21,6 +21,8 @@ NOW_S = 1_000_000.0
 """The controller's clock stands still: time passes in that what it remembers grows older."""
 PAUSE_S, PAST_S, SOON_S, NEVER_S = 401.0, NOW_S - 401.0, NOW_S + 100.0, NOW_S + 5000.0
 """A pause is longer than all that is waited for but repairs; all that is past is as long ago as a pause."""
+REMEMBERING = ("edl.controller.", "edl.lifecycle.trials.")
+"""The modules whose objects change, and have times of the controller's clock."""
 FREE_S = NOW_S - 2.5
 """Since then surplus was held back that may be sent now (`allotments.HELD_S`)."""
 _NEAR_S = 100_000.0
@@ -120,7 +122,7 @@ class Memories:
 def _fields(kind: type) -> tuple[str, ...]:
     """The fields of an object that is written with its parts; none for a value that is kept once."""
     if (known := _FIELDS.get(kind)) is None:
-        is_whole = not kind.__module__.startswith("edl.controller.") or not is_dataclass(kind) or kind is Write
+        is_whole = not kind.__module__.startswith(REMEMBERING) or not is_dataclass(kind) or kind is Write
         known = _FIELDS[kind] = () if is_whole else tuple(field.name for field in fields(kind))
     return known
 

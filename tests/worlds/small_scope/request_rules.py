@@ -165,11 +165,12 @@ class RequestRules:
 
     def _judge_creation(self, action: CreatePod, job: Job, mine: Sequence[Action]) -> Iterator[str]:
         name, others = action.pod_name, [other for other in mine if isinstance(other, CreatePod)]
+        shown = {pod.name for pod in job.pods}  # these count as shown, although a creation has no answer
         if job.suspended or job.finished or job.problem:
             yield f"{name} is created for a job that must have no pods"
         if not job.fault_tolerant and any(_is_of_last_run(pod) for pod in job.pods):
             yield f"{name} is created beside pods of the gang's last run"
-        if name in {pod.name for pod in job.pods}:
+        if name in shown:
             yield f"{name} is created although a pod has that name"
         if name in {other.pod_name for other in others}:
             yield f"{name} is created while the same creation is under way"
@@ -179,7 +180,7 @@ class RequestRules:
                 yield f"{name} is created while deletions of its job are under way"
         if action.role is not Role.TRAINER:
             return
-        new = {other.pod_name for other in others if other.role is Role.TRAINER}
+        new = {other.pod_name for other in others if other.role is Role.TRAINER} - shown
         if len(new | {pod.name for pod in job.live_trainers}) >= job.bounds.max_trainers:
             yield f"{name} is created beyond the maximum of {job.bounds.max_trainers}"
         if any(sum(pod.role is fixed.role for pod in job.pods) < fixed.count for fixed in job.fixed):
