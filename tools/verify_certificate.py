@@ -134,8 +134,8 @@ class Cluster:
         roles += [r for r in ROLES if meta["name"].startswith(f"{label}-{r}-")]  # if no label says it
         job, node = f"{name.partition('/')[0]}/{label}", spec.get("nodeName") or status.get("nominatedNodeName") or ""
         live, uid = not meta.get("deletionTimestamp"), at(self.raw, job, "metadata", "uid")
-        mine = [o for o in owners if (o.get("uid") == uid if o.get("uid") and uid else o.get("name") == label)]
-        ours = next((r for r in roles if r in ROLES), "") if job in self.own and (mine or not owners) else ""
+        mine = any(o.get("controller") and o.get("uid") == uid if uid else o.get("name") == label for o in owners)
+        ours = next((r for r in roles if r in ROLES), "") if job in self.own and (mine or not (owners or uid)) else ""
         cpu = at(meta, "annotations", "paddlepaddle.org/declared-cpu") if ours == "trainer" else None
         over, request = phase in {"Succeeded", "Failed"}, request_of(spec, declared := amounts({"cpu": cpu})["cpu"])
         uses, owned = Counter(dict(request)), {o.get("kind") for o in owners} & {"DaemonSet", "TrainingJob"}

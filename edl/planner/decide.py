@@ -112,7 +112,7 @@ def study(
 
     def made_of(seen: ClusterSnapshot) -> Study:
         own = next(clocks)
-        if own.deadline_s <= 0:
+        if own is not watch and own.deadline_s <= 0:
             raise OutOfTimeError("the decision has no time left for another plan")
         rest = limits if own is watch else replace(limits, deadline_s=own.deadline_s)
         return decide(seen, policy, rest, columns, own, solver=solver)

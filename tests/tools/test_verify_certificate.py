@@ -46,7 +46,7 @@ def job(name: str, low: int, high: int, requests: Object, **spec: Any) -> Object
     return {
         "apiVersion": "paddlepaddle.org/v1",
         "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": "ads", "uid": f"uid-{name}"},
+        "metadata": {"name": name, "namespace": "ads"},
         "spec": {"fault_tolerant": True, "trainer": {**trainer, **template}, **spec},
     }
 

