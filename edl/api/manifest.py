@@ -121,8 +121,8 @@ def pod_manifest(
         pinned: require the planned node; by default it is only preferred.
         cpu_request: the part of its CPU that a trainer requests, in (0, 1]; below 1 it may use all that it declares.
         may_evict: an autoscaler may evict the pod, unless the template has the annotation.
-        priority_classes: PriorityClasses of the cluster; a pod whose class is missing has none; a trainer
-            without requests then has that of other trainers.
+        priority_classes: PriorityClasses of the cluster; what a pod has whose class is missing, see
+            `priority_classes_of`.
         claims_journal: put the master's journal on a volume claim although the job sets no storage, because the
             cluster has a default StorageClass.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.

@@ -23,7 +23,9 @@ PRIORITY_CLASSES = (*BASIC_PRIORITY_CLASSES, PRIORITY_BEST_EFFORT, PRIORITY_BEST
 def priority_classes_of(
     job: TrainingJob, role: Role, index: int, spec: Mapping[str, Any], *, is_best_effort: bool = True
 ) -> tuple[str, ...]:
-    """The PriorityClass of a pod, and behind it what the pod has in a cluster that lacks this one.
+    """The PriorityClass of a pod, and behind it those that the pod has in a cluster that lacks this one.
+
+    They are the next higher ones, up to that of the master. So serving never preempts a master while a trainer stays.
 
     Args:
         job: a valid job.
@@ -35,10 +37,10 @@ def priority_classes_of(
     if role is not Role.TRAINER:
         return (PRIORITY_CORE,)
     is_surplus = index >= job.spec.trainer.min_trainers
-    usual = PRIORITY_SURPLUS if is_surplus else PRIORITY_TRAINING
+    usual = (*((PRIORITY_SURPLUS,) if is_surplus else ()), PRIORITY_TRAINING, PRIORITY_CORE)
     if not is_best_effort or any(name in (CPU, MEMORY) for name in _resources(spec)):
-        return (usual,)
-    return (PRIORITY_BEST_EFFORT_SURPLUS if is_surplus else PRIORITY_BEST_EFFORT, usual)
+        return usual
+    return (PRIORITY_BEST_EFFORT_SURPLUS if is_surplus else PRIORITY_BEST_EFFORT, *usual)
 
 
 def _resources(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -162,8 +162,8 @@ DEGRADED: Rows = (
     ),
     (
         "`PriorityClassMissing`",
-        "`edl-core`, `edl-training` or `edl-surplus` does not exist: pods run without it, and serving does "
-        "not preempt them; or a class of trainers without requests does not, and they have that of other trainers",
+        "a PriorityClass of edl does not exist: trainers have the next higher one, so serving preempts them in "
+        "another order; without any that fits, pods have none, and serving does not preempt them",
         "`kubectl apply -f deploy/base/priorityclasses.yaml`",
     ),
     (

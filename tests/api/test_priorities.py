@@ -63,6 +63,17 @@ def test_what_a_job_has_beside_its_trainers_is_core() -> None:
     assert class_of(0, role=Role.MASTER, resources={}) == "edl-core"
 
 
+@pytest.mark.parametrize("missing", BASIC_PRIORITY_CLASSES)
+def test_whatever_class_is_missing_serving_preempts_no_master_before_a_trainer(missing: str) -> None:
+    values = {body["metadata"]["name"]: body["value"] for body in priority_classes()}
+    known = tuple(name for name in PRIORITY_CLASSES if name != missing)
+    for more in ({}, {"resources": {}}):
+        surplus, least = (values.get(class_of(index, known=known, **more), 0) for index in (3, 1))
+        master = values.get(class_of(0, role=Role.MASTER, known=known), 0)
+        assert surplus <= least <= master
+        assert surplus < 0, "serving preempts the surplus"
+
+
 def test_serving_preempts_in_the_order_of_the_plan() -> None:
     values = {body["metadata"]["name"]: body["value"] for body in priority_classes()}
     order = ["edl-best-effort-surplus", "edl-surplus", "edl-best-effort", "edl-training", "edl-core"]

@@ -100,7 +100,7 @@ def _after(known: _Growth, job: Job, now_s: float) -> _Growth:
     if known.pause_s and begun > max(low, known.begun):
         known = _Growth(version_of(job))  # one more has begun
     if not stuck or begun + stuck <= low or now_s < known.until_s or job.refusal is not None:
-        return replace(known, since_s=inf)
+        return replace(known, since_s=inf) if known.pause_s else _Growth(version_of(job))
     if begun > known.begun or known.since_s == inf:
         return replace(known, begun=begun if not known.pause_s else known.begun, since_s=now_s)
     is_said = _missing(job) > 0 or any(pod.cannot_start for pod in job.live_trainers)

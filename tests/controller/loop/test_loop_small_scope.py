@@ -16,7 +16,7 @@ from tests.worlds.small_scope.scenes import SCENES
 from tests.worlds.small_scope.search import Search, replay
 from tests.worlds.small_scope.space import Space
 
-WHOLE = frozenset({"takeover-failure"})
+WHOLE = frozenset({"takeover-of-one"})
 MOST = 40_000
 PART = 15_000 if BUG in os.environ else 800
 """So many states of the other scenes; with a planted bug the search ends once it is found."""

@@ -239,7 +239,7 @@ async def test_a_heartbeat_is_no_change_and_keeps_the_object() -> None:
     async with mirrored(api) as mirror:
         await mirror.shows("p0")
         known, woken = mirror.store.objects["a", "p0"], len(mirror.changes)
-        beat = api.put(PATH, pod("p0", qosClass="a field that no decision reads"))
+        beat = api.put(PATH, pod("p0", hostIP="a field that no decision reads"))
         await eventually(lambda: version_of(known) == beat["metadata"]["resourceVersion"])
         assert mirror.store.objects["a", "p0"] is known
         assert len(mirror.changes) == woken

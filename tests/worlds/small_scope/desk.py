@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
+from math import inf
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from edl.planner import guard, packing
 from tests.worlds.fakes import FakeRecorder
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans, situation
 from tests.worlds.small_scope.cluster import START_S
-from tests.worlds.small_scope.memories import FREE_S, NEVER_S, NOW_S, REMEMBERING, Memories
+from tests.worlds.small_scope.memories import FREE_S, NEVER_S, NOW_S, PAST_S, REMEMBERING, Memories
 from tests.worlds.small_scope.request_rules import RequestRules
 
 T = TypeVar("T")
@@ -166,14 +167,33 @@ class Desk:
         core.under_way.writes.sort(key=called)
         core._turns = 0
         core._rests = {uid: (1, until_s) for uid, (_, until_s) in core._rests.items() if until_s > NOW_S}
-        for known in writes._backoff.retries._of_job.values():
-            known.shared = replace(known.shared, count=min(1, known.shared.count))
-            known.pauses = {slot: replace(pause, count=min(1, pause.count)) for slot, pause in known.pauses.items()}
+        self._simplify_pauses()
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
         if (planning := core.allotments.planning) is not None:
             planning.snapshot = self._like(planning.snapshot)
         if self.parts.view is not None:
             self.parts.view = self._like(self.parts.view)
+
+    def _simplify_pauses(self) -> None:
+        """How long the next pause would be, when what lasts began, and when creations succeeded while none fails."""
+        backoff, cycle = self.parts.core._backoff, self.parts.cycle
+        if not backoff._failed_s:
+            backoff._succeeded_s = -inf
+        for known in backoff.retries._of_job.values():
+            known.shared = replace(known.shared, count=min(1, known.shared.count))
+            known.pauses = {slot: replace(pause, count=min(1, pause.count)) for slot, pause in known.pauses.items()}
+        cycle._unstarted._of_job = {
+            uid: replace(known, pause_s=min(1.0, known.pause_s)) for uid, known in cycle._unstarted._of_job.items()
+        }
+        cycle._undone._of_job = {
+            uid: replace(
+                known,
+                started_s=-inf if known.started_s is not None and known.started_s <= PAST_S else known.started_s,
+                pause_s=min(1.0, known.pause_s),
+                lasted_s=0.0,
+            )
+            for uid, known in cycle._undone._of_job.items()
+        }
 
     def _like(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """The first snapshot of which a plan is made that grants the same: the statuses of jobs hardly matter."""

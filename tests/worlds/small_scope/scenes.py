@@ -210,10 +210,11 @@ SMALL = (
     Scene("gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("crash",)),
     Scene("takeover-serving", (job("a", 1, 3),), TWO, events=WEB[:1], happens=("takeover",)),
     Scene("takeover-failure", (job("a", 1, 2),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),
+    Scene("takeover-of-one", (job("a", 1, 1),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),
     Scene("takeover-eviction", (job("a", 1, 2),), TWO, events=(evicted("a-trainer-0"),), happens=("takeover",)),
     Scene("takeover-gang", (gang("a"),), TWO, events=(fails("a-trainer-0"),), happens=("takeover",)),
 )
-"""Each is searched whole in the ordinary tests."""
+"""Of each the ordinary tests search a part, and of one the whole; `make small-scope` searches further."""
 
 LARGE = (
     Scene("two-jobs-two-serving-pods", (job("a", 1, 3),), events=(B_COMES, *WEB), happens=("crash",)),
