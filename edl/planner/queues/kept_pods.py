@@ -36,9 +36,9 @@ def _missing(job: Job) -> int:
 
 
 def _left(quota: ResourceQuota, jobs: Sequence[Job]) -> int:
-    """How many more pods the API server accepts."""
-    present = dict(quota.others).get(POD_OBJECTS, 0) + sum(len(job.pods) for job in jobs)
-    return dict(quota.hard)[POD_OBJECTS] - max(present, dict(quota.used).get(POD_OBJECTS, 0))
+    """How many more pods the API server will accept once those that terminate are gone, and it has counted again."""
+    present = dict(quota.others).get(POD_OBJECTS, 0) + sum(not pod.terminating for job in jobs for pod in job.pods)
+    return dict(quota.hard)[POD_OBJECTS] - present
 
 
 def _kept(jobs: Sequence[Job]) -> Iterator[Pod]:

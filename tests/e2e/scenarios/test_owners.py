@@ -49,7 +49,8 @@ def test_a_trainer_without_its_labels_stays_a_trainer_of_its_job(control_plane: 
         here.submit(training_job("a", min_trainers=1, max_trainers=5))
         here.kube.wait_until(lambda: here.running("a") == 5, 40, "the job has its maximum")
         before = {pod["metadata"]["uid"] for pod in here.pods()}
-        here.kube.kubectl("label", "pod", "a-trainer-1", "paddlepaddle.org/job-", "paddlepaddle.org/role=master")
+        changed = ("--overwrite", "paddlepaddle.org/job-", "paddlepaddle.org/role=master")
+        here.kube.kubectl("label", "pod", "a-trainer-1", *changed)
         here.kube.patch("tj", "a", {"spec": {"trainer": {"max-instance": 4}}})
         here.kube.wait_until(lambda: len(here.pods()) == len(before) - 1, 20, "the job gives one trainer back")
         here.kube.patch("tj", "a", {"spec": {"trainer": {"max-instance": 5}}})

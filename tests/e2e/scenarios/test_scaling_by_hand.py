@@ -43,7 +43,7 @@ def test_a_count_that_cannot_be_had_takes_nothing_away(here: World) -> None:
     for count in (10, 26):
         here.kube.scale("trainingjobs", "scaled", count)
         wait_running(here, count)
-    with PodLog(here.kube) as log:
+    with PodLog(here.kube, {"scaled": 26}) as log:
         here.kube.scale("trainingjobs", "scaled", 34)
         here.kube.wait_until(lambda: "34 asked" in status(here)["explanation"], WITHIN_S, "the status says what fits")
         running = here.running("scaled")

@@ -98,7 +98,14 @@ def test_as_many_kept_pods_make_way_as_are_needed_those_of_the_first_end_first()
     late, early = ended("late", 3, at_s=20.0), ended("early", 2, at_s=10.0)
     assert pods_in_the_way(capped(6, late, early, waiting("new", 4))) == {"early-0", "early-1", "late-0"}
     assert pods_in_the_way(capped(6, late, early, waiting("new", 1))) == frozenset()
-    assert pods_in_the_way(capped(6, late, early, waiting("new", 1), used=6)) == {"early-0"}
+    assert pods_in_the_way(capped(6, late, early, waiting("new", 1), others=1)) == {"early-0"}
+
+
+def test_those_that_terminate_already_and_a_late_count_of_the_api_server_are_no_reason_for_more() -> None:
+    early = ended("early", 5)
+    going = replace(early, pods=tuple(replace(pod, terminating=pod.index == 0) for pod in early.pods))
+    assert pods_in_the_way(capped(6, early, waiting("new", 2), used=6)) == {"early-0"}
+    assert pods_in_the_way(capped(6, going, waiting("new", 2), used=6)) == frozenset()
 
 
 def test_none_makes_way_for_a_job_that_is_not_admitted_or_suspended_or_in_another_namespace() -> None:
