@@ -56,6 +56,7 @@ from edl.planner.stopgap import stopgap
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import PlanScore, decide_together
+from edl.planner.topping_up import without_proved
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
 GATHERINGS = 3  # moves into one domain that are tried in one decision
@@ -183,7 +184,10 @@ def _study(
     watch.begin("proof")
     follow_preferences(shared.packing)
     proof = objective.prove(without_domains(shared.packing), shared.level, limits.deadline_s)
-    shared = with_remainder(shared, may_grow=may_grow)
+    unsure = without_proved(
+        shared.unsure, shared.packing, proof.bound - proof.achieved, lambda j: objective.gain(shared.packing, j)
+    )
+    shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
