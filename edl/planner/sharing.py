@@ -110,7 +110,13 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     kept_free = tuple(packing.placed[before:spare])
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
-    best, unsure = topped_up(best, division.ceiling, lambda trial: objective.grow(trial, division), deadline_s)
+    spare_victims(best)  # a trainer that runs comes before one that starts
+    best, unsure = topped_up(
+        best,
+        division.ceiling,
+        lambda trial, most: objective.grow(trial, replace(division, ceiling=most)),
+        deadline_s,
+    )
     spare_victims(best)
     gone = frozenset(best.victims)
     return Share(

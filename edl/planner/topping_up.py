@@ -8,13 +8,14 @@ A linear program without whole pods comes first: for most shapes it shows that n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from edl.errors import PlanError
 from edl.planner.packing import has_load_left
-from edl.planner.programs.fair_share import ShareProblem, obstacle, read_share_problem
+from edl.planner.programs.fair_share import read_share_problem
+from edl.planner.programs.full_shapes import full_shapes
 from edl.planner.programs.placing import place_whole
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
@@ -22,9 +23,12 @@ WORK = 4_000  # shapes times nodes of all programs with whole pods of one decisi
 MOST_NODES = 256
 EXCHANGES = 16  # between two nodes, if a program leaves a pod out
 
+Give = Callable[[TrialPacking, Mapping[int, int]], None]
+"""Gives free slots of a packing to the members whose turn it is, each up to a ceiling; the packing is changed."""
+
 
 def topped_up(
-    packing: TrialPacking, ceiling: Mapping[int, int], give: Callable[[TrialPacking], None], deadline_s: float
+    packing: TrialPacking, ceiling: Mapping[int, int], give: Give, deadline_s: float
 ) -> tuple[TrialPacking, frozenset[int]]:
     """Give out slots that exist once pods which do not exist yet are placed differently.
 
@@ -33,7 +37,7 @@ def topped_up(
     Args:
         packing: the packing; not changed.
         ceiling: the most trainers that each member may have now.
-        give: gives free slots to the members whose turn it is; it changes the packing.
+        give: gives out free slots.
         deadline_s: time for each program.
 
     Returns:
@@ -54,7 +58,7 @@ def topped_up(
 def _topped_up(
     packing: TrialPacking,
     ceiling: Mapping[int, int],
-    give: Callable[[TrialPacking], None],
+    give: Give,
     unsure: set[int],
     deadline_s: float,
 ) -> tuple[TrialPacking, frozenset[int]]:
@@ -62,39 +66,49 @@ def _topped_up(
     demands, work = packing.problem.demands, WORK
     losers = {packing.problem.live_trainers[i].demand for i in packing.victims}
     growing = {j: packing.count[j] if j in losers else n for j, n in ceiling.items()}
-    cluster, found = read_share_problem(packing, stays=True), set[int]()
-    for shape in _short_shapes(packing, ceiling):
-        while shape in unsure and shape in _short_shapes(packing, ceiling):
-            if _is_full(cluster, packing, shape, deadline_s):
-                break
+    cluster, full, found = read_share_problem(packing, stays=True), set[int](), set[int]()
+    is_new = True
+    while left := [s for s in _short_shapes(packing, ceiling) if s in unsure - full]:
+        if is_new:
+            full |= full_shapes(cluster, packing.count, left, deadline_s)
+        shape = next((s for s in left if s not in full | found), None)
+        if shape is None:
+            break
+        more, is_new = None, False
+        if any(demands[j].shape == shape and packing.count[j] < n for j, n in growing.items()):
             work -= len({place.shape for place in packing.placed} | {shape}) * len(packing.free)
-            may_grow = any(demands[j].shape == shape and packing.count[j] < n for j, n in growing.items())
-            more = _with_slot(packing, shape, deadline_s) if may_grow and work >= 0 else None
-            before = sum(packing.count.values())
-            if more is not None:
-                give(more)
-            if more is None or sum(more.count.values()) <= before:
-                found.add(shape)
-                break
-            packing = more
-    return packing, frozenset(found)
+            more = _with_more(packing, shape, growing, give, deadline_s) if work >= 0 else None
+        if more is None:
+            found.add(shape)
+        else:
+            packing, is_new = more, True
+    return packing, frozenset(found - full)
 
 
 def _short_shapes(packing: TrialPacking, ceiling: Mapping[int, int]) -> list[int]:
     """The shapes of members that may have one more trainer, by the fulfilment of the worst off."""
-    demands, meter = packing.problem.demands, packing.meter()
     worst: dict[int, float] = {}
-    for j in packing.members:
-        shape = demands[j].shape
-        if packing.count[j] < ceiling.get(j, 0) and meter.quota_shortage(j) is None and has_load_left(packing, shape):
-            worst[shape] = min(worst.get(shape, np.inf), packing.fulfilment(j))
+    for j in _may_have_more(packing, ceiling):
+        shape = packing.problem.demands[j].shape
+        worst[shape] = min(worst.get(shape, np.inf), packing.fulfilment(j))
     return sorted(worst, key=lambda shape: (worst[shape], shape))
+
+
+def _may_have_more(packing: TrialPacking, most: Mapping[int, int]) -> Iterator[int]:
+    """The members that nothing but a slot keeps from one more trainer: no quota, and not --max-load-desired."""
+    meter = packing.meter()
+    for j in packing.members:
+        shape = packing.problem.demands[j].shape
+        if packing.count[j] < most.get(j, 0) and meter.quota_shortage(j) is None and has_load_left(packing, shape):
+            yield j
 
 
 def without_proved(
     unsure: frozenset[int], packing: TrialPacking, missed: float, gain: Callable[[int], float]
 ) -> frozenset[int]:
     """Those of some shapes for which the bound of the plan, too, leaves open whether one more trainer would fit.
+
+    The bound keeps to quotas and to --max-load-desired, so it says nothing of members that one of these stops.
 
     Args:
         unsure: the shapes.
@@ -103,17 +117,21 @@ def without_proved(
         gain: what one more trainer of a member is worth.
     """
     demands = packing.problem.demands
-    most: dict[int, float] = {}
-    for j in packing.members:
-        if packing.count[j] < demands[j].max_trainers:
-            most[demands[j].shape] = max(most.get(demands[j].shape, 0.0), gain(j))
-    return frozenset(shape for shape in unsure if most.get(shape, 0.0) <= missed)
+    gains: dict[int, float] = {}
+    for j in _may_have_more(packing, {j: demands[j].max_trainers for j in packing.members}) if unsure else ():
+        gains[demands[j].shape] = max(gains.get(demands[j].shape, 0.0), gain(j))
+    return frozenset(shape for shape in unsure if gains.get(shape, 0.0) <= missed)
 
 
-def _is_full(cluster: ShareProblem, packing: TrialPacking, shape: int, deadline_s: float) -> bool:
-    """True if it is proved that no arrangement of the pods that do not exist yet has one more slot."""
-    j = next(j for j in packing.members if packing.problem.demands[j].shape == shape)
-    return obstacle(cluster, {**packing.count, j: packing.count[j] + 1}, deadline_s) is not None
+def _with_more(
+    packing: TrialPacking, shape: int, ceiling: Mapping[int, int], give: Give, deadline_s: float
+) -> TrialPacking | None:
+    """A copy with its new pods placed anew and more trainers; None if no slot of the shape was found or given out."""
+    more = _with_slot(packing, shape, deadline_s)
+    if more is None:
+        return None
+    give(more, ceiling)
+    return more if sum(more.count.values()) > sum(packing.count.values()) else None
 
 
 def _with_slot(packing: TrialPacking, shape: int, deadline_s: float) -> TrialPacking | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +13,21 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from benchmarks.contended_worlds import contended
 from edl.explain.decision import explained_study
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.names import Role
+from edl.model.plan import Limits, Quota
+from edl.model.resources import CPU
 from edl.planner.decide import Study
 from edl.planner.guard import check
+from edl.planner.minimums import Served
+from edl.planner.objective import Division
+from edl.planner.packing import grow
+from edl.planner.policies.maxmin import Fulfilment
 from edl.planner.policies.registry import policy_named
-from edl.planner.topping_up import topped_up
-from edl.planner.trial_packing import Placed, TrialPacking
-from tests.worlds.builders import make_job, make_node, make_nodes, make_snapshot
+from edl.planner.problem_reader import read_problem
+from edl.planner.sharing import share
+from edl.planner.topping_up import topped_up, without_proved
+from edl.planner.trial_packing import SERVING, Placed, TrialPacking
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets
 
 
@@ -80,24 +90,37 @@ def test_full_is_said_only_if_no_arrangement_has_a_slot(
     assert check(snapshot, made.plan) == ()
 
 
-def in_pieces() -> tuple[TrialPacking, int]:
-    """Two nodes of 4 cores: trainers of 2 cores of `small` are spread, so that one of 3 cores does not fit."""
-    jobs = (make_job("small", min_trainers=2, max_trainers=2, cpu=2), make_job("wide", min_trainers=1, cpu=3))
-    made = studied(make_snapshot((*make_nodes(2, cpu=4), make_node("n9", 3)), jobs))
+def in_pieces(*, queued: bool = False) -> tuple[TrialPacking, int]:
+    """Two nodes of 4 cores: trainers of 2 cores of `small` are spread, so that one of 3 cores does not fit.
+
+    With `queued`, two more jobs of the same shape as `wide`, on nodes of their own, have used up their quota.
+    """
+    jobs = [make_job("small", min_trainers=2, max_trainers=2, cpu=2), make_job("wide", min_trainers=1, cpu=3)]
+    nodes, limits = [*make_nodes(2, cpu=4), make_node("n9", 3)], Limits()
+    if queued:
+        jobs[:0] = [replace(make_job(name, min_trainers=1, cpu=3), queue="blue") for name in ("one", "two")]
+        nodes += [make_node("n98", 3), make_node("n99", 3)]
+        limits = Limits(quotas=(Quota("blue", ((CPU, 6000),)),))
+    made = studied(make_snapshot(tuple(nodes), tuple(jobs)), limits=limits)
     packing = made.context.shared.packing.copy()
     packing.drop_all()
-    small, wide = (next(d for d in packing.problem.demands if d.job.key.name == name) for name in ("small", "wide"))
-    role = next(p.role for p in made.context.shared.packing.placed)
-    packing.hold_all([Placed(small.index, role, small.shape, node) for node in (0, 1)])
-    packing.hold_all([Placed(wide.index, role, wide.shape, 2)])
-    return packing, wide.index
+    role, node = Role.TRAINER, {node.name: k for k, node in enumerate(packing.problem.snapshot.nodes)}
+    demand = {d.job.key.name: d for d in packing.problem.demands}
+    places = [
+        ("small", "n000"),
+        ("small", "n001"),
+        ("wide", "n9"),
+        *([("one", "n98"), ("two", "n99")] if queued else []),
+    ]
+    packing.hold_all([Placed(demand[job].index, role, demand[job].shape, node[name]) for job, name in places])
+    return packing, demand["wide"].index
 
 
 def test_new_pods_make_a_slot_together() -> None:
     packing, wide = in_pieces()
     assert not packing.slots(packing.problem.demands[wide].shape).any()
 
-    def give(trial: TrialPacking) -> None:
+    def give(trial: TrialPacking, _: Mapping[int, int]) -> None:
         trial.place_trainer(wide, trial.tightest(trial.problem.demands[wide].shape))
 
     topped, unsure = topped_up(packing, dict.fromkeys(packing.members, 2), give, 10.0)
@@ -106,9 +129,85 @@ def test_new_pods_make_a_slot_together() -> None:
     assert packing.count[wide] == 1
 
 
+def test_a_job_at_its_quota_does_not_hide_a_slot_that_a_job_of_the_same_shape_can_use() -> None:
+    """Two nodes of 4 cores, each with one trainer of 2 cores: both on one node leave the other to a trainer of 3."""
+    packing, wide = in_pieces(queued=True)
+    one = next(d for d in packing.problem.demands if d.job.key.name == "one")
+    assert one.shape == packing.problem.demands[wide].shape
+    assert packing.meter().quota_shortage(one.index) is not None
+
+    def give(trial: TrialPacking, _: Mapping[int, int]) -> None:
+        trial.place_trainer(wide, trial.tightest(trial.problem.demands[wide].shape))
+
+    topped, unsure = topped_up(packing, dict.fromkeys(packing.members, 2), give, 10.0)
+    assert (topped.count[wide], unsure) == (2, frozenset())
+
+
+def with_a_victim(*, serves: bool) -> tuple[TrialPacking, dict[str, int]]:
+    """As `in_pieces`, and `loser` has lost its trainer of 3 cores on `n98`, which is free or kept for serving."""
+    jobs = (
+        make_job("small", min_trainers=2, max_trainers=2, cpu=2),
+        make_job("wide", trainers=1, cpu=3, on=("n97",)),
+        make_job("loser", trainers=2, cpu=3, on=("n98", "n99")),
+    )
+    nodes = (*make_nodes(2, cpu=4), *(make_node(f"n{number}", 3) for number in (97, 98, 99)))
+    waiting = make_serving("web", cpu=3)
+    problem = read_problem(make_snapshot(nodes, jobs, (waiting,) if serves else ()), Limits())
+    packing, node = TrialPacking(problem, range(3)), {node.name: k for k, node in enumerate(nodes)}
+    demand = {d.job.key.name: d for d in problem.demands}
+    victim = next(i for i, one in enumerate(problem.live_trainers) if one.pod.node == "n98")
+    packing.delete(victim)
+    small = demand["small"]
+    packing.hold_all([Placed(small.index, Role.TRAINER, small.shape, node[name]) for name in ("n000", "n001")])
+    if serves:
+        packing.for_serving.add(victim)
+        packing.hold_all([Placed(SERVING, None, problem.waiting[0].shape, node["n98"])])
+    return packing, {name: d.index for name, d in demand.items()}
+
+
+def test_a_job_that_loses_a_trainer_in_this_plan_gets_none_by_it() -> None:
+    packing, index = with_a_victim(serves=True)
+    given: list[Mapping[int, int]] = []
+
+    def give(trial: TrialPacking, most: Mapping[int, int]) -> None:
+        given.append(most)
+        grow(trial, most, dict.fromkeys(most, 0))
+
+    topped, _ = topped_up(packing, dict.fromkeys(packing.members, 3), give, 10.0)
+    assert (topped.count[index["wide"]], topped.count[index["loser"]]) == (2, 1)
+    assert given[0] == {index["small"]: 3, index["wide"]: 3, index["loser"]: 1}
+
+
+class NoDivision(Fulfilment):
+    """Leaves everything where it is, and names ceilings; `wide` may grow, and `loser` may not."""
+
+    def divide(
+        self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
+    ) -> Division:
+        del ceiling, deadline_s
+        names = {j: packing.problem.demands[j].job.key.name for j in packing.members}
+        return Division(packing, level, {j: 9 if names[j] == "wide" else packing.count[j] for j in packing.members})
+
+
+def test_a_trainer_that_runs_keeps_its_place_before_another_one_starts_there() -> None:
+    """`wide` could start in the room of the victim, but it also has a slot once both pods of `small` share a node."""
+    packing, index = with_a_victim(serves=False)
+    made = share(packing, Served({}, {}, 0), NoDivision(), 10.0)
+    assert made.packing.victims == []
+    assert (made.packing.count[index["wide"]], made.packing.count[index["loser"]]) == (2, 2)
+
+
+def test_a_bound_says_nothing_of_a_shape_whose_job_is_at_its_quota() -> None:
+    packing, wide = in_pieces(queued=True)
+    shape = packing.problem.demands[wide].shape
+    gains = {d.index: 1.0 if d.job.key.name == "one" else 0.1 for d in packing.problem.demands}
+    assert without_proved(frozenset({shape}), packing, 0.5, gains.__getitem__) == {shape}
+    assert without_proved(frozenset({shape}), packing, 0.05, gains.__getitem__) == frozenset()
+
+
 def test_a_job_at_its_ceiling_gets_none_of_it() -> None:
     packing, _ = in_pieces()
-    topped, unsure = topped_up(packing, {j: packing.count[j] for j in packing.members}, lambda _: None, 10.0)
+    topped, unsure = topped_up(packing, {j: packing.count[j] for j in packing.members}, lambda *_: None, 10.0)
     assert topped is packing
     assert unsure == frozenset()
 
@@ -116,7 +215,7 @@ def test_a_job_at_its_ceiling_gets_none_of_it() -> None:
 def test_without_time_it_is_not_said_that_a_node_is_full() -> None:
     packing, wide = in_pieces()
     packing.problem.clock.allow(0.0)
-    topped, unsure = topped_up(packing, dict.fromkeys(packing.members, 2), lambda _: None, 10.0)
+    topped, unsure = topped_up(packing, dict.fromkeys(packing.members, 2), lambda *_: None, 10.0)
     assert topped is packing
     assert unsure == {packing.problem.demands[wide].shape}
 

@@ -193,7 +193,9 @@ def _running(random: Random, job: Object, nodes: list[Object]) -> list[Object]:
                         "paddlepaddle.org/role": role,
                         "paddlepaddle.org/index": str(i),
                     },
-                    "ownerReferences": [{"kind": "TrainingJob", "name": name, "uid": job["metadata"]["uid"]}],
+                    "ownerReferences": [
+                        {"kind": "TrainingJob", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+                    ],
                     **({"deletionTimestamp": "2026-01-05T11:00:00Z"} if random.random() < 0.1 else {}),
                 }
             }
