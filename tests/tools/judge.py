@@ -147,8 +147,8 @@ class Judge:
         caps = {key: fact["cap"] for key, fact in facts.items()}
         lows = {key: self.jobs[key].bounds.min_trainers for key in facts}
         have = {key: targets[key]["target"] for key in facts}
-        levels = sorted({_worth(self.jobs[key], caps[key], n) for key, n in have.items()} - {1.0})
-        levels = [level for level in levels if level < 1][:3]
+        worths = (_worth(self.jobs[key], caps[key], n) for key, n in have.items())
+        levels = sorted({worth for worth in worths if worth < 1})[:3]
         promised = {key: fact["floor"] for key, fact in facts.items()}
         last = levels[-1] if levels else 0.0
         fair = {
