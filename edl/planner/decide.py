@@ -43,6 +43,7 @@ from edl.planner.owners.order import (
     without_replacements,
 )
 from edl.planner.policies.base import Policy
+from edl.planner.policies.scores import DIGITS, from_worst
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
@@ -152,8 +153,8 @@ def _score(made: Study) -> PlanScore:
     return PlanScore(
         placed=plan.serving.placed,
         admitted=tuple(demand.index in packing.count for demand in turns),
-        worst=round(min(map(packing.fulfilment, packing.members), default=1.0), 9),
-        achieved=round(plan.certificate.achieved, 9),
+        worst=next(iter(from_worst(packing)), 1.0),
+        achieved=round(plan.certificate.achieved, DIGITS),
         kept=-sum(len(decision.victims) for decision in plan.decisions),
     )
 
