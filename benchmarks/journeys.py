@@ -31,8 +31,8 @@ from edl.model.plan import Limits
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from tests.kube.writer_on_fake_api import WritableApi
 from tests.worlds.fake_api import connected, eventually
 from tests.worlds.master_server import serving

@@ -36,8 +36,8 @@ from edl.model.plan import Limits
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from tests.e2e.control_plane.nodes import NodeSpec, manifest
 from tests.e2e.scale.process import Usage
 

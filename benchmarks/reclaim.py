@@ -24,8 +24,8 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import SERVING_GRACE_S, Limits
 from edl.model.pods import Pod
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld

@@ -313,7 +313,14 @@ EXPLAIN = ROOT / "tests" / "explain"
 SERVING = f"-f {EXPLAIN}/plan/serving-takes-room-back.input.yaml"
 NEW = f"-f {EXPLAIN}/whatif/a-new-job-takes-its-share.cluster.yaml"
 NEW = f"{NEW} {NEW.replace('cluster.yaml', 'change.yaml')}"
-PLAN_COMMANDS = (f"plan {SERVING}", f"plan {SERVING} -o wide", f"plan {NEW}", f"explain ctr -n ads {NEW}")
+IN_THE_WAY = f"-f {ROOT}/docs/how-to/in-the-way.yaml"
+PLAN_COMMANDS = (
+    f"plan {SERVING}",
+    f"plan {SERVING} -o wide",
+    f"plan {IN_THE_WAY}",
+    f"plan {NEW}",
+    f"explain ctr -n ads {NEW}",
+)
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str) -> str:

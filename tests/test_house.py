@@ -28,7 +28,7 @@ ALLOWED = {
     "lightning": {"worker_torch"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "matplotlib": {"sim"},
-    "numpy": {"planner", "sim"},
+    "numpy": {"explain", "planner", "sim"},
     "prometheus_client": {"master", "observability", "install"},
     "pydantic": {"api", "settings", "sim"},
     "pydantic_core": {"api", "settings", "sim"},

@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache, reduce
-from math import ceil, gcd
+from math import ceil, floor, gcd, lcm
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,12 @@ RENAMED = {f"alpha.kubernetes.io/nvidia-gpu{a}": f"nvidia.com/gpu{b}" for a, b i
 QUANTITY = re.compile(r"(\+?[\d.]{1,81})(?:([KMGTPE]i|[numkMGTPE])|([eE][+-]?\d{1,2}))?")
 DECIMAL = {unit: Fraction(1000) ** power for power, unit in enumerate(("n", "u", "m", None, *"kMGTPE"), -3)}
 UNITS = DECIMAL | {f"{unit}i": Fraction(1024) ** power for power, unit in enumerate("KMGTPE", 1)}
+MEANS = {
+    "promised": "that gives each job its promised count",
+    "minimum": "that gives each job its minimum count",
+    "repacked": "with these levels, wherever pods run,",
+    "staying": "with these levels in which the trainers that stay do not move",
+}
 TOLERANCE, ROLES, parsed, counted = 1e-6, ("trainer", "pserver", "master"), cache(json.loads), dict[str, Any]()
 
 
@@ -241,25 +247,59 @@ def fulfilment(job: Any, facts: Any, count: int) -> Fraction:
     return Fraction(count - job["low"], facts["cap"] - job["low"]) if facts["cap"] > job["low"] else Fraction(1)
 
 
-def bound_of(cluster: Cluster, cert: Any, name: str, unit: int) -> Fraction:
-    """Lagrange's: no plan is worth more than trainers beyond prices >= 0 of their places, plus what nodes earn."""
-    proof, nodes, total, paid = cert["proofs"][name], cluster.nodes, Fraction(0), 0
+def bound_of(
+    cluster: Cluster, cert: Any, proof: Any, least: Any, kept: Any = None, *, worth: bool = True
+) -> Fraction:
+    """Lagrange's: no plan is worth more than trainers beyond prices >= 0 of their places, plus what nodes earn.
+
+    `least` has the fewest trainers of each job, `kept` those that stay on their nodes. If fulfilment has no `worth`,
+    every plan is worth 0: a bound below 0 says that there is none.
+    """
+    nodes, total, paid, unit = cluster.nodes, Fraction(0), 0, int(cert["denominator"])
     named = {pod: cluster.waiting[pod] for pod in cert["pods"]}
     rooms = {node: read["free"] | read["held"] for node, read in nodes.items()}
     named |= {f"{key} {role}": shape for key in cert["jobs"] for role, shape in cluster.jobs[key]["shapes"].items()}
     price = {named[label]: max(0, int(value)) for label, value in proof["prices"].items()}
     for key, facts in cert["jobs"].items():
         job, (request, placement) = cluster.jobs[key], cluster.jobs[key]["shapes"]["trainer"]
-        stuck = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
-        low, high, cost = job["low"], job["high"], Fraction(price.get((request, placement), 0), unit)
-        counts = {least := {"promised": facts["floor"], "minimum": low}[name], high, min(max(least, stuck), high)}
-        total += max(fulfilment(job, facts, n) - cost * max(0, n - stuck) for n in counts)
+        own = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
+        own, low, high = own if kept is None else len(kept[key]), least[key], job["high"]
+        cost, counts = Fraction(price.get((request, placement), 0), unit), {low, high, min(max(low, own), high)}
+        total += max(worth * fulfilment(job, facts, n) - cost * max(0, n - own) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
-        for pod in (pod for pod in job["live"] if pod["role"] != "trainer" and pod["node"] in rooms):
-            rooms[pod["node"]] -= Counter(dict(pod["request"]))
+        for pod in (pod for pod in job["live"] if pod["node"] in rooms):
+            stays = pod["role"] != "trainer" or (kept is not None and pod["name"] in kept[key])
+            rooms[pod["node"]] -= Counter(dict(pod["request"]) if stays else {})
     lends = any(read["held"]["lent"] for read in nodes.values())  # serving may be placed on CPU that trainers declare
     paid += 0 if lends else sum(price.get(named[pod], 0) for pod in cert["pods"])
     return total + Fraction(earned(cluster, rooms, proof, price) - paid, unit)
+
+
+def check_levels(cluster: Cluster, plan: Any, cert: Any, worth: dict[str, Fraction]) -> tuple[list[str], list[str]]:
+    """What holds and what does not of the levels: the jobs that are worst off, and how far they could be."""
+    jobs, held, found, said = cert["jobs"], list[str](), list[str](), plan["certificate"]["levels"]
+    target = {f"{d['namespace']}/{d['name']}": d["target"] for d in plan["decisions"]}
+    for level, stated, proof in zip(levels_of(cluster, jobs, worth), said, cert["levels"], strict=True):
+        at = [key for key in sorted(jobs) if worth[key] == level]
+        agrees = stated["jobs"] == at and abs(level - Fraction(stated["fulfilment"])) < TOLERANCE
+        found += [f"level {float(level)}: PLAN states other jobs or another fulfilment"] * (not agrees)
+        bound, least = Fraction(proof["bound"]), dict[str, int]()
+        for key, facts in jobs.items():
+            low, span = cluster.jobs[key]["low"], facts["cap"] - cluster.jobs[key]["low"]
+            least[key] = low if span == 0 else target[key] if worth[key] < level else low + floor(bound * span) + 1
+        is_plain = any(n > cluster.jobs[key]["high"] for key, n in least.items())
+        proved = is_plain or bound_of(cluster, cert, proof, least, worth=False) < 0
+        found += [f"level {float(level)}: its prices do not prove that {float(bound)} is the most"] * (not proved)
+        others = "while those below keep theirs: " * bool(held)
+        held.append(f"the worst off have {float(level)}, {others}no plan gives all of them more than {float(bound)}")
+        over = bound - Fraction(stated["bound"])
+        held += [f"PLAN states a bound that is lower by {float(over)}; that part is not proved"] * (over > TOLERANCE)
+    return held, found
+
+
+def levels_of(cluster: Cluster, jobs: Any, worth: dict[str, Fraction]) -> list[Fraction]:
+    """The three lowest levels of jobs that can grow and do not have all."""
+    return sorted({w for key, w in worth.items() if w < 1 and jobs[key]["cap"] > cluster.jobs[key]["low"]})[:3]
 
 
 def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
@@ -270,18 +310,33 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
         raise ValueError("PLAN does not have one decision for each job of SNAPSHOT, or the denominator is below 1")
     if found := check(cluster, chosen, cert):
         return [], found
-    achieved = sum(fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items())
-    stated = {key: plan["certificate"][key] for key in ("achieved", "bound")}
-    agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE and stated.items() <= cert["plan"].items()
+    worth = {key: fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items()}
+    achieved, stated = sum(worth.values()), plan["certificate"]
+    agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE
+    agrees = agrees and all(
+        stated[name] == cert["plan"][name] for name in ("achieved", "bound", "staying", "repacked")
+    )
     served = (plan["serving"]["waiting"], plan["serving"]["placed"]) == (len(cluster.waiting), len(cert["pods"]))
-    found += ["PLAN and CERTIFICATE do not state the same worth, bound and serving"] * (not (agrees and served))
+    found += ["PLAN and CERTIFICATE do not state the same worth, bounds and serving"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
-    for name, proof in cert["proofs"].items():
-        bound, proved = Fraction(int(proof["bound"]), unit), bound_of(cluster, cert, name, unit)
+    more, wrong = check_levels(cluster, plan, cert, worth)
+    held, found, last = held + more, found + wrong, max([Fraction(0), *levels_of(cluster, jobs, worth)])
+    low = {key: cluster.jobs[key]["low"] for key in jobs}
+    floors = {key: facts["floor"] for key, facts in jobs.items()}
+    fair = {key: min(chosen[key]["target"], n + ceil(last * (jobs[key]["cap"] - n))) for key, n in low.items()}
+    fair = {key: max(n, floors[key]) for key, n in fair.items()}
+    kept = {key: {p["name"] for p in cluster.jobs[key]["trainers"]} - {*chosen[key]["victims"]} for key in jobs}
+    steps = lcm(
+        *(max(1, jobs[key]["cap"] - n) for key, n in low.items())
+    )  # whole trainers add up to these parts of 1
+    cases = {"promised": (floors, None), "minimum": (low, None), "repacked": (fair, None), "staying": (fair, kept)}
+    for name, (least, stays) in cases.items():
+        bound = Fraction(int(cert["proofs"][name]["bound"]), unit)
+        proved = Fraction(floor(bound_of(cluster, cert, cert["proofs"][name], least, stays) * steps), steps)
         found += [f"proof {name}: its prices prove {float(proved)}, not {float(bound)}"] * (bound < proved)
-        held.append(f"no plan that gives each job its {name} count is worth more than {float(bound)}")
-    over = Fraction(int(cert["proofs"]["promised"]["bound"]), unit) - Fraction(stated["bound"])
-    held += [f"PLAN states a bound that is lower by {float(over)}; that part is not proved"] * (over > TOLERANCE)
+        held.append(f"no plan {MEANS[name]} is worth more than {float(bound)}")
+        over = bound - Fraction(stated.get({"promised": "bound"}.get(name, name), bound))
+        held += [f"PLAN states a bound that is lower by {float(over)}; that part is not proved"] * (over > TOLERANCE)
     return held, found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from edl.controller.planning import certify_snapshot, compare_snapshots, plan_snapshot
+from edl.controller.planning import compare_snapshots, judge_snapshot
 from edl.errors import ConfigError
 from edl.explain.blocked_serving import blocked_lines
 from edl.explain.comparison import Changes
@@ -42,18 +42,17 @@ def plan(settings: PlanSettings) -> None:
     )
     for warning in (*left_out, *saved.dropped(), *saved.replaced_jobs(), *queues, *blocked_lines(snapshot)):
         typer.echo(printable(f"edl: {warning}"), err=True)
-    if settings.certificate is None:
-        decided = plan_snapshot(snapshot, settings.policy, limits)
-    else:
-        decided, certificate = certify_snapshot(snapshot, settings.policy, limits)
-        _write(settings.certificate, certificate)
+    judged = judge_snapshot(snapshot, settings.policy, limits, proves=settings.certificate is not None)
+    decided = judged.plan
+    if settings.certificate is not None and judged.certificate is not None:
+        _write(settings.certificate, judged.certificate)
     changes = _changes(saved, now_s, snapshot, decided, limits)
     if limits.consolidate_after_s and not (any(d.moves for d in decided.decisions) or moves_trainers(decided)):
         typer.echo(f"edl: no pserver moves: {_obstacle(snapshot, decided, limits.consolidate_after_s)}", err=True)
     if settings.output is PlanOutput.JSON:
-        typer.echo(plan_json(decided, changes))
+        typer.echo(plan_json(decided, changes, judged.best))
     else:
-        print_plan(decided, changes=changes, wide=settings.output is PlanOutput.WIDE)
+        print_plan(decided, changes=changes, best=judged.best, wide=settings.output is PlanOutput.WIDE)
 
 
 def _changes(

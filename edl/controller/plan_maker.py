@@ -30,7 +30,7 @@ _DEADLINE_SLACK_S = 1.0
 
 
 class StartablePod(Protocol):
-    """A pod of a plan that fits on its node now, as `planner.packing.startable` returns it."""
+    """A pod of a plan that fits on its node now, as `planner.starts.startable` returns it."""
 
     @property
     def job(self) -> JobKey:

@@ -6,10 +6,12 @@ minimum any more. Plans and reports show the bounds that the job declares.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edl.errors import ConfigError
+from edl.explain.best_possible import BestPossible, best_possible
+from edl.explain.certificates.document import certify
 from edl.explain.comparison import Changes, compare
 from edl.explain.decision import decide, explained_study
 from edl.explain.job_report import JobReport, report_on_job
@@ -22,7 +24,6 @@ from edl.lifecycle.trials.unstarted import as_started
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
-from edl.planner.certificates.document import certify
 from edl.planner.policies.registry import COMPARISONS, policy_named, policy_names
 
 
@@ -48,17 +49,42 @@ def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> Sca
     return _with_declared_bounds(plan, snapshot)
 
 
-def certify_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> tuple[ScalePlan, dict[str, Any]]:
-    """Decide as `plan_snapshot` does, and prove the plan in rationals; see `planner.certificates`.
+@dataclass(frozen=True, slots=True)
+class JudgedPlan:
+    """A plan, and how much better it could be.
+
+    Attributes:
+        best: what another plan could reach; None for a policy that is only for comparison, if pods move, or if there
+            was no time for it.
+        certificate: the proof in rationals, see `explain.certificates`; None if it was not asked for.
+    """
+
+    plan: ScalePlan
+    best: BestPossible | None = None
+    certificate: dict[str, Any] | None = None
+
+
+def judge_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits, *, proves: bool = False) -> JudgedPlan:
+    """Decide as `plan_snapshot` does, and find out how much better the plan could be.
+
+    Args:
+        snapshot: the cluster.
+        policy: its name; empty for the default.
+        limits: what the operator allows.
+        proves: also prove it in rationals.
 
     Raises:
         ConfigError: no policy has that name, or a certificate does not cover the plan.
         PlanError: no plan was made, it broke a rule, or the proof took too long.
     """
     if policy in COMPARISONS:
-        raise ConfigError(f"--certificate: policy {policy} is only for comparison; choose --policy maxmin")
+        if proves:
+            raise ConfigError(f"--certificate: policy {policy} is only for comparison; choose --policy maxmin")
+        return JudgedPlan(plan_snapshot(snapshot, policy, limits))
     made = explained_study(_as_controller_sees(snapshot, limits), policy_named(policy), limits)
-    return _with_declared_bounds(made.plan, snapshot), certify(made, limits)
+    best = best_possible(made, limits.deadline_s)
+    certificate = certify(made, best, limits) if proves else None
+    return JudgedPlan(_with_declared_bounds(made.plan, snapshot), best, certificate)
 
 
 def report_snapshot(snapshot: ClusterSnapshot, key: JobKey, policy: str, limits: Limits) -> JobReport:

@@ -13,9 +13,9 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
 from edl.planner.clock import Clock
 from edl.planner.guard import check_relief
-from edl.planner.packing import Start, startable
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
+from edl.planner.starts import Start, startable
 
 GIVES_WAY_S = 0.3
 """So long a plan waits for a search ahead of it, each time."""
@@ -78,6 +78,6 @@ class PolicyPlanner:
         return time.perf_counter()
 
     def startable(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:
-        """The pods of a plan that fit on their nodes now; see `planner.packing.startable`."""
+        """The pods of a plan that fit on their nodes now; see `planner.starts.startable`."""
         read, self._read = self._read, None  # its arrays are large
         return startable(snapshot, plan, read)

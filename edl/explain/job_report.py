@@ -74,6 +74,7 @@ class FullResource:
     """A full resource: its place in words, the number of nodes, what is free at most, what a trainer requests.
 
     Attributes:
+        is_proved: False if another arrangement of the pods that the plan starts may have a slot.
         others: how many pods that are not of training use it there.
         by_others: how much they request in all.
     """
@@ -83,6 +84,7 @@ class FullResource:
     nodes: int
     most_free: str
     requested: str
+    is_proved: bool = True
     others: int = 0
     by_others: str = ""
 
@@ -149,7 +151,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         )
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
-    is_known = demand.shape not in context.problem.odd_shapes  # of those set aside, no program knows the room
+    is_known = demand.shape not in context.problem.odd_shapes  # of odd shapes, no program knows the capacity
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
     older = _older(scarce, context)
@@ -160,7 +162,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         fair_share=None if demand.job.is_best_effort else context.shared.level[demand.index],
         fulfilment=None if demand.job.is_best_effort else packing.fulfilment(demand.index),
         standing=tuple(_standing(demand, decision, context)),
-        full=tuple(_full(demand, context, one) for one in scarce.shortages),
+        full=tuple(_full(demand, context, one, scarce) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
         older=older,
         one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
@@ -209,7 +211,7 @@ def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionConte
     ]
 
 
-def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> FullResource:
+def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage, scarce: Scarce) -> FullResource:
     problem, name = context.problem, shortage.resource
     requested = int(problem.request[demand.shape, problem.names.index(name)])
     place = Places(context.problem.snapshot.nodes).where(
@@ -218,7 +220,7 @@ def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage) -> Fu
     nodes = frozenset(problem.snapshot.nodes[node].name for node in shortage.nodes)
     others, by_others = held_by_others(problem.snapshot, name, nodes)
     free, wanted = amount(name, shortage.most_free), amount(name, requested)
-    return FullResource(name, place, len(nodes), free, wanted, others, by_others)
+    return FullResource(name, place, len(nodes), free, wanted, scarce.is_proved, others, by_others)
 
 
 def _older(scarce: Scarce, context: DecisionContext) -> tuple[OlderTrainers, ...]:

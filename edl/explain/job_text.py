@@ -14,6 +14,7 @@ from rich.text import Text
 from edl.errors import ConfigError
 from edl.explain.job_report import EPSILON, Confirmed, JobReport, OneMore
 from edl.explain.node_asks import asks_dict
+from edl.explain.places import state_of
 from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -103,7 +104,14 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
             {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in report.standing
         ],
         "full": [
-            {"resource": f.resource, "where": f.place, "nodes": f.nodes, "free": f.most_free, "asked": f.requested}
+            {
+                "resource": f.resource,
+                "where": f.place,
+                "nodes": f.nodes,
+                "free": f.most_free,
+                "asked": f.requested,
+                "proved": f.is_proved,
+            }
             for f in report.full
         ],
         "holders": [
@@ -246,13 +254,13 @@ def _problem(job: Job | None, trouble: Condition | None) -> Iterator[str]:
 
 def _stuck(job: Job) -> Iterator[str]:
     """Pods that cannot start, and why: more room would not help them."""
-    stuck = [pod for pod in job.pods if pod.cannot_start]
-    if not stuck:
+    blocked = [pod for pod in job.pods if pod.cannot_start]
+    if not blocked:
         return
     ready = sum(pod.ready for pod in job.live_trainers)
-    yield f"  {ready} of {count(len(job.live_trainers), 'trainer')} ready; {count(len(stuck), 'pod')} cannot start:"
+    yield f"  {ready} of {count(len(job.live_trainers), 'trainer')} ready; {count(len(blocked), 'pod')} cannot start:"
     names: dict[str, list[str]] = defaultdict(list)
-    for pod in stuck:
+    for pod in blocked:
         names[pod.container_message].append(pod.name)
     for message, those in list(names.items())[:NAMES_OFFERED]:
         rest = f" and {count(more, 'more pod')}" if (more := len(those) - NAMES_OFFERED) > 0 else ""
@@ -288,8 +296,8 @@ def _standing(report: JobReport) -> Iterator[str]:
 def _scarcity(report: JobReport) -> Iterator[str]:
     for full in report.full:
         yield (
-            f"  {plain(full.resource)} is full on {full.place}: at most {full.most_free} free;"
-            f" a trainer requests {full.requested}"
+            f"  {plain(full.resource)} is {state_of(is_proved=full.is_proved)} on {full.place}: at most"
+            f" {full.most_free} free; a trainer requests {full.requested}"
         )
         if full.others:
             pods = count(full.others, "pod")

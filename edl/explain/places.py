@@ -13,6 +13,7 @@ from edl.planner.trial_packing import TrialPacking
 
 NAMED_POOLS = 3
 NAMED_RESOURCES = 2
+UNPROVED = "another arrangement of the pods that start may have a slot, but none was found"
 
 
 class Places:
@@ -45,19 +46,23 @@ class Places:
             parts = [*parts[: NAMED_POOLS - 1], f"{len(parts) - NAMED_POOLS + 1} more pools"]
         return listed(parts)
 
-    def what_is_full(self, packing: TrialPacking, shape: int, found: Sequence[Shortage]) -> tuple[str, str]:
-        """Which resource is full on which nodes, in a short form and with what is free there.
+    def what_is_full(
+        self, packing: TrialPacking, shape: int, found: Sequence[Shortage], *, is_proved: bool
+    ) -> tuple[str, str]:
+        """Which resource is full, or short, on which nodes: a short form, and one with what is free there.
 
         Args:
             packing: the finished packing.
             shape: index of the trainer's shape.
             found: the shortages of that shape, the most widespread first; at least one.
+            is_proved: no arrangement of the pods that the plan starts has one more slot: the resource is full.
 
         Returns:
             (`cpu is full on pool a`, the same with `(at most 2 cores free on a node; a trainer requests 3 cores)`).
         """
         nodes = open_nodes(packing, shape)
-        short = f"{plain(found[0].resource)} is full on {self.where(found[0].nodes, nodes)}"
+        state = state_of(is_proved=is_proved)
+        short = f"{plain(found[0].resource)} is {state} on {self.where(found[0].nodes, nodes)}"
         parts: list[str] = []
         for one in found[:NAMED_RESOURCES]:
             requested = int(packing.problem.request[shape, packing.problem.names.index(one.resource)])
@@ -67,6 +72,12 @@ class Places:
                 if one.most_free
                 else ""
             )
-            verb = "is full on" if not parts else "on"
+            verb = f"is {state} on" if not parts else "on"
             parts.append(f"{plain(one.resource)} {verb} {self.where(one.nodes, nodes)}{free}")
-        return short, ", ".join(parts)
+        full = ", ".join(parts)
+        return short, full if is_proved else f"{full}; {UNPROVED}"
+
+
+def state_of(*, is_proved: bool) -> str:
+    """What a resource is of which one more trainer finds too little: `full` only if no arrangement has a slot."""
+    return "full" if is_proved else "short"

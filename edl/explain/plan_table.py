@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edl.explain.best_possible import BestPossible, best_dict, best_lines
 from edl.explain.comparison import Changes
 from edl.explain.headroom import headroom_line
 from edl.explain.node_asks import asks_dict
@@ -28,8 +29,8 @@ NAMED_VICTIMS = 12
 """Where nobody watches, nothing is folded to fit a window."""
 
 
-def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]:
-    """The plan in the form that scripts read, with what it changes where that was asked."""
+def plan_dict(plan: ScalePlan, changes: Changes | None = None, best: BestPossible | None = None) -> dict[str, Any]:
+    """The plan in the form that scripts read, with what it changes and how much better it could be, if known."""
     return {
         "decisions": [_decision_dict(d) for d in sorted(plan.decisions, key=lambda d: d.job)],
         "certificate": {
@@ -37,6 +38,7 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
             "achieved": plan.certificate.achieved,
             "bound": plan.certificate.bound,
             "gap": plan.certificate.gap,
+            **(best_dict(best) if best is not None else {}),
         },
         "prices": [{"kind": p.kind, "name": p.name, "resource": p.resource, "price": p.price} for p in plan.prices],
         "serving": {"waiting": plan.serving.waiting, "placed": plan.serving.placed, "short": plan.serving.short},
@@ -50,17 +52,27 @@ def plan_dict(plan: ScalePlan, changes: Changes | None = None) -> dict[str, Any]
     }
 
 
-def plan_json(plan: ScalePlan, changes: Changes | None = None) -> str:
+def plan_json(plan: ScalePlan, changes: Changes | None = None, best: BestPossible | None = None) -> str:
     """The plan as JSON text."""
-    return json.dumps(plan_dict(plan, changes), indent=2, allow_nan=False)
+    return json.dumps(plan_dict(plan, changes, best), indent=2, allow_nan=False)
 
 
 def print_plan(
-    plan: ScalePlan, console: Console | None = None, *, changes: Changes | None = None, wide: bool = False
+    plan: ScalePlan,
+    console: Console | None = None,
+    *,
+    changes: Changes | None = None,
+    best: BestPossible | None = None,
+    wide: bool = False,
 ) -> None:
     """Print the plan for people: a row per job, what changes, what it is worth, and why each job has its count.
 
-    `wide` adds the prices, and prints the full account of each job in place of its message.
+    Args:
+        plan: the plan.
+        console: where to print; by default standard output.
+        changes: what it changes, if that was asked.
+        best: how much better it could be, if that is known.
+        wide: add the prices, and print the full account of each job in place of its message.
     """
     console = console or make_console()
     console.print(_decision_table(plan))
@@ -78,6 +90,8 @@ def print_plan(
             f"(gap {proof.gap:.3%}), policy {plan.policy}, {plan.seconds:.3f} s"
         )
     )
+    for line in best_lines(plan.certificate, best) if best is not None else ():
+        console.print(Text(printable(line)), soft_wrap=True)
     if plan.fallback is not None:
         note = (
             f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."

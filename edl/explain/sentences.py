@@ -27,6 +27,7 @@ from edl.planner.findings.reasons import Cause, Finding, find_reason, makes_way_
 from edl.planner.findings.scarcity import open_nodes
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Trade, TradeVerdict
+from edl.planner.packing import has_load_left
 from edl.planner.problem import JobDemand
 
 NAMED_HOLDERS = 2
@@ -222,13 +223,10 @@ class _Writer:
         )
 
     def _no_room(self, demand: JobDemand) -> tuple[str, str]:
-        packing, problem = self._context.shared.packing, self._context.problem
+        packing = self._context.shared.packing
         scarce = self._context.scarce(demand.shape)
         if not scarce.shortages:
-            if not open_nodes(packing, demand.shape):
-                short = "no node accepts new trainers of it"
-                return short, f"{short} ({self._waiting.rejections.of_all(demand.job.trainer)})"
-            return _same(f"--max-load-desired {problem.limits.max_load_desired:g} is reached")
+            return self._nothing_short(demand)
         short, full = self._what_is_full(demand.shape, scarce)
         if demand.job.is_best_effort:
             return short, f"{full}; its trainers request neither cpu nor memory, so pods that do come first"
@@ -242,10 +240,22 @@ class _Writer:
         kept = [self._kept(scarce.kept)] if scarce.kept else []
         return short, "; ".join((full, *kept, *self._holders(demand, scarce)))
 
+    def _nothing_short(self, demand: JobDemand) -> tuple[str, str]:
+        """Why a job gets no more trainers although no node lacks room for one."""
+        packing = self._context.shared.packing
+        if not open_nodes(packing, demand.shape):
+            short = "no node accepts new trainers of it"
+            return short, f"{short} ({self._waiting.rejections.of_all(demand.job.trainer)})"
+        if not has_load_left(packing, demand.shape):
+            return _same(f"--max-load-desired {packing.problem.limits.max_load_desired:g} is reached")
+        return _same("a node has a slot for one more trainer, which the next plan can use")
+
     def _what_is_full(self, shape: int, scarce: Scarce) -> tuple[str, str]:
         if shape not in self._full:
             packing = self._context.shared.packing
-            self._full[shape] = self._places.what_is_full(packing, shape, scarce.shortages)
+            self._full[shape] = self._places.what_is_full(
+                packing, shape, scarce.shortages, is_proved=scarce.is_proved
+            )
         return self._full[shape]
 
     def _yields_to_serving(self, demand: JobDemand) -> tuple[str, str]:

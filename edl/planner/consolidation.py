@@ -35,8 +35,8 @@ from edl.planner.packing import has_load_left
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
 
-Terms = list[tuple[int, float]]
-Row = tuple[Terms, float, float]
+Coefficients = list[tuple[int, float]]
+Row = tuple[Coefficients, float, float]
 """The (column, factor) terms of a sum, and the least and the most that the sum may be."""
 
 VARIABLES_LIMIT = 20_000
@@ -301,7 +301,7 @@ class _Program:
         Only one pserver of a job moves at a time, except for those that are marked safe to evict.
         """
         number = {j: self._job.start + i for i, j in enumerate(self._jobs)}
-        one_by_one: dict[int, Terms] = {j: [(k, -1.0)] for j, k in number.items()}
+        one_by_one: dict[int, Coefficients] = {j: [(k, -1.0)] for j, k in number.items()}
         for k, group in enumerate(self.groups, start=self._move.start):
             if group.is_safe:
                 yield [(k, 1.0), (number[group.demand], -float(len(group.pods)))], -np.inf, 0.0
@@ -323,12 +323,12 @@ def _places(packing: TrialPacking, shapes: list[int], freed: set[int]) -> list[t
     ]
 
 
-def _at(places: list[tuple[int, int]], first: int, shape: int) -> Terms:
+def _at(places: list[tuple[int, int]], first: int, shape: int) -> Coefficients:
     """The variables of one shape among the starts."""
     return [(k, 1.0) for k, (_, s) in enumerate(places, start=first) if s == shape]
 
 
-def _of(groups: list[_Group], first: int, shape: int) -> Terms:
+def _of(groups: list[_Group], first: int, shape: int) -> Coefficients:
     """The variables of one shape among the groups, counted negatively."""
     return [(k, -1.0) for k, group in enumerate(groups, start=first) if group.shape == shape]
 

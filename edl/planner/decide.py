@@ -44,6 +44,7 @@ from edl.planner.owners.order import (
     without_replacements,
 )
 from edl.planner.policies.base import Policy
+from edl.planner.policies.scores import DIGITS, from_worst
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
@@ -57,6 +58,7 @@ from edl.planner.stopgap import stopgap
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import PlanScore, decide_together
+from edl.planner.topping_up import without_proved
 
 ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
 PINS_BY = 0.4  # the part of the deadline by which plans for pinned counts end that do not fit
@@ -161,8 +163,8 @@ def _score(made: Study) -> PlanScore:
     return PlanScore(
         placed=plan.serving.placed,
         admitted=tuple(demand.index in packing.count for demand in turns),
-        worst=round(min(map(packing.fulfilment, packing.members), default=1.0), 9),
-        achieved=round(plan.certificate.achieved, 9),
+        worst=next(iter(from_worst(packing)), 1.0),
+        achieved=round(plan.certificate.achieved, DIGITS),
         kept=-sum(len(decision.victims) for decision in plan.decisions),
     )
 
@@ -193,7 +195,10 @@ def _study(
     watch.begin("proof")
     follow_preferences(shared.packing)
     proof = objective.prove(without_domains(shared.packing), shared.level, limits.deadline_s)
-    shared = with_remainder(shared, may_grow=may_grow)
+    unsure = without_proved(
+        shared.unsure, shared.packing, proof.bound - proof.achieved, lambda j: objective.gain(shared.packing, j)
+    )
+    shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
     made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)

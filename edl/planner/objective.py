@@ -30,11 +30,13 @@ class Division:
     Attributes:
         packing: every pod of the plan on its node.
         level: by job, the trainers that it is promised, in fractions: no less than its minimum.
+        ceiling: by job, the most trainers that it may still grow to; empty if free room is left to others.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
     """
 
     packing: TrialPacking
     level: Mapping[int, float]
+    ceiling: Mapping[int, int]
     not_worth_it: frozenset[int] = frozenset()
 
 
@@ -93,6 +95,12 @@ class Objective(Protocol):
             PlanError: a program found no answer in time.
         """
 
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """What one more trainer of a member adds to what the certificate counts."""
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """Give free slots to the jobs whose turn it is; the packing is changed."""
+
     def prove(
         self,
         packing: TrialPacking,
@@ -100,6 +108,7 @@ class Objective(Protocol):
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """Bound from above what any division could reach that gives each job its level or its planned count.
 
@@ -108,6 +117,7 @@ class Objective(Protocol):
             level: as `divide` returned it.
             deadline_s: time for the program.
             least: trainers that some jobs are to have in any case; the bound is then that of another plan.
+            stays: bound only plans in which the trainers that this plan keeps stay on their nodes.
         """
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:

@@ -1,4 +1,4 @@
-"""Puts whole pods on whole nodes: makes room for a batch, grows jobs one trainer at a time, finds what may start now.
+"""Puts whole pods on whole nodes: makes room for a batch, and grows jobs one trainer at a time.
 
 The linear programs say what is possible. Here it is done, pod by pod, with exact free capacity for each node. What
 does not fit is reported by the count; a node is never overcommitted. What to place is decided elsewhere.
@@ -17,12 +17,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
 from edl.planner.problem import IntArray, Problem, count_slots
-from edl.planner.problem_reader import read_problem, reads_alike
-from edl.planner.quota import QuotaNow
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
@@ -31,21 +27,6 @@ FEW_ROWS = 64
 MIN_SIZE = 1e-12  # part of the cluster; the size of a trainer that requests nothing
 
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A pod of a plan whose node has the capacity for it now.
-
-    Attributes:
-        job: its job.
-        role: its role.
-        node: name of the node.
-    """
-
-    job: JobKey
-    role: Role
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,110 +233,3 @@ def _urgency(
         worst, most = packing.fulfilment(j), -each / size[demand.shape]
         return (most, worst, demand.job.key) if packing.problem.is_large else (worst, most, demand.job.key)
     return (-worths[j].next(packing.count[j]) / size[demand.shape], packing.fulfilment(j), demand.job.key)
-
-
-def startable(snapshot: ClusterSnapshot, plan: ScalePlan, problem: Problem | None = None) -> tuple[Start, ...]:
-    """The pods of a plan that can be created now, because their node has the capacity at this moment.
-
-    Terminating pods and victims still use their requests, and count for the ResourceQuota of their namespace. So do
-    pods of edl that are on their way to a node, and the serving pods that wait. Masters and pservers come first, then
-    trainers up to each minimum, then the others in turn.
-
-    Args:
-        snapshot: the cluster now; it may be newer than the one that the plan was made for.
-        plan: the plan.
-        problem: what the decision read; it is used if it was read from the same cluster.
-    """
-    if problem is None or not reads_alike(problem, snapshot):
-        problem = read_problem(snapshot, Limits())
-    demands = {demand.job.key: demand.index for demand in problem.demands}
-    decisions = [d for d in plan.decisions if d.admitted and d.job in demands]
-    deleted = {(d.job, name) for d in decisions for name in d.victims}
-    members = [demands[d.job] for d in decisions]
-    packing = TrialPacking(problem, members)
-    for index, trainer in enumerate(problem.live_trainers):
-        if (
-            trainer.demand in packing.count
-            and not trainer.pod.node
-            and (problem.demands[trainer.demand].job.key, trainer.pod.name) in deleted
-        ):
-            packing.delete(index)
-    wanted = _creations(decisions)
-    _keep_for_serving(packing, {problem.node_index[node] for _, _, node in wanted if node in problem.node_index})
-    started, quota, room = [], QuotaNow(snapshot), _RoomNow(packing)
-    for key, role, name in wanted:
-        node = problem.node_index.get(name, -1)
-        shape = _shape_of(problem, demands[key], role)
-        if node >= 0 and room.holds(node, shape) and quota.take(problem.demands[demands[key]].job, role):
-            room.take(node, shape)
-            started.append(Start(key, role, name))
-    return tuple(started)
-
-
-class _RoomNow:
-    """What is free now, node by node: thousands of pods may start, and small arrays are slower than lists."""
-
-    def __init__(self, packing: TrialPacking) -> None:
-        self._now, self._request = packing.now, packing.problem.request
-        self._rows: dict[int, list[int]] = {}
-        self._needs: dict[int, list[tuple[int, int]]] = {}
-
-    def holds(self, node: int, shape: int) -> bool:
-        """True if the node has room for one more pod of the shape."""
-        row = self._row(node)
-        return all(row[column] >= amount for column, amount in self._need(shape))
-
-    def take(self, node: int, shape: int) -> None:
-        """Use the room of one pod."""
-        row = self._row(node)
-        for column, amount in self._need(shape):
-            row[column] -= amount
-
-    def _row(self, node: int) -> list[int]:
-        if node not in self._rows:
-            self._rows[node] = self._now[node].tolist()
-        return self._rows[node]
-
-    def _need(self, shape: int) -> list[tuple[int, int]]:
-        if shape not in self._needs:
-            amounts = enumerate(self._request[shape].tolist())
-            self._needs[shape] = [(column, amount) for column, amount in amounts if amount]
-        return self._needs[shape]
-
-
-def _creations(decisions: list[ScaleDecision]) -> list[tuple[JobKey, Role, str]]:
-    """Every pod that the plan creates, in the order of creation.
-
-    Masters and pservers of a job whose pservers move are left out: the old pods still exist.
-    """
-    fixed = [(d.job, role, node) for d in decisions if not d.moves for role, node in d.fixed_nodes]
-    base: list[tuple[JobKey, Role, str]] = []
-    rest: list[tuple[int, JobKey, str]] = []
-    for decision in decisions:
-        nodes = [node for node, count in decision.nodes for _ in range(count)]
-        kept = decision.target - len(nodes)
-        for turn, node in enumerate(nodes):
-            if kept + turn < decision.min_trainers:
-                base.append((decision.job, Role.TRAINER, node))
-            else:
-                rest.append((turn, decision.job, node))
-    return [*fixed, *base, *((job, Role.TRAINER, node) for _, job, node in sorted(rest))]
-
-
-def _keep_for_serving(packing: TrialPacking, planned: set[int]) -> None:
-    """Reserve the capacity that waiting serving pods could use now, first on nodes that the plan does not use."""
-    for group in packing.problem.waiting:
-        request = packing.problem.request[group.shape]
-        slots = count_slots(packing.now, request) * packing.problem.opened[group.shape]
-        left = group.due + group.in_grace
-        for node in sorted(np.flatnonzero(slots).tolist(), key=lambda n: (n in planned, n)):
-            used = min(left, int(slots[node]))
-            packing.now[node] -= used * request
-            left -= used
-
-
-def _shape_of(problem: Problem, demand: int, role: Role) -> int:
-    """The shape of the new pods of a job in one role."""
-    if role is Role.TRAINER:
-        return problem.demands[demand].shape
-    return next(need.shape for need in problem.demands[demand].needs if need.role is role)

@@ -38,8 +38,8 @@ def kept(packing: TrialPacking, d: int) -> int:
     return int((packing.node_of[own.start : own.stop] >= 0).sum())
 
 
-def restarted_elsewhere(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
-    """How many trainers of each member are deleted and started again elsewhere.
+def movable_trainers(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
+    """Count the trainers of each member that are deleted on one node and started on another: they only move.
 
     Args:
         packing: the packing to judge.

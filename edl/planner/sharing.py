@@ -20,6 +20,7 @@ from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import undo_restarts
 from edl.planner.swaps.search import fill_by_totals
+from edl.planner.topping_up import topped_up
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import growth_hold_left_s
 
@@ -56,6 +57,7 @@ class Share:
         headroom: the learned room that is kept, by shape.
         spare: room that is kept for serving pods for which no trainer is deleted.
         yielded: trainers of jobs without requests that are deleted because their room is used.
+        unsure: shapes of which no free slot was found although another arrangement of new pods may have one.
     """
 
     packing: TrialPacking
@@ -68,6 +70,7 @@ class Share:
     headroom: tuple[KeptRoom, ...] = ()
     spare: tuple[Placed, ...] = ()
     yielded: tuple[Yielded, ...] = ()
+    unsure: frozenset[int] = frozenset()
 
 
 def share(packing: TrialPacking, served: Served, objective: Objective, deadline_s: float) -> Share:
@@ -90,7 +93,8 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         if not packing.problem.clock.cut:
             packing.problem.clock.cut_short("sharing")
         level = {j: float(packing.count[j]) for j in packing.members}
-        return Share(packing, level, 0, objective, for_quota)
+        shapes = frozenset(packing.problem.demands[j].shape for j in packing.members)
+        return Share(packing, level, 0, objective, for_quota, unsure=shapes)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}
     grow(packing, replaced, replaced)
     before = len(packing.placed)
@@ -106,6 +110,13 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     kept_free = tuple(packing.placed[before:spare])
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
+    spare_victims(best)  # a trainer that runs comes before one that starts
+    best, unsure = topped_up(
+        best,
+        division.ceiling,
+        lambda trial, most: objective.grow(trial, replace(division, ceiling=most)),
+        deadline_s,
+    )
     spare_victims(best)
     gone = frozenset(best.victims)
     return Share(
@@ -118,6 +129,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         cleared & gone,
         tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in kept),
         kept_free,
+        unsure=unsure,
     )
 
 
@@ -152,7 +164,7 @@ def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, 
     except OutOfTimeError:
         packing.problem.clock.cut_short("sharing")
         # Among few sizes the program is quick, and nothing else knows where they fit.
-        return Division(fill_by_totals(packing, ceiling) if packing.problem.is_many else packing, level)
+        return Division(fill_by_totals(packing, ceiling) if packing.problem.is_many else packing, level, {})
 
 
 def _trim(packing: TrialPacking) -> frozenset[int]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.model.jobs import Job
+from edl.planner.evictions import shortfall
 from edl.planner.problem import IntArray, count_slots
 from edl.planner.trial_packing import TrialPacking
 
@@ -129,7 +130,7 @@ def _least_costs(
     np.minimum.at(price, node, np.array([prices[i][0] for i in trainers.tolist()], dtype=np.int64))
     gains = count_slots(packing.free + every, request) > packing.slots(shape)
     found = nodes[gains[nodes]]
-    lack = (request - packing.free[found]).clip(min=0) * (request > 0)
+    lack = shortfall(packing.free[found], request)
     deletions = (-(-lack // largest[found].clip(min=1))).max(axis=1, initial=0)
     return list(zip((deletions * price[found]).tolist(), found.tolist(), strict=True))
 

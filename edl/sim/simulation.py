@@ -20,7 +20,7 @@ from edl.model.names import JobKey
 from edl.model.plan import SERVING_GRACE_S, UNTRIED_S, Limits
 from edl.model.resources import CPU
 from edl.planner.guard import check
-from edl.planner.packing import startable
+from edl.planner.starts import startable
 from edl.sim.baselines.base import JobFacts
 from edl.sim.deployments import Deployment
 from edl.sim.headroom import advisor_of

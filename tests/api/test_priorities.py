@@ -67,8 +67,8 @@ def test_what_a_job_has_beside_its_trainers_is_core() -> None:
 def test_whatever_class_is_missing_serving_preempts_no_master_before_a_trainer(missing: str) -> None:
     values = {body["metadata"]["name"]: body["value"] for body in priority_classes()}
     known = tuple(name for name in PRIORITY_CLASSES if name != missing)
-    for more in ({}, {"resources": {}}):
-        surplus, least = (values.get(class_of(index, known=known, **more), 0) for index in (3, 1))
+    for resources in ({"requests": {"cpu": "1"}}, {}):
+        surplus, least = (values.get(class_of(index, known=known, resources=resources), 0) for index in (3, 1))
         master = values.get(class_of(0, role=Role.MASTER, known=known), 0)
         assert surplus <= least <= master
         assert surplus < 0, "serving preempts the surplus"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edl.controller.planning import plan_snapshot
+from edl.controller.planning import JudgedPlan, judge_snapshot
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Limits
 from tests.cli.conftest import Run
 from tests.cli.saved import CLUSTER, NEW_JOB, SERVING_POD
 from tests.tools.verifier import faults
@@ -37,11 +37,12 @@ def test_a_plan_is_printed_as_json_and_nothing_else(run: Run, cluster: str) -> N
 def test_wide_adds_the_prices_and_the_full_account_of_each_job(
     run: Run, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_details(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
-        made = plan_snapshot(snapshot, policy, limits)
-        return replace(made, decisions=tuple(replace(d, message="short", details="long") for d in made.decisions))
+    def with_details(snapshot: ClusterSnapshot, policy: str, limits: Limits, *, proves: bool) -> JudgedPlan:
+        judged = judge_snapshot(snapshot, policy, limits, proves=proves)
+        said = tuple(replace(d, message="short", details="long") for d in judged.plan.decisions)
+        return replace(judged, plan=replace(judged.plan, decisions=said))
 
-    monkeypatch.setattr("edl.cli.plan.plan_snapshot", with_details)
+    monkeypatch.setattr("edl.cli.plan.judge_snapshot", with_details)
     new = tmp_path / "new.yaml"
     new.write_text(NEW_JOB)
     printed = {}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from edl.controller.policy_planner import GIVES_WAY_S, PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
 from edl.model.plan import Limits
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
+from edl.planner.starts import startable
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import apply_plan, fresh_worlds, running_worlds, with_pods
@@ -44,7 +44,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSnapshot]:
         found.append(snapshot)
         return read_problem(snapshot, limits)
 
-    monkeypatch.setattr("edl.planner.packing.read_problem", read)
+    monkeypatch.setattr("edl.planner.starts.read_problem", read)
     return found
 
 

@@ -205,7 +205,7 @@ def test_the_json_says_the_same_in_fields() -> None:
     )
     assert body["nodes"] == [{"node": "n000", "pool": "", "stay": 0, "come": 4, "go": 0}]
     assert body["full"] == [
-        {"resource": "cpu", "where": "node n000", "nodes": 1, "free": "0 cores", "asked": "1 core"}
+        {"resource": "cpu", "where": "node n000", "nodes": 1, "free": "0 cores", "asked": "1 core", "proved": True}
     ]
     assert body["holders"] == [{"namespace": "default", "name": "b", "trainers": 3, "part": 0.375}]
     assert body["oneMore"]["result"] == "below_shares"

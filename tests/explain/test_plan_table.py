@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edl.controller.planning import plan_snapshot
+from edl.controller.planning import judge_snapshot
 from edl.errors import PlanFailure
 from edl.explain.plan_table import plan_dict, plan_json, print_plan
 from edl.kube.snapshot_files import read_snapshot_files
@@ -78,7 +78,8 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name.removesuffix(".input.yaml"))
 def test_a_saved_cluster_gives_the_plan_that_was_reviewed(path: Path) -> None:
     snapshot, left_out = read_snapshot_files([str(path)]).snapshot()
-    answer = rounded(plan_dict(plan_snapshot(snapshot, "", Limits())))
+    judged = judge_snapshot(snapshot, "", Limits())
+    answer = rounded(plan_dict(judged.plan, best=judged.best))
     answer["seconds"] = 0.0
     assert list(answer.pop("stages")) == STAGES
     expected = path.with_name(path.name.replace(".input.yaml", ".output.json"))

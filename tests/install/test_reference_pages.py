@@ -24,6 +24,7 @@ STORED = sorted((ROOT / "tests" / "explain").glob("*/*.output.json"))
 # Their keys are names: of nodes, pods, stages, trainers, results.
 NAMED = {"nodes": "<node>", "moves": "<pod>", "stages": "<stage>", "by": "<trainer>", "summary": "<result>"}
 SOURCES = (
+    "explain/best_possible.py",
     "explain/plan_table.py",
     "explain/whatif.py",
     "explain/job_text.py",

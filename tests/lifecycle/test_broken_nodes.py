@@ -29,8 +29,8 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import NodeTerm, Placement, Requirement
 from edl.model.status import JobStatus, NodeTrouble
 from edl.planner.eligibility import takes
-from edl.planner.packing import Start
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import Start
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 NOW_S, FIRST_S = 10_000.0, 600.0

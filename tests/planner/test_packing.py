@@ -12,8 +12,9 @@ from edl.model.names import Role
 from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.planner.packing import Start, grow, startable
+from edl.planner.packing import grow
 from edl.planner.problem_reader import read_problem
+from edl.planner.starts import Start, startable
 from edl.planner.trial_packing import SERVING, TrialPacking
 from edl.planner.victims import choose
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot

@@ -14,9 +14,9 @@ from edl.model.names import Role
 from edl.model.plan import Limits, ScalePlan
 from edl.model.resources import NodeTerm, Placement, PodShape, Preference, Requirement, Taint, Toleration
 from edl.planner.eligibility import Eligibility
-from edl.planner.packing import startable
 from edl.planner.preference import follow_preferences
 from edl.planner.problem_reader import read_problem
+from edl.planner.starts import startable
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples

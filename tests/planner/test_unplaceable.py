@@ -13,9 +13,9 @@ from edl.model.plan import Limits, ServingReport
 from edl.model.pods import Pod
 from edl.planner.fallback import without_growth
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
+from edl.planner.starts import startable
 from edl.planner.unplaceable import LONGEST_PAUSE_S, WaitRecord, mark, watch
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets, victims, with_pods

@@ -25,7 +25,7 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import JobStatus
-from edl.planner import packing
+from edl.planner import starts
 from tests.planted import Right, bug, targets
 
 SEARCH = "controller/loop/test_loop_small_scope.py::test_every_history_of_a_scene_keeps_the_rules_and_comes_to_rest"
@@ -167,7 +167,7 @@ def room_of_ending_pods(right: Right) -> Right:
 def plan_before_its_room(_: Right) -> Right:
     def wrong(_snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
         return [
-            packing.Start(decision.job, Role.TRAINER, node)
+            starts.Start(decision.job, Role.TRAINER, node)
             for decision in plan.decisions
             for node, count in decision.nodes
             for _ in range(count)

@@ -28,8 +28,8 @@ from edl.model.pods import Pod
 from edl.model.resources import CPU, MEMORY, PODS, PodShape, Resources
 from edl.planner.eligibility import takes
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from edl.sim.kubelet import Kubelet
 from edl.sim.meter import Decisions
 from edl.sim.port import SimulatedCluster, remove_job

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from edl.controller.planning import certify_snapshot
+from edl.controller.planning import judge_snapshot
 from edl.explain.plan_table import plan_dict
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
@@ -56,9 +56,9 @@ def certify_objects(objects: Object, folder: Path, limits: Limits | None = None)
     path.write_text(json.dumps(objects))
     snapshot, left_out = read_snapshot_files([str(path)]).snapshot()
     assert not left_out, left_out
-    made, certificate = certify_snapshot(snapshot, "maxmin", limits or Limits())
-    plan: Object = json.loads(json.dumps(plan_dict(made)))
-    return Certified(objects, snapshot, made, plan, json.loads(json.dumps(certificate)))
+    judged = judge_snapshot(snapshot, "maxmin", limits or Limits(), proves=True)
+    plan: Object = json.loads(json.dumps(plan_dict(judged.plan, best=judged.best)))
+    return Certified(objects, snapshot, judged.plan, plan, json.loads(json.dumps(judged.certificate)))
 
 
 def random_objects(seed: int, *, may_lend: bool = False) -> Object:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -143,24 +144,72 @@ class Judge:
         achieved = sum(_worth(self.jobs[key], fact["cap"], targets[key]["target"]) for key, fact in facts.items())
         if not abs(achieved - plan["certificate"]["achieved"]) <= TOLERANCE:
             yield "the plan is worth something else"
-        for name, proof in certificate["proofs"].items():
-            floors = {
-                key: fact["floor"] if name == "promised" else self.jobs[key].bounds.min_trainers
-                for key, fact in facts.items()
-            }
-            stated = float(Fraction(int(proof["bound"]), int(certificate["denominator"])))
-            best = self.best(floors, {key: fact["cap"] for key, fact in facts.items()}, certificate)
+        caps = {key: fact["cap"] for key, fact in facts.items()}
+        lows = {key: self.jobs[key].bounds.min_trainers for key in facts}
+        have = {key: targets[key]["target"] for key in facts}
+        worths = (_worth(self.jobs[key], caps[key], n) for key, n in have.items())
+        levels = sorted({worth for worth in worths if worth < 1})[:3]
+        promised = {key: fact["floor"] for key, fact in facts.items()}
+        last = levels[-1] if levels else 0.0
+        fair = {
+            key: max(promised[key], min(n, lows[key] + ceil(last * max(0, caps[key] - lows[key]) - TOLERANCE)))
+            for key, n in have.items()
+        }
+        stay = {key: frozenset(_trainers(self.jobs[key])) - {*targets[key]["victims"]} for key in facts}
+        for name, floors, kept in (
+            ("promised", promised, None),
+            ("minimum", lows, None),
+            ("repacked", fair, None),
+            ("staying", fair, stay),
+        ):
+            stated = float(Fraction(int(certificate["proofs"][name]["bound"]), int(certificate["denominator"])))
+            best = self.best(floors, caps, certificate, kept)
             if not stated >= best - TOLERANCE:
                 yield f"proof {name} states {stated}, but {best} can be reached"
+        if len(levels) != len(certificate["levels"]):
+            yield "other levels"
+            return
+        for level, proof in zip(levels, certificate["levels"], strict=True):
+            bound, above = Fraction(proof["bound"]), dict(lows)
+            for key, n in have.items():
+                if caps[key] > lows[key]:
+                    is_below = _worth(self.jobs[key], caps[key], n) < level - TOLERANCE
+                    above[key] = n if is_below else lows[key] + floor(bound * (caps[key] - lows[key])) + 1
+            if self.best(above, caps, certificate) > float("-inf"):
+                yield f"level {level} can be above {bound}"
 
-    def best(self, floors: dict[str, int], caps: dict[str, int], certificate: Object) -> float:
-        """The most that whole pods reach under the rules of the certificate, by an integer program."""
-        kept = (tuple(floors.items()), tuple(caps.items()), tuple(certificate["pods"]), tuple(certificate["jobs"]))
+    def best(
+        self,
+        floors: dict[str, int],
+        caps: dict[str, int],
+        certificate: Object,
+        stay: dict[str, frozenset[str]] | None = None,
+    ) -> float:
+        """The most that whole pods reach under the rules of the certificate, by an integer program.
+
+        Trainers in `stay` keep their nodes. Without any plan it is minus infinity.
+        """
+        if any(n > self.jobs[key].bounds.max_trainers for key, n in floors.items()):
+            return float("-inf")
+        kept = (
+            tuple(floors.items()),
+            tuple(caps.items()),
+            tuple(certificate["pods"]),
+            tuple(certificate["jobs"]),
+            tuple((stay or {}).items()),
+            stay is None,
+        )
         if kept not in self._optimum:
-            self._optimum[kept] = self._solve(floors, caps, list(certificate["pods"]))
+            self._optimum[kept] = self._solve(floors, caps, list(certificate["pods"]), stay)
         return self._optimum[kept]
 
-    def _solve(self, floors: dict[str, int], caps: dict[str, int], serving: list[str]) -> float:
+    def _solve(
+        self,
+        floors: dict[str, int],
+        caps: dict[str, int],
+        serving: list[str],
+        stay: dict[str, frozenset[str]] | None,
+    ) -> float:
         jobs = [self.jobs[key] for key in floors]
         if not jobs:
             return 0.0
@@ -175,12 +224,13 @@ class Judge:
         if not any(pod.lent_cpu_milli for job in self.jobs.values() for pod in job.live_trainers):
             groups += [(self.waiting[name].shape, 1, 1) for name in serving]
         names = sorted({name for shape, _, _ in groups for name in shape.request})
-        nodes, rooms = list(self.nodes.values()), self._rooms(jobs, names)
+        nodes, rooms = list(self.nodes.values()), self._rooms(jobs, names, stay or {})
         pods, counts = len(groups) * len(nodes), len(jobs)
         gains = [
             1 / (caps[str(j.key)] - j.bounds.min_trainers) if caps[str(j.key)] > j.bounds.min_trainers else 0.0
             for j in jobs
         ]
+        free = [len(stay[str(job.key)]) if stay is not None else self._free_trainers(job) for job in jobs]
         rows, low, high = [], [], []
         for k, (_, fewest, most) in enumerate(groups):
             row = np.zeros(pods + counts)
@@ -188,7 +238,7 @@ class Judge:
             if k < counts:
                 row[pods + k] = -1
             rows.append(row)
-            low.append(-float(self._free_trainers(jobs[k])) if k < counts else fewest)
+            low.append(-float(free[k]) if k < counts else fewest)
             high.append(np.inf if k < counts else most)
         for v in range(len(nodes)):
             for r, name in enumerate(names):
@@ -216,10 +266,15 @@ class Judge:
             return float("-inf")
         return sum(_worth(job, caps[str(job.key)], round(n)) for job, n in zip(jobs, result.x[pods:], strict=True))
 
-    def _rooms(self, jobs: list[Job], names: list[str]) -> list[list[int]]:
-        """(nodes, resources) what the pods of a plan may use beside foreign pods, masters and pservers."""
+    def _rooms(self, jobs: list[Job], names: list[str], stay: dict[str, frozenset[str]]) -> list[list[int]]:
+        """(nodes, resources) what the pods of a plan may use beside foreign pods, masters, pservers and who stays."""
         own = [pod for job in self.jobs.values() for pod in job.pods if pod.is_live]
-        fixed = [pod for job in jobs for pod in job.pods if pod.is_live and pod.role is not Role.TRAINER]
+        fixed = [
+            pod
+            for job in jobs
+            for pod in job.pods
+            if pod.is_live and (pod.role is not Role.TRAINER or pod.name in stay.get(str(job.key), ()))
+        ]
         return [
             [
                 max(
@@ -240,6 +295,10 @@ class Judge:
             or not takes(self.nodes[pod.node or pod.nominated], job.trainer.placement)
             for pod in job.live_trainers
         )
+
+
+def _trainers(job: Job) -> list[str]:
+    return [pod.name for pod in job.live_trainers]
 
 
 def _worth(job: Job, cap: int, count: int) -> float:

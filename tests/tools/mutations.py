@@ -91,7 +91,7 @@ def _try(random: Random, world: Certified, judge: Judge) -> str:
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if key not in UNCHECKED or "proofs" in path:
+            if key not in UNCHECKED or path[:1] in (("proofs",), ("levels",)):
                 yield (*path, key)
                 yield from _leaves(item, (*path, key))
 
@@ -151,6 +151,22 @@ def _careful(change: Change) -> Change:
 def _restate(plan: Object, certificate: Object, difference: float) -> None:
     plan["certificate"]["achieved"] += difference
     certificate["plan"]["achieved"] = plan["certificate"]["achieved"]
+    _restate_levels(plan, certificate)
+
+
+def _restate_levels(plan: Object, certificate: Object) -> None:
+    """Make the stated levels those of the changed plan; their bounds stay, as far as there are any."""
+    found: dict[Fraction, list[str]] = {}
+    for decision in plan["decisions"]:
+        key, low = f"{decision['namespace']}/{decision['name']}", decision["min"]
+        if key in certificate["jobs"] and (span := certificate["jobs"][key]["cap"] - low) > 0:
+            found.setdefault(Fraction(decision["target"] - low, span), []).append(key)
+    levels = plan["certificate"]["levels"]
+    lowest = sorted(level for level in found if level < 1)[: len(levels)]
+    for level, stated in zip(lowest, levels, strict=False):
+        stated["fulfilment"], stated["jobs"] = float(level), sorted(found[level])
+    for document in (levels, certificate["levels"]):
+        del document[len(lowest) :]
 
 
 def _gain(decision: Object, certificate: Object) -> float:
@@ -161,9 +177,37 @@ def _gain(decision: Object, certificate: Object) -> float:
 
 def lower_a_bound(random: Random, _: Object, certificate: Object) -> str:
     """Claim a lower bound."""
-    proof = certificate["proofs"][random.choice(["promised", "minimum"])]
+    proof = certificate["proofs"][random.choice(sorted(certificate["proofs"]))]
     proof["bound"] = str(int(int(proof["bound"]) * random.choice((0.1, 0.5, 0.9, 0.99, 0.999_999))))
     return "lower bound"
+
+
+def lower_a_level(random: Random, plan: Object, certificate: Object) -> str:
+    """Claim that the worst off could have less, or nothing more than they have."""
+    number = random.randrange(len(certificate["levels"]))
+    stated, proof = plan["certificate"]["levels"][number], certificate["levels"][number]
+    bound = Fraction(proof["bound"]) * random.choice((Fraction(1, 2), Fraction(9, 10), Fraction(99, 100)))
+    proof["bound"] = str(random.choice((bound, Fraction(stated["fulfilment"]).limit_denominator(100))))
+    stated["bound"] = float(Fraction(proof["bound"]))
+    return "lower level"
+
+
+def swap_levels(random: Random, plan: Object, certificate: Object) -> str:
+    """Claim of one level what was proved of another."""
+    number, other = random.choices(range(len(certificate["levels"])), k=2)
+    certificate["levels"][number] = certificate["levels"][other]
+    if random.random() < 0.5:
+        plan["certificate"]["levels"][number]["bound"] = plan["certificate"]["levels"][other]["bound"]
+    return "levels swapped"
+
+
+def scale_level_prices(random: Random, _: Object, certificate: Object) -> str:
+    """Scale the prices of a level, all or only those of pods."""
+    proof, factor = random.choice(certificate["levels"]), random.choice((-1, 0, 0.5, 1.1, 3))
+    for prices in (proof["prices"], *(proof["nodePrices"].values() if random.random() < 0.5 else ())):
+        for name in prices:
+            prices[name] = str(int(int(prices[name]) * factor))
+    return "level prices"
 
 
 def claim_the_optimum(_: Random, plan: Object, certificate: Object) -> str:
@@ -178,7 +222,7 @@ def claim_the_optimum(_: Random, plan: Object, certificate: Object) -> str:
 def scale_prices(random: Random, _: Object, certificate: Object) -> str:
     """Scale the prices of a proof, and claim a bound that is lower or the same."""
     proof, factor = (
-        certificate["proofs"][random.choice(["promised", "minimum"])],
+        certificate["proofs"][random.choice(sorted(certificate["proofs"]))],
         random.choice((-1, 0, 0.5, 0.9, 1.1, 2)),
     )
     for prices in (proof["prices"], *proof["nodePrices"].values()):
@@ -270,6 +314,9 @@ CHANGES: tuple[Change, ...] = (
         (
             *[change_any_field] * 3,
             lower_a_bound,
+            lower_a_level,
+            swap_levels,
+            scale_level_prices,
             claim_the_optimum,
             scale_prices,
             add_a_trainer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 
-from edl.planner.certificates.document import BEST_EFFORT
+from edl.explain.certificates.document import BEST_EFFORT
 from tests.tools.certified_clusters import Certified, Object, certify_objects
 from tests.tools.verifier import faults
 from tests.worlds.raw_objects import job, node, owned_by, pod

@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from edl.planner.certificates.document import LENT
+from edl.explain.certificates.document import LENT
 from tests.tools.certified_clusters import Certified, Object, certify_objects
 from tests.tools.verifier import faults
 from tests.worlds.raw_objects import job, node, owned_by, pod

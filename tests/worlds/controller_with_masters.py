@@ -32,8 +32,8 @@ from edl.model.pods import Pod
 from edl.model.progress import Progress
 from edl.model.status import JobPhase, JobStatus
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 from tests.worlds.master_server import Served, serving

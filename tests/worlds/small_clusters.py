@@ -19,8 +19,8 @@ from edl.model.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape
 from edl.model.status import Condition, JobStatus, Resize, RoleCount
-from edl.planner.packing import Start, startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import Start, startable
 from tests.worlds.builders import (
     make_job,
     make_node,

@@ -23,6 +23,7 @@ import numpy as np
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
+from edl.planner.evictions import first_enough, shortfall
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import has_load_left
 from edl.planner.problem import IntArray, JobDemand, LiveTrainer, Problem, count_slots, sum_requests
@@ -206,7 +207,7 @@ class _Remainder:
                 continue
             for number, (trainer, node) in reversed(list(enumerate(self._stays[d]))):
                 freed = self._problem.request[trainer.shape]
-                if opened[node] and ((self.packing.free[node] + freed >= request) | (request == 0)).all():
+                if opened[node] and first_enough(shortfall(self.packing.free[node], request), freed[None]):
                     del self._stays[d][number]
                     self._goes.append(Yielded(trainer))
                     self.packing.count[d] -= 1

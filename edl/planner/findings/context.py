@@ -35,6 +35,7 @@ class Scarce:
         part_of: the part of each holder; part: of all of them together.
         is_left_soon: one more fits once the terminating pods of others are gone.
         kept: serving pods that room is kept for, if one more would fit without that; else 0.
+        is_proved: False if another arrangement of the pods that the plan starts may have room for one.
     """
 
     shortages: tuple[Shortage, ...] = ()
@@ -44,6 +45,7 @@ class Scarce:
     part: float = 0.0
     is_left_soon: bool = False
     kept: int = 0
+    is_proved: bool = True
 
 
 @dataclass(slots=True)
@@ -166,7 +168,9 @@ class DecisionContext:
         left = problem.leaving.any(axis=1) & problem.opened[shape]
         is_left_soon = bool(count_slots((packing.free + problem.leaving)[left], problem.request[shape]).any())
         kept = self._kept_for_serving(shape)
-        return Scarce(found, holders, exchanges, parts, sum(parts.values()), is_left_soon, kept)
+        return Scarce(
+            found, holders, exchanges, parts, sum(parts.values()), is_left_soon, kept, shape not in self.shared.unsure
+        )
 
     def _kept_for_serving(self, shape: int) -> int:
         packing, problem = self.shared.packing, self.problem

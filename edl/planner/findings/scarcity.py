@@ -14,11 +14,11 @@ import numpy as np
 from edl.model.cluster import Node
 from edl.model.names import Role
 from edl.model.units import rank_of
+from edl.planner.evictions import evictions_needed, shortfall
 from edl.planner.objective import Exchange
 from edl.planner.problem import BoolArray, IntArray, Problem
 from edl.planner.trial_packing import SERVING, TrialPacking
 
-IMPOSSIBLE = 1 << 30
 HOLDERS_TRIED = 8  # best-off holders for which the cost of one more trainer is computed
 
 
@@ -142,7 +142,7 @@ def nearest(packing: TrialPacking, shape: int) -> tuple[int, tuple[tuple[str, in
     nodes = usable(packing, shape).nonzero()[0]
     if not len(nodes):
         return -1, ()
-    lack = (problem.request[shape] - packing.free[nodes]).clip(min=0) * (problem.request[shape] > 0)
+    lack = shortfall(packing.free[nodes], problem.request[shape])
     part = lack / problem.allocatable[nodes].max(axis=0, initial=1).clip(min=1)
     best = int(part.max(axis=1, initial=0).argmin())
     found = [(name, int(lack[best, c])) for c, name in enumerate(problem.names) if lack[best, c] > 0]
@@ -202,9 +202,6 @@ class PlacedTrainers:
         mine = self.is_alike & (self.demand == holder.demand) & problem.opened[shape][self.node]
         nodes, here = np.unique(self.node[mine], return_counts=True)
         freed = problem.request[problem.demands[holder.demand].shape]
-        lack = (problem.request[shape] - self.packing.free[nodes]) * (problem.request[shape] > 0)
-        deletions = np.where(freed > 0, -(-lack // np.maximum(freed, 1)), (lack > 0) * IMPOSSIBLE).max(
-            axis=1, initial=1
-        )
+        deletions = evictions_needed(shortfall(self.packing.free[nodes], problem.request[shape]), freed)
         possible = deletions[deletions <= np.minimum(here, holder.surplus)]
         return int(possible.min()) if len(possible) else 0

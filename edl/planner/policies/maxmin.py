@@ -14,16 +14,24 @@ from dataclasses import replace
 
 from edl.errors import PlanError
 from edl.planner.clock import OutOfTimeError
-from edl.planner.filling import fill
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
+from edl.planner.policies.filling import fill
+from edl.planner.policies.scores import from_worst, gain_of_worst, promises_kept
+from edl.planner.policies.transfers import (
+    givers,
+    has_arrivals,
+    is_at_rest,
+    levelled,
+    once_terminated,
+    without_restarts,
+)
 from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
 from edl.planner.programs.integer import could_place_anew, pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
 from edl.planner.swaps.search import Wanted, fill_by_swaps
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, levelled, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8
@@ -50,14 +58,23 @@ class Fulfilment:
             shared = _reshare(packing, grown, terms, deadline_s)
         except OutOfTimeError:
             packing.problem.clock.cut_short("transfers")
-            return Division(grown, level)
+            return Division(grown, level, ceiling)
         if packing.problem.is_large:
-            return Division(shared, level)
+            return Division(shared, level, ceiling)
         shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
         if admits or is_at_rest(packing):
             shared = levelled(shared, ceiling, givers(packing, admits=admits))
-        return Division(shared, level)
+        return Division(shared, level, ceiling)
+
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """See `Objective.gain`."""
+        demand = packing.problem.demands[j]
+        return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """See `Objective.grow`."""
+        grow(packing, division.ceiling, {j: int(n + EPSILON) for j, n in division.level.items()})
 
     def prove(
         self,
@@ -66,9 +83,10 @@ class Fulfilment:
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """See `Objective.prove`."""
-        return prove(packing, level, deadline_s, least=least)
+        return prove(packing, level, deadline_s, least=least, stays=stays)
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
         """The donor that is best off after having given; see `Objective.cheapest_trade`."""
@@ -137,8 +155,8 @@ def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_
         if _worst_gain(_grown(once_terminated(packing), terms, deadline_s)[0], taken) <= enough:
             return grown
     if admits:
-        return max((grown, taken), key=lambda trial: (_worst(trial), _standing(trial, terms)))
-    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and _from_worst(taken) > _from_worst(grown)
+        return max((grown, taken), key=lambda trial: (from_worst(trial)[:1], _standing(trial, terms)))
+    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and from_worst(taken) > from_worst(grown)
     return taken if is_worth_it else grown
 
 
@@ -352,25 +370,9 @@ def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> 
 
 def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
     """How much fulfilment the worst off of the jobs that gain gains."""
-    gainers = [j for j in grown.members if taken.count[j] > grown.count[j]]
-    worst = min(gainers, key=lambda j: (grown.fulfilment(j), j), default=None)
-    return 0.0 if worst is None else taken.fulfilment(worst) - grown.fulfilment(worst)
-
-
-def _worst(packing: TrialPacking) -> float:
-    """The lowest fulfilment of all jobs."""
-    return round(min((packing.fulfilment(j) for j in packing.members), default=1.0), 9)
-
-
-def _from_worst(packing: TrialPacking) -> list[float]:
-    """The fulfilment of all jobs, from the worst off upwards."""
-    return sorted(round(packing.fulfilment(j), 9) for j in packing.members)
+    return gain_of_worst(grown, taken, (j for j in grown.members if taken.count[j] > grown.count[j]))
 
 
 def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], list[float]]:
     """How good a packing is: fulfilments from the worst off upwards, first only up to the promised share."""
-    demands = packing.problem.demands
-    held = sorted(
-        round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
-    )
-    return tuple(held), _from_worst(packing)
+    return promises_kept(packing, terms.promised), from_worst(packing)

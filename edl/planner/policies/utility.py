@@ -13,13 +13,23 @@ from math import exp
 from edl.model.jobs import Job
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
+from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
+from edl.planner.policies.trading import (
+    Goal,
+    grown_by_worth,
+    lacking_gain,
+    pays,
+    set_goal,
+    standing,
+    total_worth,
+    traded,
+)
+from edl.planner.policies.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
 from edl.planner.reallocation import EPSILON, Terms
 from edl.planner.speedup import Worth, most_useful, worth_of
-from edl.planner.trading import Goal, grown_by_worth, lacking_gain, pays, set_goal, standing, total_worth, traded
-from edl.planner.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
 from edl.planner.trial_packing import TrialPacking
 
 
@@ -45,7 +55,16 @@ class TotalUtility:
         floor = {j: low[j] + (level[j] - low[j]) / 2 for j in packing.members}
         terms = Terms(ceiling, {j: int(floor[j] + EPSILON) for j in packing.members})
         best, not_worth_it = _reshare(packing, terms, self.worths, deadline_s)
-        return Division(best, floor, not_worth_it)
+        return Division(best, floor, ceiling, not_worth_it)
+
+    def gain(self, packing: TrialPacking, j: int) -> float:
+        """See `Objective.gain`."""
+        return self.worths[j].next(packing.count[j])
+
+    def grow(self, packing: TrialPacking, division: Division) -> None:
+        """See `Objective.grow`."""
+        promised = {j: int(n + EPSILON) for j, n in division.level.items()}
+        grow(packing, division.ceiling, promised, worths=self.worths)
 
     def prove(
         self,
@@ -54,9 +73,12 @@ class TotalUtility:
         deadline_s: float,
         *,
         least: Mapping[int, int] | None = None,
+        stays: bool = False,
     ) -> Proof:
         """See `Objective.prove`."""
-        return prove_utility(packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least)
+        return prove_utility(
+            packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least, stays=stays
+        )
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
         """The donor that loses least speed; see `Objective.cheapest_trade`."""

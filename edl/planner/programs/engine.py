@@ -4,7 +4,7 @@ Patterns are exact, but they are priced by a table over all amounts that a node 
 have no such table, and a search for each node class in its place takes minutes. `columns` solves every program with
 the engine that is chosen here, so no other module asks which one it is, except those that place pods.
 
-If a few small jobs alone make sizes many, their shapes are set aside: programs run without them, as if their trainers
+If a few small jobs alone make sizes many, their shapes are odd: programs run without them, as if their trainers
 took no room, so bounds hold, and `filling` places these trainers before all others.
 """
 
@@ -26,7 +26,7 @@ TABLES_LIMIT = 10_000  # kinds of nodes, by the shapes that they take, times sha
 SEARCHES_LIMIT = 20  # classes times shapes that may be searched one by one
 SEARCHES_IN_BULK, ALIKE = 400, 16  # the same where so many nodes or more are alike on average
 SAMPLE = 64  # so many nodes are tried before all of them
-MOST_ASIDE, PART_ASIDE = 8, 0.005  # shapes set aside, and the part of the cluster that their trainers may request
+MOST_ODD, PART_ODD = 8, 0.005  # odd shapes, and the part of the cluster that their trainers may request
 
 
 def with_engine(problem: Problem) -> Problem:
@@ -61,8 +61,8 @@ def _few_apart(problem: Problem, planned: list[int]) -> frozenset[int]:
     fixed |= {shape for shape, _ in problem.learned}
     fixed |= {shape for demand in problem.demands for shape, _ in demand.unbound_fixed}
     found: list[int] = []
-    for shape in sorted((s for s in planned if s not in fixed), key=lambda s: (part[s], s))[:MOST_ASIDE]:
-        if part[[*found, shape]].sum() <= PART_ASIDE:
+    for shape in sorted((s for s in planned if s not in fixed), key=lambda s: (part[s], s))[:MOST_ODD]:
+        if part[[*found, shape]].sum() <= PART_ODD:
             found.append(shape)
     if len(found) == len(planned) or _has_many(problem, [s for s in planned if s not in found]):
         return frozenset()

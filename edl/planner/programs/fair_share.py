@@ -52,18 +52,19 @@ class ShareProblem:
     is_rough: bool = False
 
 
-def read_share_problem(packing: TrialPacking, *, is_rough: bool = False) -> ShareProblem:
+def read_share_problem(packing: TrialPacking, *, is_rough: bool = False, stays: bool = False) -> ShareProblem:
     """Read a packing; what its nodes hold now becomes the first patterns, so that the program can repeat it.
 
     Args:
         packing: the packing.
         is_rough: take all nodes as one, which is quick.
+        stays: trainers that run keep their nodes; only pods that do not exist yet may be placed anew.
 
     Raises:
         OutOfTimeError: no time is left to sort the nodes.
     """
     problem = packing.problem
-    node, shape, owner = _movable(packing)
+    node, shape, owner = _movable(packing, stays=stays)
     free = packing.free.clip(min=0) + sum_requests(len(packing.free), problem.request, node, shape)
     shapes = {problem.demands[j].shape for j in packing.members} | {place.shape for place in packing.placed}
     columns = (all_in_one if is_rough else make_columns)(problem, free, shapes)
@@ -71,7 +72,7 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False) -> Shar
     add_used(columns, node, shape)
     need = np.zeros(len(row))
     serving: Counter[int] = Counter()
-    for place in packing.placed:  # none but trainers is set aside
+    for place in packing.placed:  # only trainers have odd shapes
         if place.role is not Role.TRAINER:
             need[row[place.shape]] += 1
             serving[place.shape] += place.owner == SERVING
@@ -81,13 +82,13 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False) -> Shar
     return ShareProblem(problem, columns, packing.members, immovable, need, dict(serving), rows, limits, is_rough)
 
 
-def _movable(packing: TrialPacking) -> tuple[IntArray, IntArray, IntArray]:
+def _movable(packing: TrialPacking, *, stays: bool) -> tuple[IntArray, IntArray, IntArray]:
     """(pods,) node, shape and owner of every pod that may be placed anew; trainers first, others have no owner."""
     problem = packing.problem
     live_trainers, node = packing.with_node()
     shape, owner = problem.trainer_shape[live_trainers], problem.trainer_demand[live_trainers]
     claimed = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
-    moves = (shape == claimed[owner]) & problem.opened[shape, node]
+    moves = (shape == claimed[owner]) & problem.opened[shape, node] & (not stays)
     new = sorted(packing.placed, key=lambda place: place.role is not Role.TRAINER)
     owners = [place.owner for place in new if place.role is Role.TRAINER]
     return (
@@ -103,7 +104,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
         return
     row = np.full(max([*columns.shapes, *shape.tolist()]) + 1, -1)
     row[list(columns.shapes)] = np.arange(len(columns.shapes))
-    node, shape = node[row[shape] >= 0], shape[row[shape] >= 0]  # those set aside are in no pattern
+    node, shape = node[row[shape] >= 0], shape[row[shape] >= 0]  # odd shapes are in no pattern
     class_of = {n: g for g, group in enumerate(columns.classes) for n in group.nodes}
     owner = np.full(1 + max(class_of), -1)
     owner[list(class_of)] = list(class_of.values())
@@ -122,7 +123,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the tight jobs, repeat.
 
-    A job whose shape is set aside is promised what the first tight jobs are.
+    A job of an odd shape is promised what the first tight jobs are.
 
     Returns:
         By job, trainers in fractions, never below its minimum.
@@ -130,14 +131,13 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     Source: progressive filling, Bertsekas and Gallager, Data Networks (1992), section 6.5.2.
     """
     demands = [cluster.problem.demands[j] for j in cluster.jobs]
-    low = np.array([c.min_trainers for c in demands], dtype=np.float64)
-    span = np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
+    low, span = _elastic_ranges(cluster)
     frozen = span == 0
     is_odd = np.array([c.shape in cluster.problem.odd_shapes for c in demands], dtype=np.bool_)
     floor = low.copy()
     while not frozen.all():
         active = np.flatnonzero(~frozen)
-        odd = np.flatnonzero(~frozen & (_immovable(cluster) > low))
+        odd = np.flatnonzero(~frozen & (immovable_trainers(cluster) > low))
         program = _share_program(cluster, _Progress(floor, low, span, frozen, odd))
         solution = solve(program, cluster.columns, deadline_s)
         level = float(solution.v[0])
@@ -177,7 +177,7 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
     """
     floor, low, span, frozen, odd = (getattr(progress, name) for name in progress.__slots__)
     held = np.where(floor > low, floor - 10 * EPSILON, low)  # a level is rounded; a minimum is not
-    immovable = _immovable(cluster)
+    immovable = immovable_trainers(cluster)
     rises, fixed = np.where(frozen, 0.0, span), np.where(frozen, np.maximum(held, immovable), low)
     rises[odd], fixed[odd] = 0.0, 0.0
     use = slots_used(cluster)
@@ -197,11 +197,44 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
 
 def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> bool:
     """False if it is proved that not all jobs can have as many trainers as wanted at once."""
+    return obstacle(cluster, wanted, deadline_s) is None
+
+
+def obstacle(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> Solution | None:
+    """The solution whose prices show that not all jobs can have as many trainers as wanted; None if none shows it."""
     goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
-    immovable = _immovable(cluster)
+    immovable = immovable_trainers(cluster)
     high = np.maximum(goal, immovable)
-    program = _grouped(cluster, np.ones(len(goal)), immovable, high)
-    return solve(program, cluster.columns, deadline_s).bound >= float(high.sum()) - EPSILON
+    solution = solve(_grouped(cluster, np.ones(len(goal)), immovable, high), cluster.columns, deadline_s)
+    return solution if solution.bound < float(high.sum()) - EPSILON else None
+
+
+def highest_level(
+    cluster: ShareProblem, floor: FloatArray, frozen: BoolArray, deadline_s: float
+) -> tuple[float, Solution]:
+    """The highest fulfilment that all jobs which are not frozen can have at once, in fractions of trainers.
+
+    Args:
+        cluster: the jobs and their room.
+        floor: (jobs,) trainers that each frozen job has at least.
+        frozen: (jobs,) True for jobs that have their floor and no more.
+        deadline_s: time for the program.
+
+    Returns:
+        A bound that no plan exceeds, in [0, 1], and the solution.
+    """
+    low, span = _elastic_ranges(cluster)
+    odd = np.flatnonzero(~frozen & (immovable_trainers(cluster) > low))
+    program = _share_program(cluster, _Progress(floor, low, span, frozen, odd))
+    solution = solve(program, cluster.columns, deadline_s)
+    return min(1.0, max(0.0, solution.bound / float(program.gain[0]))), solution
+
+
+def _elastic_ranges(cluster: ShareProblem) -> tuple[FloatArray, FloatArray]:
+    """(jobs,) the minimum of each job, and its maximum less that."""
+    demands = [cluster.problem.demands[j] for j in cluster.jobs]
+    low = np.array([c.min_trainers for c in demands], dtype=np.float64)
+    return low, np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
 
 
 def fluid_targets(
@@ -223,7 +256,7 @@ def fluid_targets(
     Returns:
         By job, its trainers; by job, the price of a slot for one of them.
     """
-    immovable = _immovable(cluster)
+    immovable = immovable_trainers(cluster)
     low = np.maximum([least[j] for j in cluster.jobs], immovable)
     use = slots_used(cluster)
     program = Program(
@@ -254,20 +287,20 @@ def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: Flo
         low=np.bincount(kind, low, minlength=len(first)).astype(np.float64),
         high=np.bincount(kind, high, minlength=len(first)).astype(np.float64),
         use=use[:, first],
-        need=cluster.need - use @ _immovable(cluster),
+        need=cluster.need - use @ immovable_trainers(cluster),
         rows=cluster.rows[:, first],
         limits=cluster.limits,
     )
 
 
 def slots_used(cluster: ShareProblem) -> FloatArray:
-    """(shapes, jobs) slots that one trainer of each job takes; none if its shape is set aside."""
+    """(shapes, jobs) slots that one trainer of each job takes; none if its shape is odd."""
     shape = np.array([cluster.problem.demands[j].shape for j in cluster.jobs], dtype=np.int64)
     used: FloatArray = (np.array(cluster.columns.shapes, dtype=np.int64)[:, None] == shape).astype(np.float64)
     return used
 
 
-def _immovable(cluster: ShareProblem) -> FloatArray:
+def immovable_trainers(cluster: ShareProblem) -> FloatArray:
     """(jobs,) trainers that count and need no slot, because they run where no new one of their job could."""
     return np.array([cluster.immovable[j] for j in cluster.jobs], dtype=np.float64)
 
@@ -288,12 +321,12 @@ class Proof:
     solution: Solution | None
 
 
-def read_to_prove(packing: TrialPacking) -> ShareProblem:
+def read_to_prove(packing: TrialPacking, *, stays: bool = False) -> ShareProblem:
     """Read a packing for a proof; roughly, if the time that is left does not suffice to sort the nodes."""
     try:
-        return read_share_problem(packing)
+        return read_share_problem(packing, stays=stays)
     except OutOfTimeError:
-        return read_share_problem(packing, is_rough=True)
+        return read_share_problem(packing, is_rough=True, stays=stays)
 
 
 def solve_to_prove(cluster: ShareProblem, program: Program, deadline_s: float) -> Solution | None:
@@ -306,7 +339,12 @@ def solve_to_prove(cluster: ShareProblem, program: Program, deadline_s: float) -
 
 
 def prove(
-    packing: TrialPacking, level: Mapping[int, float], deadline_s: float, *, least: Mapping[int, int] | None = None
+    packing: TrialPacking,
+    level: Mapping[int, float],
+    deadline_s: float,
+    *,
+    least: Mapping[int, int] | None = None,
+    stays: bool = False,
 ) -> Proof:
     """Bound the sum of weighted fulfilment from above, each job having its promised or its planned trainers at least.
 
@@ -315,8 +353,9 @@ def prove(
         level: by job, trainers that the fair share promises.
         deadline_s: time for the program; without an answer in it, the bound is that of one resource alone.
         least: trainers that some jobs are to have in any case; the bound is then that of another plan.
+        stays: bound only plans in which the trainers that this plan keeps stay on their nodes.
     """
-    cluster = read_to_prove(packing)
+    cluster = read_to_prove(packing, stays=stays)
     achieved = sum(packing.problem.demands[j].job.weight * packing.fulfilment(j) for j in packing.members)
     if not packing.members:
         return Proof(achieved, achieved, cluster, None)
@@ -327,7 +366,7 @@ def prove(
     gain = np.where(span > 0, weight / np.maximum(span, 1), 0.0)
     floor = np.array([min(int(level[j] + EPSILON), packing.count[j]) for j in packing.members], dtype=np.float64)
     floor = np.maximum(floor, [(least or {}).get(j, 0) for j in packing.members])
-    floor = np.maximum(floor, _immovable(cluster))
+    floor = np.maximum(floor, immovable_trainers(cluster))
     program = _grouped(cluster, gain, floor, np.maximum(low + span, floor))
     constant = float(weight[span <= 0].sum() - (gain * low).sum())
     solution = solve_to_prove(cluster, program, deadline_s)

@@ -99,12 +99,14 @@ def prove_utility(
     deadline_s: float,
     *,
     least: Mapping[int, int] | None = None,
+    stays: bool = False,
 ) -> Proof:
     """Bound the total worth of a plan from above, each job having its floor or its planned trainers at least.
 
-    With `least`, trainers that some jobs are to have in any case, the bound is that of another plan.
+    With `least`, trainers that some jobs are to have in any case, the bound is that of another plan. With `stays`, it
+    is that of plans in which the trainers that this plan keeps stay on their nodes.
     """
-    cluster = read_to_prove(packing)
+    cluster = read_to_prove(packing, stays=stays)
     achieved = sum(worths[j].value(packing.count[j]) for j in packing.members)
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):

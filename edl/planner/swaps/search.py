@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edl.planner.evictions import first_enough, shortfall
 from edl.planner.problem import BoolArray, IntArray
 from edl.planner.swaps.moves import SMALLEST, Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import MOST_COMPARED, FloatArray, SwapState
@@ -242,9 +243,8 @@ def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int 
     for node in np.flatnonzero(enough_there)[:LOOKED_AT].tolist():
         here = np.repeat(np.arange(len(surplus)), held[node])
         here = here[np.argsort(cost[here] / state.size[here], kind="stable")][:most]
-        enough = np.flatnonzero((free[node] + np.cumsum(request[here], axis=0) >= needed).all(axis=1))
-        if len(enough):
-            out = here[: int(enough[0]) + 1].tolist()
+        if number := first_enough(shortfall(free[node], needed), request[here]):
+            out = here[:number].tolist()
             lost = float(cost[out].sum())
             if best is None or lost < best[0]:
                 best = (lost, node, out)

@@ -16,8 +16,8 @@ from edl.model.names import JobKey
 from edl.model.plan import Limits, ScalePlan
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
 from edl.planner.guard import check
-from edl.planner.packing import startable
 from edl.planner.policies.registry import policy_named
+from edl.planner.starts import startable
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.controller.loop_stage import at_work
 from tests.worlds.builders import make_job, make_node, make_serving

@@ -30,12 +30,12 @@ from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.observability.replay import Verdict, replay_all
 from edl.planner.guard import check
-from edl.planner.packing import Start, startable
 from edl.planner.policies.registry import policy_named
 from edl.planner.solvers.linear_program import Answer, LinearProgram, Model
 from edl.planner.solvers.linear_program import Outcome as Ended
 from edl.planner.solvers.matrix import Matrix
 from edl.planner.solvers.with_highspy import Highspy
+from edl.planner.starts import Start, startable
 from edl.planner.unplaceable import LOOK_EVERY_S, watch
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node, make_serving

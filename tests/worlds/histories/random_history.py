@@ -23,7 +23,7 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import Resources
 from edl.planner.guard import check
-from edl.planner.packing import startable
+from edl.planner.starts import startable
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
 from tests.worlds.builders import make_job, make_shape
 from tests.worlds.fakes import FakeLease, FakeRecorder

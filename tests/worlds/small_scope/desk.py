@@ -26,7 +26,7 @@ from edl.controller.plan_cycle import PlanCycle
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus
 from edl.model.cluster import ClusterSnapshot
-from edl.planner import guard, packing
+from edl.planner import guard, starts
 from tests.worlds.fakes import FakeRecorder
 from tests.worlds.histories.remembered_plans import UNHURRIED, RememberedPlans, situation
 from tests.worlds.small_scope.cluster import START_S
@@ -119,7 +119,7 @@ class Desk:
 
     def _new(self, clock: Clock, *, minimums_fit: bool) -> Parts:
         backoff, recorder = Backoff(), self.recorder
-        planner = Planner(self.plans.decide, guard.check, packing.startable, Thread, self.plans.relieve)
+        planner = Planner(self.plans.decide, guard.check, starts.startable, Thread, self.plans.relieve)
         plans = PlanMaker(planner, UNHURRIED, recorder)
         writes = JobWrites(clock, recorder, backoff, UNHURRIED, lambda _job: None)
         core = Core(clock, writes, backoff, retry_s=1.0, retry_at_most_s=1.0)

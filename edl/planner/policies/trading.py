@@ -13,6 +13,7 @@ from edl.model.names import Role
 from edl.planner.guard import DEAD_BAND
 from edl.planner.interruption import HORIZON_S
 from edl.planner.packing import grow
+from edl.planner.policies.scores import DIGITS, gain_of_worst, promises_kept
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.integer import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
@@ -39,11 +40,7 @@ def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
 
 def standing(packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth]) -> tuple[tuple[float, ...], float]:
     """How good a packing is: fulfilments up to the floor, from the worst off upwards; then the total worth."""
-    demands = packing.problem.demands
-    held = sorted(
-        round(min(packing.fulfilment(j), demands[j].fulfilment(terms.promised[j])), 9) for j in packing.members
-    )
-    return tuple(held), round(total_worth(packing, worths), 9)
+    return promises_kept(packing, terms.promised), round(total_worth(packing, worths), DIGITS)
 
 
 def set_goal(
@@ -188,5 +185,4 @@ def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
 def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
     """How much fulfilment the worst off of the jobs below their floor gains."""
     lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
-    worst = min(lacking, key=lambda j: (still.fulfilment(j), j), default=None)
-    return 0.0 if worst is None else taken.fulfilment(worst) - still.fulfilment(worst)
+    return gain_of_worst(still, taken, lacking)

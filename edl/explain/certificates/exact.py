@@ -19,13 +19,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from math import gcd
+from math import floor, gcd, lcm
 from operator import sub
 
-from edl.planner.certificates.rules import JobRule, NodeKind, Rules
+from edl.explain.certificates.rules import JobRule, NodeKind, Rules
 
 DENOMINATOR = 10**24
 """Of every price; so fine because a byte has a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which plans a bound covers.
+
+    Attributes:
+        least: for each job, the fewest trainers that it has in such a plan.
+        has_worth: fulfilment counts. If it does not, such a plan is worth 0, so a bound below 0 says that there is
+            none.
+    """
+
+    least: tuple[int, ...]
+    has_worth: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +59,38 @@ class Prices:
     steps: Mapping[str, int] = field(default_factory=dict)
 
 
-def bound_of(rules: Rules, prices: Prices, *, promised: bool) -> Fraction:
-    """The bound; see the module.
+def bound_of(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
+    """The bound; see the module. A sum of fulfilments is rounded down to what whole trainers can add up to.
 
     Args:
         rules: what plans may do.
         prices: the prices.
-        promised: every job has its floor at least, not only its minimum.
+        claim: the plans that it covers.
     """
-    total = sum((_most_of_job(rules, job, prices, promised=promised) for job in rules.jobs), Fraction(0))
+    bound, steps = (
+        most_of_jobs(rules, prices, claim) + most_of_nodes(rules, prices),
+        lcm(*(j.span or 1 for j in rules.jobs)),
+    )
+    return Fraction(floor(bound * steps), steps) if claim.has_worth else bound
+
+
+def most_of_jobs(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
+    """The part of the bound that jobs add: their fulfilment beyond the price of their trainers."""
+    jobs = zip(rules.jobs, claim.least, strict=True)
+    return sum((_most_of_job(rules, job, prices, n, has_worth=claim.has_worth) for job, n in jobs), Fraction(0))
+
+
+def most_of_nodes(rules: Rules, prices: Prices) -> Fraction:
+    """The part of the bound that nodes add: what they earn beyond the price of the pods that need a place."""
     paid = sum(price * need for price, need in zip(prices.slots, rules.needs, strict=True))
-    return total + Fraction(_Nodes(rules, prices).earned() - paid, DENOMINATOR)
+    return Fraction(_Nodes(rules, prices).earned() - paid, DENOMINATOR)
 
 
-def _most_of_job(rules: Rules, job: JobRule, prices: Prices, *, promised: bool) -> Fraction:
-    least = job.floor if promised else job.low
-    cost, span = Fraction(prices.slots[rules.row(job)], DENOMINATOR), job.cap - job.low
+def _most_of_job(rules: Rules, job: JobRule, prices: Prices, least: int, *, has_worth: bool) -> Fraction:
+    cost = Fraction(prices.slots[rules.row(job)], DENOMINATOR)
 
     def value(count: int) -> Fraction:
-        fulfilment = Fraction(count - job.low, span) if span else Fraction(1)
+        fulfilment = job.fulfilment(count) if has_worth else Fraction(0)
         return fulfilment - cost * max(0, count - job.immovable)
 
     return max(value(count) for count in {least, job.high, min(max(least, job.immovable), job.high)})

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
@@ -37,6 +38,7 @@ class JobRule:
         cap: the count at which its fulfilment is 1; it is `low` for a job that cannot grow.
         floor: what every plan must give it under the rule `promised`.
         immovable: live trainers that count without a slot: new ones of the job could not be where they are.
+        kept: live trainers that the plan does not delete.
         starts: nodes of the masters and pservers that it lacks.
     """
 
@@ -48,12 +50,22 @@ class JobRule:
     floor: int
     target: int
     immovable: int
+    kept: int
     starts: Mapping[Role, tuple[str, ...]]
+
+    @property
+    def span(self) -> int:
+        """The trainers between fulfilment 0 and 1; 0 for a job that cannot grow."""
+        return max(0, self.cap - self.low)
 
     @property
     def gain(self) -> float:
         """What one more trainer adds to the objective."""
-        return 1 / (self.cap - self.low) if self.cap > self.low else 0.0
+        return 1 / self.span if self.span else 0.0
+
+    def fulfilment(self, count: int) -> Fraction:
+        """The fulfilment with so many trainers; a job that cannot grow has 1."""
+        return Fraction(count - self.low, self.span) if self.span else Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,8 @@ class Rules:
         request: for each shape, what one pod requests.
         needs: for each shape, the pods that every plan places besides trainers. Serving pods are left out where
             trainers lend CPU.
+        kinds: the nodes, with the room of all that a plan may place anew.
+        left: the nodes, with what is left beside the trainers that the plan keeps.
         serving: the node of each waiting serving pod that the plan places.
     """
 
@@ -92,11 +106,17 @@ class Rules:
     needs: tuple[int, ...]
     jobs: tuple[JobRule, ...]
     kinds: tuple[NodeKind, ...]
+    left: tuple[NodeKind, ...]
     serving: Mapping[str, str]
 
     def row(self, job: JobRule) -> int:
         """The index of the shape of a job's trainers."""
         return self.shapes.index(job.shape)
+
+    @property
+    def staying(self) -> Rules:
+        """The rules for plans in which the trainers that this plan keeps stay on their nodes."""
+        return replace(self, kinds=self.left, jobs=tuple(replace(job, immovable=job.kept) for job in self.jobs))
 
 
 @dataclass(slots=True)
@@ -148,7 +168,8 @@ def rules_of(study: Study) -> Rules:
         request=tuple(tuple(shape.request[name] for name in resources) for shape in known),
         needs=tuple(shapes.needs[shape] for shape in known),
         jobs=jobs,
-        kinds=_node_kinds(snapshot, plan, resources, known),
+        kinds=_node_kinds(snapshot, plan, resources, known, stays=False),
+        left=_node_kinds(snapshot, plan, resources, known, stays=True),
         serving=serving,
     )
 
@@ -184,6 +205,7 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
             floor=max(low, min(int(level[j] + 1e-7), decision.target)),
             target=decision.target,
             immovable=_count_immovable(job, nodes),
+            kept=len(job.live_trainers) - len(decision.victims),
             starts={role: tuple(names) for role, names in starts.items()},
         )
 
@@ -231,10 +253,19 @@ def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
 
 
 def _node_kinds(
-    snapshot: ClusterSnapshot, plan: ScalePlan, resources: tuple[str, ...], shapes: tuple[PodShape, ...]
+    snapshot: ClusterSnapshot,
+    plan: ScalePlan,
+    resources: tuple[str, ...],
+    shapes: tuple[PodShape, ...],
+    *,
+    stays: bool,
 ) -> tuple[NodeKind, ...]:
-    """Group the nodes by what they take and by the room that trainers and new pods have there."""
+    """Group the nodes by what they take and by the room that trainers and new pods have there.
+
+    With `stays`, the trainers that the plan keeps are no part of it.
+    """
     admitted = {decision.job for decision in plan.decisions if decision.admitted}
+    victims = {(decision.job, name) for decision in plan.decisions for name in decision.victims}
     foreign: dict[str, Counter[str]] = defaultdict(Counter)
     held: dict[str, Counter[str]] = defaultdict(Counter)
     fixed: dict[str, Counter[str]] = defaultdict(Counter)
@@ -245,7 +276,8 @@ def _node_kinds(
         for pod in job.pods:
             if pod.is_live:
                 held[pod.node or pod.nominated].update(pod.shape.request.as_dict())
-                if pod.role is not Role.TRAINER and job.key in admitted:
+                is_fixed = pod.role is not Role.TRAINER or (stays and (job.key, pod.name) not in victims)
+                if is_fixed and job.key in admitted:
                     fixed[pod.node or pod.nominated].update(pod.shape.request.as_dict())
     placements = tuple(dict.fromkeys(shape.placement for shape in shapes))
     rows = takes_each(snapshot.nodes, placements)

@@ -98,7 +98,7 @@ def _is_odd(packing: TrialPacking, j: int) -> bool:
 def _without_odd_shapes(
     base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], promised: Mapping[int, int]
 ) -> list[Placed]:
-    """Place the trainers that are set aside up to their promises; the other pods, which are to be placed anew.
+    """Place the trainers of odd shapes up to their promises; the other pods, which are to be placed anew.
 
     Args:
         base: the packing without new pods; it is changed.

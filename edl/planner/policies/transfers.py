@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from edl.model.names import JobKey, Role
+from edl.planner.evictions import evictions_needed, shortfall
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import grow
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, kept, restarted_elsewhere, undo_restarts
+from edl.planner.reallocation import EPSILON, kept, movable_trainers, undo_restarts
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import is_arriving, restrain
 
-IMPOSSIBLE = 1 << 30
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
 STAYS_TRIED = 1  # how often transfers are tried again without those that would only move a trainer
 
@@ -67,12 +67,12 @@ def without_restarts(
     """
     for _ in range(STAYS_TRIED):
         taken = undo_restarts(taken)
-        moves = restarted_elsewhere(taken, packing)
+        moves = movable_trainers(taken, packing)
         if not moves:
             return taken
         keep = {d: kept(taken, d) + moves[d] if d in moves else n for d, n in keep.items()}
         taken = take(keep)
-    return taken if not restarted_elsewhere(taken, packing) else grown
+    return taken if not movable_trainers(taken, packing) else grown
 
 
 def once_terminated(packing: TrialPacking) -> TrialPacking:
@@ -192,9 +192,7 @@ class _Standings:
         near = np.flatnonzero(rich[self._owner] & problem.opened[shape, self._node])
         node, owner, held = self._node[near], self._owner[near], self._held[near]
         number = np.minimum(self._running[near], self._may_lose[owner]) + self._new[near]
-        lack = (problem.request[shape] - packing.free[node]).clip(min=0) * (problem.request[shape] > 0)
-        freed = problem.request[held]
-        needed = np.where(freed > 0, -(-lack // freed.clip(min=1)), (lack > 0) * IMPOSSIBLE).max(axis=1, initial=1)
+        needed = evictions_needed(shortfall(packing.free[node], problem.request[shape]), problem.request[held])
         after = (self._surplus[owner] - needed) / self._span[owner]
         fits = np.flatnonzero((needed <= number) & (after > least))
         for at in fits[np.lexsort((node[fits], owner[fits], needed[fits], -after[fits]))].tolist():

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import gcd, log, prod
+from math import gcd, inf, log, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edl.errors import PlanError, PlanFailure
+from edl.explain.certificates.exact import DENOMINATOR, Claim, Prices, count_in, fitting, rounded
+from edl.explain.certificates.rules import NodeKind, Rules
 from edl.model.resources import CPU, MEMORY, PODS, PodShape
-from edl.planner.certificates.exact import DENOMINATOR, Prices, count_in, fitting, rounded
-from edl.planner.certificates.rules import NodeKind, Rules
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import LinearProgram, Outcome, Solver
 from edl.planner.solvers.matrix import Matrix
@@ -46,12 +46,12 @@ class _Bucket:
     slots: Mapping[int, int]
 
 
-def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Solver = DEFAULT_SOLVER) -> Prices:
-    """The duals of the program with divisible pods.
+def fluid_prices(rules: Rules, claim: Claim, deadline_s: float, solver: Solver = DEFAULT_SOLVER) -> Prices:
+    """The duals of the program with divisible pods; of the fewest pods without a place, if fulfilment does not count.
 
     Args:
         rules: what plans may do.
-        promised: every job has its floor at least.
+        claim: the plans that the bound is to cover.
         deadline_s: time for the program.
         solver: what solves it.
 
@@ -60,36 +60,10 @@ def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Sol
     """
     buckets = _buckets(rules)
     scale = np.maximum(1.0, np.sum([bucket.room for bucket in buckets], axis=0) / max(1, len(buckets)))
-    uses = [(b, s) for b, bucket in enumerate(buckets) for s in bucket.slots]
-    shapes, jobs, width = len(rules.shapes), len(rules.jobs), len(rules.resources)
-    if not jobs:
+    shapes, width = len(rules.shapes), len(rules.resources)
+    if not rules.jobs:
         return given_prices(rules, {})
-    rows, columns, values = [], [], []
-    for k, job in enumerate(rules.jobs):
-        rows.append(rules.row(job))
-        columns.append(k)
-        values.append(1.0)
-    for at, (b, s) in enumerate(uses, start=jobs):
-        amounts = [(shapes + b * width + r, n / scale[r]) for r, n in enumerate(rules.request[s]) if n]
-        for row, value in ((s, -1.0), *amounts):
-            rows.append(row)
-            columns.append(at)
-            values.append(value)
-    bounds: list[tuple[int, int]] = [
-        (max(0, (job.floor if promised else job.low) - job.immovable), job.high) for job in rules.jobs
-    ]
-    bounds += [(0, buckets[b].slots[s]) for b, s in uses]
-    room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
-    left = Matrix.from_entries(values, rows, columns, (shapes + len(room), jobs + len(uses)))
-    limits = np.array(bounds, dtype=np.float64)
-    program = LinearProgram(
-        cost=np.concatenate([[-job.gain for job in rules.jobs], np.zeros(len(uses))]),
-        left=left,
-        right=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
-        low=limits[:, 0],
-        high=limits[:, 1],
-    )
-    answer = solver.load(program).solve(deadline_s)
+    answer = solver.load(_program(rules, claim, buckets, scale)).solve(deadline_s)
     if answer.outcome is not Outcome.OPTIMAL:
         raise PlanError(
             f"no certificate within {deadline_s:g} s: {answer.message}; plan without --certificate",
@@ -101,6 +75,35 @@ def fluid_prices(rules: Rules, *, promised: bool, deadline_s: float, solver: Sol
         slots=_numerators(duals[:shapes]),
         vectors=tuple(_numerators(row / scale) for row in duals[shapes:].reshape(len(buckets), width)),
         vector_of=tuple(of_kind.get(k) for k in range(len(rules.kinds))),
+    )
+
+
+def _program(rules: Rules, claim: Claim, buckets: list[_Bucket], scale: FloatArray) -> LinearProgram:
+    """The program with divisible pods; rows are the shapes, then each resource of each bucket in units of `scale`."""
+    uses = [(b, s) for b, bucket in enumerate(buckets) for s in bucket.slots]
+    shapes, jobs, width = len(rules.shapes), len(rules.jobs), len(rules.resources)
+    entries = [(rules.row(job), k, 1.0) for k, job in enumerate(rules.jobs)]
+    for at, (b, s) in enumerate(uses, start=jobs):
+        entries.append((s, at, -1.0))
+        amounts = enumerate(rules.request[s])
+        entries += [(shapes + b * width + r, at, n / scale[r]) for r, n in amounts if n]
+    limits: list[tuple[float, float, float]] = []  # of each variable: its bounds, and its cost
+    for job, least in zip(rules.jobs, claim.least, strict=True):
+        few = max(0, least - job.immovable)
+        limits.append((few, max(few, job.high - job.immovable), -job.gain) if claim.has_worth else (few, few, 0.0))
+    limits += [(0.0, buckets[b].slots[s], 0.0) for b, s in uses]
+    if not claim.has_worth:
+        entries += [(s, len(limits) + s, -1.0) for s in range(shapes)]
+        limits += [(0.0, inf, 1.0)] * shapes
+    room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
+    rows, columns, values = zip(*entries, strict=True)
+    low, high, cost = np.array(limits, dtype=np.float64).T
+    return LinearProgram(
+        cost=cost,
+        left=Matrix.from_entries(values, rows, columns, (shapes + len(room), len(limits))),
+        right=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
+        low=low,
+        high=high,
     )
 
 

@@ -13,8 +13,8 @@ from edl.model.jobs import Job
 from edl.planner.decide import Study, study
 from edl.planner.guard import DEAD_BAND
 from edl.planner.policies.registry import POLICIES
+from edl.planner.policies.transfers import levelled
 from edl.planner.problem_reader import read_problem
-from edl.planner.transfers import levelled
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples

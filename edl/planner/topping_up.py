@@ -1,0 +1,171 @@
+"""Gives out slots that exist once pods which this plan starts are placed differently, and names shapes without any.
+
+Growth places one pod after the other where it fits best, so capacity for one more trainer may be in pieces on several
+nodes in the end. Here all pods that do not exist yet are placed anew beside one more trainer, as long as that works.
+A linear program without whole pods comes first: for most shapes it shows that no arrangement has one more slot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from edl.errors import PlanError
+from edl.planner.packing import has_load_left
+from edl.planner.programs.fair_share import read_share_problem
+from edl.planner.programs.full_shapes import full_shapes
+from edl.planner.programs.placing import place_whole
+from edl.planner.trial_packing import SERVING, Placed, TrialPacking
+
+WORK = 4_000  # shapes times nodes of all programs with whole pods of one decision, so that it stays quick
+MOST_NODES = 256
+EXCHANGES = 16  # between two nodes, if a program leaves a pod out
+
+Give = Callable[[TrialPacking, Mapping[int, int]], None]
+"""Gives free slots of a packing to the members whose turn it is, each up to a ceiling; the packing is changed."""
+
+
+def topped_up(
+    packing: TrialPacking, ceiling: Mapping[int, int], give: Give, deadline_s: float
+) -> tuple[TrialPacking, frozenset[int]]:
+    """Give out slots that exist once pods which do not exist yet are placed differently.
+
+    A job that loses trainers in this plan gets none by that: a trainer that only moves would restart for nothing.
+
+    Args:
+        packing: the packing; not changed.
+        ceiling: the most trainers that each member may have now.
+        give: gives out free slots.
+        deadline_s: time for each program.
+
+    Returns:
+        The packing with more trainers. And the shapes, among those of members that may grow, of which no free slot
+        was found although there may be one.
+    """
+    empty = packing.copy()
+    empty.drop_all()
+    unsure = {shape for shape in _short_shapes(packing, ceiling) if empty.slots(shape).any()}
+    if not unsure or packing.problem.is_large or packing.problem.clock.is_over:
+        return packing, frozenset(unsure)
+    try:
+        return _topped_up(packing, ceiling, give, unsure, deadline_s)
+    except PlanError:
+        return packing, frozenset(unsure)
+
+
+def _topped_up(
+    packing: TrialPacking,
+    ceiling: Mapping[int, int],
+    give: Give,
+    unsure: set[int],
+    deadline_s: float,
+) -> tuple[TrialPacking, frozenset[int]]:
+    """The same for shapes of which there may be a slot."""
+    demands, work = packing.problem.demands, WORK
+    losers = {packing.problem.live_trainers[i].demand for i in packing.victims}
+    growing = {j: packing.count[j] if j in losers else n for j, n in ceiling.items()}
+    cluster, full, found = read_share_problem(packing, stays=True), set[int](), set[int]()
+    is_new = True
+    while left := [s for s in _short_shapes(packing, ceiling) if s in unsure - full]:
+        if is_new:
+            full |= full_shapes(cluster, packing.count, left, deadline_s)
+        shape = next((s for s in left if s not in full | found), None)
+        if shape is None:
+            break
+        more, is_new = None, False
+        if any(demands[j].shape == shape and packing.count[j] < n for j, n in growing.items()):
+            work -= len({place.shape for place in packing.placed} | {shape}) * len(packing.free)
+            more = _with_more(packing, shape, growing, give, deadline_s) if work >= 0 else None
+        if more is None:
+            found.add(shape)
+        else:
+            packing, is_new = more, True
+    return packing, frozenset(found - full)
+
+
+def _short_shapes(packing: TrialPacking, ceiling: Mapping[int, int]) -> list[int]:
+    """The shapes of members that may have one more trainer, by the fulfilment of the worst off."""
+    worst: dict[int, float] = {}
+    for j in _may_have_more(packing, ceiling):
+        shape = packing.problem.demands[j].shape
+        worst[shape] = min(worst.get(shape, np.inf), packing.fulfilment(j))
+    return sorted(worst, key=lambda shape: (worst[shape], shape))
+
+
+def _may_have_more(packing: TrialPacking, most: Mapping[int, int]) -> Iterator[int]:
+    """The members that nothing but a slot keeps from one more trainer: no quota, and not --max-load-desired."""
+    meter = packing.meter()
+    for j in packing.members:
+        shape = packing.problem.demands[j].shape
+        if packing.count[j] < most.get(j, 0) and meter.quota_shortage(j) is None and has_load_left(packing, shape):
+            yield j
+
+
+def without_proved(
+    unsure: frozenset[int], packing: TrialPacking, missed: float, gain: Callable[[int], float]
+) -> frozenset[int]:
+    """Those of some shapes for which the bound of the plan, too, leaves open whether one more trainer would fit.
+
+    The bound keeps to quotas and to --max-load-desired, so it says nothing of members that one of these stops.
+
+    Args:
+        unsure: the shapes.
+        packing: the finished plan.
+        missed: how much more than the plan another one can be worth at most.
+        gain: what one more trainer of a member is worth.
+    """
+    demands = packing.problem.demands
+    gains: dict[int, float] = {}
+    for j in _may_have_more(packing, {j: demands[j].max_trainers for j in packing.members}) if unsure else ():
+        gains[demands[j].shape] = max(gains.get(demands[j].shape, 0.0), gain(j))
+    return frozenset(shape for shape in unsure if gains.get(shape, 0.0) <= missed)
+
+
+def _with_more(
+    packing: TrialPacking, shape: int, ceiling: Mapping[int, int], give: Give, deadline_s: float
+) -> TrialPacking | None:
+    """A copy with its new pods placed anew and more trainers; None if no slot of the shape was found or given out."""
+    more = _with_slot(packing, shape, deadline_s)
+    if more is None:
+        return None
+    give(more, ceiling)
+    return more if sum(more.count.values()) > sum(packing.count.values()) else None
+
+
+def _with_slot(packing: TrialPacking, shape: int, deadline_s: float) -> TrialPacking | None:
+    """A copy with its new pods placed anew, so that a slot of a shape is free; None if none was found.
+
+    Serving pods stay where they are: kube-scheduler decides where they go.
+    """
+    anew = packing.copy()
+    anew.drop_all()
+    anew.hold_all([place for place in packing.placed if place.owner == SERVING])
+    owners = defaultdict[int, list[Placed]](list)
+    for place in packing.placed:
+        if place.owner != SERVING:
+            owners[place.shape].append(place)
+    wanted = Counter({s: len(places) for s, places in owners.items()})
+    wanted[shape] += 1
+    placed = place_whole(anew, wanted, EXCHANGES, deadline_s)
+    if placed is None:
+        return None
+    nodes = defaultdict[int, Counter[int]](Counter)
+    for node, s, number in placed:
+        nodes[s][node] += number
+    anew.hold_all([place for s, places in sorted(owners.items()) for place in _assigned(places, nodes[s])])
+    return anew
+
+
+def _assigned(places: list[Placed], nodes: Counter[int]) -> list[Placed]:
+    """Pods of one shape on given nodes: as many as possible where they were planned."""
+    left, moved, found = nodes.copy(), list[Placed](), list[Placed]()
+    for place in places:
+        if left[place.node]:
+            left[place.node] -= 1
+            found.append(place)
+        else:
+            moved.append(place)
+    free = iter(sorted(left.elements()))
+    return [*found, *(place._replace(node=next(free)) for place in moved)]
