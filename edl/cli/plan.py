@@ -40,7 +40,8 @@ def plan(settings: PlanSettings) -> None:
         *unsaved(snapshot, limits.quotas),
         *unlimited(snapshot.jobs, limits.quotas, objects, limits.tenants),
     )
-    for warning in (*left_out, *saved.dropped(), *saved.replaced_jobs(), *queues, *blocked_lines(snapshot)):
+    of_files = (*saved.dropped(), *saved.replaced_jobs(), *saved.not_asked())
+    for warning in (*left_out, *of_files, *queues, *blocked_lines(snapshot)):
         typer.echo(printable(f"edl: {warning}"), err=True)
     judged = judge_snapshot(snapshot, settings.policy, limits, proves=settings.certificate is not None)
     decided = judged.plan

@@ -22,6 +22,7 @@ from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.snapshot_yaml import load_documents
+from edl.kube.translate.admission import ADMISSION, POLICIES, WEBHOOKS, not_asked
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
     NODES,
@@ -61,6 +62,7 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
     ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASSES,
     ("v1", "ResourceQuota"): RESOURCE_QUOTAS,
     **{api: adapter.decoder for api, adapter in _WORKLOADS.items()},
+    **ADMISSION,
 }
 _NAMESPACED = {"Pod", "TrainingJob", "DaemonSet", "ResourceQuota", *(a.decoder.kind for a in _WORKLOADS.values())}
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")
@@ -134,6 +136,10 @@ class SavedCluster:
                 body = {"metadata": {"name": source.metadata.name}, "spec": source.spec}
                 for warning in unknown_fields(parse_queue(body), source.spec, QUEUE_KIND):
                     yield f"queue {source.metadata.name}: {warning}"
+
+    def not_asked(self) -> Iterator[str]:
+        """Yield a warning for each webhook and policy in the files that may change or refuse pods."""
+        return not_asked((kind, source) for kind in (*WEBHOOKS, *POLICIES) for source in self._of(kind))
 
     def reject_broken_queues(self) -> None:
         """Refuse a Queue that is not valid: without its limits the plan would be that of another cluster.

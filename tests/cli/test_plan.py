@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -302,6 +303,42 @@ def test_the_pods_of_the_example_belong_to_their_job(run: Run, tmp_path: Path) -
     pods.write_text(PODS_OF_A_JOB[1].replace("paddlepaddle.org/job: ctr", "app: ctr"))
     (decision,) = json.loads(run("plan", "-f", str(two), "-f", str(pods), "-o", "json")[1])["decisions"]
     assert (decision["current"], decision["admitted"]) == (0, False)
+
+
+def test_a_webhook_and_a_policy_that_may_change_pods_are_named_because_a_plan_from_files_cannot_ask_them(
+    run: Run, cluster: str, tmp_path: Path
+) -> None:
+    seen = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+    unseen = {**seen, "resources": ["pods/log"]}
+    of_pods, of_services = (
+        {"name": name, "rules": [rule]}
+        for name, rule in (
+            ("inject.example.com", seen),
+            ("services.example.com", {**seen, "resources": ["services"]}),
+        )
+    )
+    objects: list[tuple[str, str, dict[str, Any]]] = [
+        ("MutatingWebhookConfiguration", "inject", {"webhooks": [of_services, of_pods]}),
+        ("ValidatingWebhookConfiguration", "services", {"webhooks": [of_services]}),
+        ("ValidatingAdmissionPolicy", "sizes", {"spec": {"matchConstraints": {"resourceRules": [seen]}}}),
+        ("MutatingAdmissionPolicy", "logs", {"spec": {"matchConstraints": {"resourceRules": [unseen]}}}),
+        ("ValidatingAdmissionPolicy", "bare", {}),
+    ]
+    extra = tmp_path / "admission.yaml"
+    extra.write_text(
+        yaml.safe_dump_all(
+            {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **body}
+            for kind, name, body in objects
+        )
+    )
+    code, _, err = run("plan", "-f", cluster, "-f", str(extra))
+    assert code == 0
+    first, second = err.splitlines()
+    assert first.startswith(
+        "edl: MutatingWebhookConfiguration inject (webhook inject.example.com) may change pods, and a plan from files"
+        " cannot ask it"
+    )
+    assert second.startswith("edl: ValidatingAdmissionPolicy sizes may refuse pods")
 
 
 def test_a_field_that_a_job_does_not_have_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:
