@@ -39,12 +39,14 @@ class EarlySearch:
     Attributes:
         awaited: UIDs of the serving pods.
         view: what they are found in.
+        limits: what the operator allows.
         until_s: the monotonic time until which kube-scheduler's answer is waited for while other pods wait, too.
         decisions: for the jobs that lose trainers; None while they are being found.
     """
 
     awaited: frozenset[str]
     view: ClusterSnapshot
+    limits: Limits
     until_s: float
     decisions: Sequence[ScaleDecision] | None = None
 
@@ -120,7 +122,7 @@ class EarlyEvictions:
             replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in in_grace else pod
             for pod in view.pods
         )
-        self.search = EarlySearch(new, replace(view, pods=tried), self._clock.monotonic_s() + VERDICT_S)
+        self.search = EarlySearch(new, replace(view, pods=tried), limits, self._clock.monotonic_s() + VERDICT_S)
         return self.search
 
     async def _find(self, search: EarlySearch) -> None:
@@ -137,7 +139,7 @@ class EarlyEvictions:
         is_over |= search.awaited <= self._core.allotments.known
         if search.decisions and search.awaited <= waiting:
             if search.awaited <= refused(snapshot):
-                self._recorder.relieved(search.view, search.decisions)
+                self._recorder.relieved(search.view, search.limits, search.decisions)
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
                 return

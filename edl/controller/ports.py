@@ -101,7 +101,7 @@ class Recorder(Protocol):
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
-    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+    def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
         """Room is made for waiting serving pods ahead of a plan, by the jobs of these decisions."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:

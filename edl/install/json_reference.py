@@ -146,6 +146,7 @@ REPLAY: Fields = (
     ("records[].result", "`same`, `different`, or why it was not computed"),
     ("records[].policy", "policy of the record"),
     ("records[].observedAt", "time of the observation"),
+    ("records[].aheadOfPlan", "true if trainers made room for serving pods ahead of a plan; null if unreadable"),
     ("records[].problem", "why the record was not replayed"),
     ("records[].reworded", "sentences that are worded differently now"),
     ("records[].differences[].job", "a job with another decision"),

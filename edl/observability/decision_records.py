@@ -8,6 +8,7 @@ controller.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
 from edl.observability.stored_names import encode_with_stored_names, with_code_names
 
 RECORD_VERSION = 1
@@ -35,6 +36,7 @@ class DecisionRecord:
         snapshot: the cluster as the planner got it.
         plan: the decision; `plan.given` are the columns that it started from. If the same decision is made again,
             only `plan.seconds` differs.
+        ahead_of_plan: the plan has nothing but the jobs that made room for serving pods ahead of the next plan.
     """
 
     policy: str
@@ -42,6 +44,12 @@ class DecisionRecord:
     snapshot: ClusterSnapshot
     plan: ScalePlan
     version: int = RECORD_VERSION
+    ahead_of_plan: bool = False
+
+
+def relief(decisions: Sequence[ScaleDecision]) -> ScalePlan:
+    """The decisions that make room for serving pods ahead of a plan, as the plan of a record; it proves nothing."""
+    return ScalePlan(tuple(decisions), Certificate("", 0.0, 0.0))
 
 
 def encode_record(record: DecisionRecord) -> bytes:

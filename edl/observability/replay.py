@@ -21,10 +21,11 @@ from rich.text import Text
 
 from edl.errors import ConfigError, PlanError
 from edl.explain.decision import decide
+from edl.explain.relief import relief_decisions
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.times import text_of
 from edl.model.units import count
-from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record
+from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record, relief
 from edl.planner.policies.registry import policy_named
 
 SAME, DIFFERENT, UNREADABLE = 0, 1, 2
@@ -92,6 +93,8 @@ def recompute(record: DecisionRecord) -> ScalePlan:
         ConfigError: this edl does not know the policy.
         PlanError: no plan can be made now.
     """
+    if record.ahead_of_plan:
+        return relief(relief_decisions(record.snapshot, policy_named(record.policy), record.limits))
     return decide(record.snapshot, policy_named(record.policy), record.limits, record.plan.given)
 
 
@@ -209,7 +212,8 @@ def _sentence(one: Replay) -> str:
     if one.record is None:
         return one.problem
     jobs = count(len(one.record.plan.decisions), "job")
-    when = f"{_when(one.record)}, {jobs}, policy {one.record.policy}"
+    ahead = ", ahead of a plan" if one.record.ahead_of_plan else ""
+    when = f"{_when(one.record)}, {jobs}, policy {one.record.policy}{ahead}"
     reworded = f" ({count(one.reworded, 'sentence')} changed)" if one.reworded else ""
     results = {
         Verdict.SAME: f"the same decision{reworded}",
@@ -248,6 +252,7 @@ def _replay_dict(one: Replay) -> dict[str, Any]:
         "result": one.verdict.value,
         "policy": record.policy if record else None,
         "observedAt": _when(record) if record else None,
+        "aheadOfPlan": record.ahead_of_plan if record else None,
         "problem": one.problem,
         "reworded": one.reworded,
         "differences": [

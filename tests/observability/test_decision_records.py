@@ -28,6 +28,7 @@ from tests.worlds.builders import make_job, make_node, make_serving, make_shape,
 KEY = JobKey("default", "a")
 OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
+    ("ahead_of_plan",),
     ("limits", "quotas", "others"),
     ("snapshot", "jobs", "declared"),
     ("snapshot", "jobs", "finishing"),

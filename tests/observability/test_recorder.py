@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from edl.explain.relief import relief_decisions
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.names import Role
 from edl.model.plan import Limits
@@ -16,9 +18,12 @@ from edl.model.status import Reason
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder, new_trace_id
+from edl.observability.replay import Verdict, replay, replay_all, replays_json
 from edl.planner.admission.relief import Yield, decision_of
 from edl.planner.guard import RefusedPlanError
+from edl.planner.policies.registry import policy_named
 from tests.observability.test_decision_records import KEY, plan, snapshot
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 
 
 def make_recorder(folder: RecordFolder | None = None) -> ControllerRecorder:
@@ -81,12 +86,29 @@ def test_what_a_job_gives_ahead_of_a_plan_is_logged_counted_and_traced(caplog: p
     recorder = ControllerRecorder(metrics, policy="maxmin", new_trace=lambda: "relief")
     (job,) = snapshot().jobs
     found = Yield(job, tuple(pod.name for pod in job.live_trainers)[:1], ("n000",))
-    recorder.relieved(snapshot(), (decision_of(found, "yields 1 trainer to serving"),))
+    recorder.relieved(snapshot(), Limits(), (decision_of(found, "yields 1 trainer to serving"),))
     recorder.acted(Outcome(DeletePod(KEY, "u", found.victims[0], "pod-uid", Reason.SERVING_NEEDS_ROOM), Result.DONE))
     logged = [fields(record) for record in caplog.records]
     assert [record.get("trace") for record in logged] == ["relief", "relief"]
     assert (logged[0]["ahead_of_plan"], logged[0]["victims"]) == (True, found.victims[0])
     assert b'edl_resize_decisions_total{direction="down",reason="ServingNeedsRoom"} 1.0' in metrics.render()
+
+
+def test_what_a_job_gives_ahead_of_a_plan_is_recorded_and_replayed(tmp_path: Path) -> None:
+    jobs = (make_job("a", trainers=8, min_trainers=2, max_trainers=8, on=("n000",)),)
+    world = make_snapshot(make_nodes(1, cpu=8), jobs, (replace(make_serving("web", cpu=3), tried=True),))
+    limits = Limits(max_load_desired=1.0)
+    made = relief_decisions(world, policy_named("maxmin"), limits)
+    assert sum(len(decision.victims) for decision in made) == 3
+    make_recorder(RecordFolder(tmp_path)).relieved(world, limits, made)
+    (found,) = replay_all(tmp_path)
+    assert (found.verdict, found.differences) == (Verdict.SAME, ())
+    assert found.record is not None
+    assert found.record.ahead_of_plan
+    assert json.loads(replays_json((found,)))["records"][0]["aheadOfPlan"] is True
+    kept = replace(found.record, plan=replace(found.record.plan, decisions=()))
+    again = replay(RecordFolder(tmp_path / "other").write(kept))
+    assert [(d.job, d.field) for d in again.differences] == [("default/a", "decision")]
 
 
 def test_each_plan_counts_serving_pods_that_did_not_use_free_capacity() -> None:

@@ -260,7 +260,7 @@ class FakeRecorder:
         self.limits.append(limits)
         self.plans.append(plan)
 
-    def relieved(self, snapshot: ClusterSnapshot, decisions: Sequence[ScaleDecision]) -> None:
+    def relieved(self, snapshot: ClusterSnapshot, _: Limits, decisions: Sequence[ScaleDecision]) -> None:
         self.reliefs.append((snapshot, tuple(decisions)))
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
