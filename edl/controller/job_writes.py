@@ -313,8 +313,8 @@ class JobWrites:
         if missing := [name for name in facts.missing_priority_classes if name not in optional]:
             return (
                 "PriorityClassMissing",
-                f"the cluster has no PriorityClass {', '.join(missing)}; pods start without it until you run"
-                " kubectl apply -f deploy/base/priorityclasses.yaml",
+                f"the cluster has no PriorityClass {', '.join(missing)}; trainers start with the next higher one, or"
+                " with none, until you run kubectl apply -f deploy/base/priorityclasses.yaml",
             )
         return None
 

@@ -72,7 +72,7 @@ def test_the_index_decides_the_priority_class(role: Role, index: int, expected: 
 
 
 def test_a_missing_priority_class_is_left_out() -> None:
-    assert "priorityClassName" not in pod_of(priority_classes=frozenset({"edl-core"}))["spec"]
+    assert "priorityClassName" not in pod_of(priority_classes=frozenset())["spec"]
 
 
 def grace_s(role: Role, index: int, *, fault_tolerant: bool = True, **parts: Any) -> int:

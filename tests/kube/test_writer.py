@@ -42,12 +42,12 @@ async def test_a_pod_is_created_for_its_planned_node_and_the_answer_is_stored(tm
         assert here.seen.told == [("answered", "Pod", made)]
 
 
-async def test_a_pod_has_no_priority_class_if_the_cluster_lacks_it(tmp_path: Path) -> None:
+async def test_a_pod_has_the_next_higher_priority_class_if_the_cluster_lacks_its_own(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.apply(create(index=3))
         made = here.stored(PODS, "ctr-trainer-3")
         assert made is not None
-        assert "priorityClassName" not in made["spec"]
+        assert made["spec"]["priorityClassName"] == "edl-training"
 
 
 async def test_an_existing_pod_of_the_job_counts_as_created(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ PodChange = tuple[PodKey, PodObject | None]
 
 _Place = tuple[str, str, str]
 
+STILL_COUNTED_S = 30.0
+"""So long the quota of a namespace may count a pod that is gone."""
+
 MAX_SHARED_SHAPES = 100_000
 
 
@@ -59,6 +62,7 @@ class PodBook:
         self._jobs: dict[JobKey, ObjectMetadata] = {}
         self._unsorted: dict[PodKey, None] = {}
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
+        self._gone: dict[PodKey, float] = {}  # when pods were found to be gone
         self._foreign: SortedValues[_Place, Pod] = SortedValues()
         self._requests: dict[PodKey, NodeRequest] = {}
         self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = (
@@ -91,8 +95,12 @@ class PodBook:
             now_s: the creation time of a pod without one, in seconds since the epoch.
             at_most: so many of them; all if it is None.
         """
+        self._forget_gone(now_s)
         for key in list(islice(self._due, at_most)):
             source = self._due.pop(key)
+            if source is None and key in self._known:
+                self._gone.pop(key, None)
+                self._gone[key] = now_s  # the last ones are the newest
             self._drop(key)
             known = None if source is None else self._translate(key, source, now_s)
             if known is not None:
@@ -161,9 +169,14 @@ class PodBook:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
 
-    def count_owned(self, namespace: str) -> int:
-        """How many pods the jobs of one namespace have, finished ones included."""
-        return sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
+    def count_owned(self, namespace: str, now_s: float) -> int:
+        """How many pods of jobs the API server may count in one namespace: finished ones, too, and those just gone.
+
+        A quota follows a deletion some time later, and its watch is not that of the pods.
+        """
+        self._forget_gone(now_s)
+        gone = sum(of == namespace and (of, name) not in self._known for of, name in self._gone)
+        return gone + sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
 
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""
@@ -223,6 +236,10 @@ class PodBook:
         if len(self._limits) >= MAX_SHARED_SHAPES:
             self._limits.clear()
         return self._limits.setdefault(limits, limits)
+
+    def _forget_gone(self, now_s: float) -> None:
+        while self._gone and now_s - self._gone[oldest := next(iter(self._gone))] >= STILL_COUNTED_S:
+            del self._gone[oldest]
 
     def _drop(self, key: PodKey) -> None:
         """Remove a pod from the book."""

@@ -37,7 +37,7 @@ def read_quotas(
     Args:
         sources: every ResourceQuota.
         foreign: the pods of no job that are not finished, by namespace; only namespaces with jobs.
-        own: how many pods of jobs each of these namespaces has, finished ones included.
+        own: how many pods of jobs the API server may count in each of these namespaces, finished ones included.
         limits_of: the resource limits of such a pod.
         left_out: gets each quota that cannot be read.
     """

@@ -185,7 +185,7 @@ class Translator:
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
             unread_nodes=tuple(sorted({*unread_nodes, *self._nodes.left_out})),
-            resource_quotas=self._read_quotas(tuple(resource_quotas), elastic),
+            resource_quotas=self._read_quotas(tuple(resource_quotas), elastic, now_s),
             queues=self._queues.read(queues, unread_queues, self._left_out),
             node_requests=self._pods.node_requests(),
         )
@@ -271,14 +271,14 @@ class Translator:
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
-        self, quotas: tuple[ResourceQuotaObject, ...], elastic: Iterable[JobKey]
+        self, quotas: tuple[ResourceQuotaObject, ...], elastic: Iterable[JobKey], now_s: float
     ) -> tuple[ResourceQuota, ...]:
         if not quotas:
             return ()
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
         namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
         here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
-        own = Counter({namespace: self._pods.count_owned(namespace) for namespace in namespaces})
+        own = Counter({namespace: self._pods.count_owned(namespace, now_s) for namespace in namespaces})
         return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
 
 

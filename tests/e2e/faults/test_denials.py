@@ -172,7 +172,7 @@ def test_a_missing_priority_class_is_reported_and_gone_without(stage: Stage) -> 
         assert (degraded["status"], degraded["reason"]) == ("True", "PriorityClassMissing")
         assert "edl-surplus" in degraded["message"]
         classes = {p["metadata"]["name"]: p["spec"].get("priorityClassName") for p in stage.pods_of("classless")}
-        assert [classes[f"classless-trainer-{i}"] for i in range(GROWN)] == ["edl-training"] * 2 + [None] * 2
+        assert [classes[f"classless-trainer-{i}"] for i in range(GROWN)] == ["edl-training"] * 4
     finally:
         kube.apply(surplus)
     until(stage, lambda: not is_degraded(stage, "classless"), "the class is back")

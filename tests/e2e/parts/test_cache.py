@@ -77,18 +77,23 @@ def plane(control_plane: ControlPlanes) -> ControlPlane:
 
 async def test_the_cache_follows_the_cluster(plane: ControlPlane) -> None:
     async with cached(plane, ReflectorPace(page_items=2)) as (session, cache):
-        await session.post("/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs", job())
-        stored = await session.post(PODS, pod("ctr-trainer-0", OURS))
+        created = await session.post("/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs", job())
+        kind = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob"}
+        owner = {**kind, "name": "ctr", "uid": created["metadata"]["uid"], "controller": True}
+        owned = pod("ctr-trainer-0", OURS)
+        owned["metadata"]["ownerReferences"] = [owner]
+        stored = await session.post(PODS, owned)
         cache.answered("Pod", stored)
         for i in range(3):
             await session.post(PODS, pod(f"web-{i}"))
         await until(cache, ["ctr-trainer-0"], ["web-0", "web-1", "web-2"])
         assert len(cache.snapshot(0.0).nodes) == len(plane.kube.list("nodes"))
 
-        relabelled = await session.patch(f"{PODS}/web-1", {"metadata": {"labels": {**OURS, "paddle-job": "ctr"}}})
+        labelled = {"labels": {**OURS, "paddle-job": "ctr"}, "ownerReferences": [owner]}
+        relabelled = await session.patch(f"{PODS}/web-1", {"metadata": labelled})
         cache.answered("Pod", relabelled)
         await until(cache, ["ctr-trainer-0", "web-1"], ["web-0", "web-2"])
-        await session.patch(f"{PODS}/web-1", {"metadata": {"labels": {"paddlepaddle.org/job": None}}})
+        await session.patch(f"{PODS}/web-1", {"metadata": {"ownerReferences": None}})
         await until(cache, ["ctr-trainer-0"], ["web-0", "web-1", "web-2"])
 
         uid = relabelled["metadata"]["uid"]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from edl.controller.planning import plan_snapshot
+from edl.kube.translate.pod_book import STILL_COUNTED_S
+from edl.kube.translate.snapshot import Translator
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.model.actions import CreatePod, DeletePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
@@ -174,3 +176,18 @@ def test_finished_pods_of_nobody_are_known_by_the_count_of_the_api_server() -> N
     assert dict(found.others) == {POD_OBJECTS: 4, "pods": 1}
     (unknown,) = take(job(), web, quota()).resource_quotas
     assert dict(unknown.others)[POD_OBJECTS] == 1
+
+
+def test_a_pod_that_is_just_gone_is_none_that_only_the_api_server_knows() -> None:
+    """The quota follows a deletion some time later."""
+    translator, counted = Translator(), quota(used={"count/pods": "3"})
+    first, second = (batch_pod(f"a-{i}", ready_at=1) for i in range(2))
+
+    def unlisted(now_s: float, *pods: Object) -> int:
+        (found,) = take(job(), batch_job(), *pods, counted, now_s=now_s, translator=translator).resource_quotas
+        return dict(found.others)[POD_OBJECTS]
+
+    assert unlisted(1000.0, first, second) == 1
+    assert unlisted(1001.0, first) == 1
+    assert unlisted(1001.0 + STILL_COUNTED_S, first) == 2
+    assert unlisted(1002.0 + STILL_COUNTED_S, first, second) == 1
