@@ -296,11 +296,27 @@ def _parts_of(free: IntArray, column: int, request: IntArray) -> IntArray:
     return parts
 
 
-def free_beside_fixed(problem: Problem, members: Iterable[int]) -> IntArray:
-    """(nodes, resources) free if no training runs except the bound masters and pservers of these jobs."""
+def room_of_training(problem: Problem) -> IntArray:
+    """(nodes, resources) what training pods may use of each node: at least what those use that run there.
+
+    Pods of others may overcommit a node: kube-scheduler reserves capacity for a serving pod for which it preempts.
+    Training pods that run there need not go, so no proof may say that they do not fit.
+    """
+    held = problem.held
+    return np.maximum(problem.empty, sum_requests(len(problem.empty), problem.request, held.node, held.shape))
+
+
+def free_beside_fixed(problem: Problem, room: IntArray, members: Iterable[int]) -> IntArray:
+    """(nodes, resources) free if no training runs except the bound masters and pservers of these jobs.
+
+    Args:
+        problem: the arrays.
+        room: (nodes, resources) what training pods may use, see `room_of_training`.
+        members: these jobs.
+    """
     held = problem.held
     kept = np.isin(held.demand, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
-    return problem.empty - sum_requests(len(problem.empty), problem.request, held.node[kept], held.shape[kept])
+    return room - sum_requests(len(problem.empty), problem.request, held.node[kept], held.shape[kept])
 
 
 def sum_requests(

@@ -136,7 +136,7 @@ class AdmissionTrial:
         wanted = self.screen.wanted(members)
         if not wanted:
             return True
-        free = free_beside_fixed(self.problem, members)
+        free = free_beside_fixed(self.problem, self.screen.room, members)
         most, prices = place_most_priced(self.problem, free, wanted, self.deadline_s)
         if most >= wanted.total() - 1e-6:
             return True

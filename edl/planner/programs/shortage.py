@@ -18,7 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from edl.planner.problem import BoolArray, IntArray, Problem, count_misplaced, count_slots, free_beside_fixed
+from edl.planner.problem import (
+    BoolArray,
+    IntArray,
+    Problem,
+    count_misplaced,
+    count_slots,
+    free_beside_fixed,
+    room_of_training,
+)
 from edl.planner.programs.columns import FloatArray
 from edl.planner.programs.knapsack import Pricer
 from edl.planner.programs.patterns import classify, distinct
@@ -32,6 +40,9 @@ class Screen:
     """Rejects jobs that cannot run beside those already taken, by the cuts known so far.
 
     Use `start` with the jobs that run in any case, then `admits` and `add` for one job after the other.
+
+    Attributes:
+        room: (nodes, resources) what training pods may use, see `room_of_training`.
     """
 
     def __init__(self, problem: Problem, due: Mapping[int, int]) -> None:
@@ -51,7 +62,8 @@ class Screen:
         for j, node, shape in bound:
             self._fixed[int(j)].append((int(node), int(shape)))
         self._cuts: list[_Cut] = []
-        self._free: IntArray = problem.empty
+        self.room = room_of_training(problem)
+        self._free: IntArray = self.room
         self._started: tuple[int, ...] | None = None
 
     def standing(self, j: int) -> tuple[tuple[int, int], ...]:
@@ -76,7 +88,7 @@ class Screen:
             True if the cut is new and rejects them.
         """
         cut = _Cut(self._problem, prices)
-        free = free_beside_fixed(self._problem, members)
+        free = free_beside_fixed(self._problem, self.room, members)
         if cut.worth_of(self.wanted(members)) <= float(cut.values(free).sum()) + EPSILON:
             return False
         self._cuts = [*self._cuts[1 - MOST_CUTS :], cut]
@@ -95,7 +107,7 @@ class Screen:
         """
         begun = tuple(members)
         if begun != self._started or order:
-            self._free = free_beside_fixed(self._problem, begun)
+            self._free = free_beside_fixed(self._problem, self.room, begun)
             wanted = self.wanted(begun)
             rows, nodes = self._states(order)
             for cut in self._cuts:

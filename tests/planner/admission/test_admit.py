@@ -26,6 +26,23 @@ def test_a_whole_job_goes_on_if_an_older_one_waits_for_nodes_for_its_pods() -> N
     assert not decision_of(plan, "older").admitted
 
 
+@pytest.mark.parametrize("promised", [("n001", "n001"), ("n001", "n001", "n000")])
+def test_whole_jobs_go_on_although_kube_scheduler_promised_more_of_their_node_than_there_is(
+    promised: tuple[str, ...],
+) -> None:
+    """It reserves capacity for pods for which it preempts; no proof may say that what runs beside it does not fit."""
+    first = make_job("a", trainers=3, min_trainers=3, max_trainers=8, cpu=2, on=("n000", "n000", "n001"))
+    broken = make_job("b", trainers=1, min_trainers=2, max_trainers=8, cpu=2, on=("n001",))
+    whole = make_job("c", trainers=5, min_trainers=5, max_trainers=5, cpu=0.5, on=("n000",))
+    web = (
+        make_serving("web", cpu=1, node="n001"),
+        *(make_serving(f"s{i}", nominated=n) for i, n in enumerate(promised)),
+    )
+    plan = plan_for(make_snapshot(make_nodes(2), (first, broken, whole), web))
+    assert {d.job.name for d in plan.decisions if d.admitted} == {"a", "c"}
+    assert targets(plan)["a"] == 3
+
+
 # Serving
 
 
