@@ -130,8 +130,10 @@ class JobReader:
         self, source: JobObject, key: JobKey, known: Translated | None
     ) -> tuple[Job, Mapping[Role, PodObject]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
+        if source.problem:
+            return _invalid(source, key, source.problem), {}
         try:
-            if known is not None and known.source.body.get("spec") == source.body.get("spec"):
+            if known is not None and _has_same_spec(known.source, source):
                 return known.job, known.manifests
             parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
             manifests = {
@@ -267,6 +269,10 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
         finished=False,
     )
     return replace(job, finished=is_over(job))
+
+
+def _has_same_spec(known: JobObject, source: JobObject) -> bool:
+    return not known.problem and known.body.get("spec") == source.body.get("spec")
 
 
 def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:
