@@ -131,8 +131,7 @@ def desired_state(
     context = context or JobContext()
     if job.deleting:  # it may stay for as long as somebody's finalizer does, and its pods must not
         going = () if job.orphans_pods else job.pods
-        actions = once_per_pod(delete(going, job, Intent.JOB_DELETED.value, context.unreachable))
-        return job.status or JobStatus(), tuple(actions)
+        return job.status or JobStatus(), tuple(delete(going, job, Intent.JOB_DELETED.value, context.unreachable))
     troubles = node_troubles(job, context.nodes, now_s, context.master_view, is_over=is_over(job))
     if is_over(job):
         status, events = describe(job, ended_as(job), now_s, context.master_view)

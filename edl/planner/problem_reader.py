@@ -110,9 +110,9 @@ def read_problem(
     names = _planned_resources(jobs, waiting, snapshot)
     table = _ShapeTable(_Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, leaving = _list_pods(chain(snapshot.pods, snapshot.pods_left_alone), index, table)
-    going = (job for job in snapshot.jobs if not (job.is_schedulable or job.is_left_alone))
-    ours, _ = _list_pods((pod for job in going for pod in job.pods), index, table)
+    ending, staying = _split_excluded(snapshot)
+    foreign, leaving = _list_pods(chain(snapshot.pods, staying), index, table)
+    ours, _ = _list_pods(ending, index, table)
     reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), defers=defers)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
@@ -180,6 +180,19 @@ def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
             for one, other in zip(known.jobs, snapshot.jobs, strict=True)
         )
     )
+
+
+def _split_excluded(snapshot: ClusterSnapshot) -> tuple[list[Pod], list[Pod]]:
+    """The pods of jobs that get none: those whose room is free soon, and those that keep it as long as they like."""
+    ending: list[Pod] = []
+    staying: list[Pod] = []
+    for job in snapshot.jobs:
+        if job.is_schedulable:
+            continue
+        for pod in job.pods:
+            stays = job.is_left_alone or (job.leaves_pods and not pod.terminating)
+            (staying if stays else ending).append(pod)
+    return ending, staying
 
 
 def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> tuple[_PodList, _PodList]:

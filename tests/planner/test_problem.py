@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,3 +173,21 @@ def test_requests_of_many_equal_pods_add_up_exactly() -> None:
     assert problem.sum_requests(6, request, node, shape).tolist() == expected.tolist()
     assert problem.sum_requests(6, request, [4, 0, 4], [1, 0, 2]).tolist()[4] == [3, 7]
     assert not problem.sum_requests(6, request, [], []).any()
+
+
+@pytest.mark.parametrize(
+    ("going", "trainers", "then"),
+    [({}, 4, 4), ({"orphans_pods": True}, 1, 1), ({"owner_count": 3}, 1, 4)],
+    ids=["edl ends them", "they outlive their job", "its own controller ends them"],
+)
+def test_pods_of_a_deleted_job_are_going_if_edl_or_somebody_else_ends_them(
+    going: dict[str, Any], trainers: int, then: int
+) -> None:
+    node, a = make_node("n0", cpu=4), make_job("a", max_trainers=4)
+    gone = replace(make_job("gone", trainers=3, on=("n0",)), deleting=True, **going)
+    world = make_snapshot((node,), (gone, a))
+    plan = plan_for(world)
+    assert targets(plan)["a"] == trainers
+    assert not check(world, plan)
+    ending = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
+    assert targets(plan_for(make_snapshot((node,), (ending, a))))["a"] == then
