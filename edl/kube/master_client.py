@@ -23,8 +23,8 @@ from edl import __version__
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, PermanentError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.client.api_errors import translated
-from edl.kube.json_depth import UNREADABLE
 from edl.kube.master_key import MasterKey, make_token
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
 from edl.printable import printable

@@ -212,7 +212,7 @@ def retry_after_ignored(right: Right) -> Right:
 @bug(
     "one job that is nested too deeply hides all others",
     at=targets.DECODE,
-    caught_by="kube/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
+    caught_by="kube/bounds/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
 )
 def deep_job_hides_others(_: Right) -> Right:
     return lambda decoder, raw: decoder.decode(raw)

@@ -21,6 +21,8 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 
 from edl.errors import EdlError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE
+from edl.kube.bounds.object_bounds import decode_object
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
 from edl.kube.client.connections import Sockets, connections
 from edl.kube.client.credentials import (
@@ -30,8 +32,6 @@ from edl.kube.client.credentials import (
 )
 from edl.kube.client.reloading import ReloadedCredentials
 from edl.kube.client.server_clock import ServerClock
-from edl.kube.json_depth import UNREADABLE
-from edl.kube.object_bounds import decode_object
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"

@@ -22,9 +22,9 @@ import msgspec
 
 from edl.clock import Clock
 from edl.errors import EdlError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE, cut_off, decode
 from edl.kube.client.api_errors import GoneError, RefusedError, error_of
 from edl.kube.client.session import ApiSession, TooLongError
-from edl.kube.json_depth import UNREADABLE, cut_off, decode
 from edl.kube.mirror.store import FOR_EVER, Key, ObjectStore, is_older, key_of, version_of
 from edl.kube.translate.decoders import Decoder, Quarantined
 from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent

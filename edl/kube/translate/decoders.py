@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from edl.kube.json_depth import UNREADABLE, decode
-from edl.kube.object_bounds import MAX_BYTES_OF_POD, MAX_VALUES_OF_POD, Oversized, excess, outline
+from edl.kube.bounds.json_depth import UNREADABLE, decode
+from edl.kube.bounds.object_bounds import MAX_BYTES_OF_POD, MAX_VALUES_OF_POD, Oversized, excess, outline
 from edl.kube.translate.objects import (
     DaemonSetObject,
     HasMetadata,

@@ -20,7 +20,7 @@ from edl.api.spec import Dataset, LedgerLoss
 from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
-from edl.kube.json_depth import UNREADABLE
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.lending import declared_spec, lends
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec, text

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.json_depth import UNREADABLE, decode
+from edl.kube.bounds.json_depth import UNREADABLE, decode
 
 MAX_BYTES = 256 * 1024
 """The largest JSON of an object that is decoded; the largest one that edl was made for has a tenth of it."""

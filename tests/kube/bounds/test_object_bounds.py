@@ -12,10 +12,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.kube.json_depth import LEVELS
-from edl.kube.mirror.reflector import Reflector, Resource
-from edl.kube.mirror.store import ObjectStore
-from edl.kube.object_bounds import (
+from edl.kube.bounds.json_depth import LEVELS
+from edl.kube.bounds.object_bounds import (
     MAX_BYTES,
     MAX_BYTES_OF_POD,
     MAX_VALUES,
@@ -25,6 +23,8 @@ from edl.kube.object_bounds import (
     excess,
     outline,
 )
+from edl.kube.mirror.reflector import Reflector, Resource
+from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
     NODES,
