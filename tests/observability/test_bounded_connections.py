@@ -15,6 +15,7 @@ from aiohttp import web
 from edl.observability import bounded_connections
 from edl.observability.logs import RepeatedLines, configure
 from edl.observability.status_server import listen_on
+from tests.worlds.fake_api import eventually
 
 
 @pytest.fixture
@@ -42,18 +43,18 @@ async def half_open(port: int, source: str, count: int) -> list[socket.socket]:
     return made
 
 
-async def open_ones(sockets: list[socket.socket]) -> int:
-    """How many are not ended yet."""
-    await asyncio.sleep(0.2)
-    alive = 0
-    for one in sockets:
-        try:
-            alive += one.recv(1) != b""
-        except BlockingIOError:
-            alive += 1
-        except ConnectionError:
-            continue
-    return alive
+def is_open(one: socket.socket) -> bool:
+    try:
+        return one.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+async def until_open(held: list[socket.socket], at_most: int) -> None:
+    """Wait until the others are ended."""
+    await eventually(lambda: sum(map(is_open, held)) <= at_most)
 
 
 async def is_served(port: int) -> bool:
@@ -67,7 +68,7 @@ async def is_served(port: int) -> bool:
 async def test_a_probe_is_answered_while_one_stranger_holds_all_it_can(port: int) -> None:
     held = await half_open(port, "127.0.0.2", 300)
     assert await is_served(port)
-    assert await open_ones(held) <= bounded_connections.MAX_OF_ADDRESS
+    await until_open(held, bounded_connections.MAX_OF_ADDRESS)
     for one in held:
         one.close()
 
@@ -75,7 +76,7 @@ async def test_a_probe_is_answered_while_one_stranger_holds_all_it_can(port: int
 async def test_a_probe_is_answered_while_many_strangers_hold_all_they_can(port: int) -> None:
     held = [one for number in range(2, 22) for one in await half_open(port, f"127.0.0.{number}", 20)]
     assert await is_served(port)
-    assert await open_ones(held) <= bounded_connections.MAX_CONNECTIONS
+    await until_open(held, bounded_connections.MAX_CONNECTIONS)
     assert await is_served(port)
     for one in held:
         one.close()
