@@ -44,6 +44,9 @@ API = ("/api", "/apis", "/openapi/v2", "/api/v1/pods", "/api/v1/secrets", "/apis
 KUBELET = tuple(f"/{verb}/default/waits-trainer-0/trainer" for verb in ("containerLogs", "exec", "attach", "run"))
 PAGE = ("/page/events", "/page/node?name=sandbox-0", "/page/explain?namespace=default&name=waits", "/page/what-if")
 PATHS = (*PUBLIC, *FILES, *API, *KUBELET, *PAGE, *openapi()["paths"])
+EXPECTED = {"sandbox": 3, "kubelet": 1, "controller": 1, "master": 1}
+"""How many sockets each command listens on: those of the sandbox are API server, kubelet and page."""
+
 FOREIGN = ({"Host": "evil.example"}, {"Origin": "http://evil.example"})
 
 
@@ -131,10 +134,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Listener]]:
 
         def all_of_them() -> list[Listener]:
             made = listeners(folder / "tmp", pid)
-            programs = [one.program for one in made]
-            counts = [sum(word in program for program in programs) for word in ("edl sandbox", "edl kubelet")]
-            is_complete = counts == [3, 1] and any("edl controller" in one for one in programs)
-            return made if is_complete and any("master" in one for one in programs) else []
+            counts = {name: sum(f" {name} " in one.program for one in made) for name in EXPECTED}
+            return made if counts == EXPECTED else []
 
         yield kube.wait_until(all_of_them, 120, "all listen")
 
