@@ -206,6 +206,7 @@ def test_a_finalizer_on_a_deleted_job_keeps_none_of_its_pods() -> None:
     here.world.add(replace(here.job, deleting=True))
     here.round(6)
     assert {type(action) for action in here.actions} == {DeletePod}
+    here.settle(6)
     assert not here.names, "no pod is left, and none is created"
     here.round(6)
     assert here.actions == ()
