@@ -75,6 +75,8 @@ def test_room_of_terminating_trainers_is_free_for_the_choice() -> None:
     gone = make_job("gone", trainers=6, on=("b1",))
     gone = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
     assert domains_of(gone, together(make_job("job", min_trainers=6, max_trainers=6)))["job"] == ("b", "a")
+    stays = replace(gone, pods=tuple(replace(pod, ends_by_s=0.0) for pod in gone.pods))
+    assert domains_of(stays, together(make_job("job", min_trainers=6, max_trainers=6)))["job"] == ("a",)
 
 
 def test_the_guess_for_a_younger_job_leaves_the_older_one_its_room() -> None:
