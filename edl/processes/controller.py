@@ -149,7 +149,8 @@ def _build(
         default_master_image=image,
         controller_namespace=settings.namespace,
     )
-    writer = Writer(session, cache, clock, key=connections.key, default_master_image=image)
+    key, max_grace_s = connections.key, settings.max_grace_s
+    writer = Writer(session, cache, clock, key=key, default_master_image=image, max_grace_s=max_grace_s)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics, cache.list_anew) if elects else None
     resizing = PodResizing(session, clock) if limits.lend_running else None
