@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -172,6 +173,22 @@ async def test_an_answer_is_as_long_as_the_job_has_pods_to_speak_of(tmp_path: Pa
         assert (await client.report(AT._replace(pods=10))).total == 9
         with pytest.raises(PermanentError, match="not from an edl master"):
             await client.report(AT._replace(pods=9))
+
+
+@pytest.mark.parametrize(("size", "is_beside"), [(2_000, False), (200_000, True)])
+async def test_long_answers_are_decoded_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, is_beside: bool
+) -> None:
+    threads, decode = list[bool](), msgspec.json.decode
+
+    def noted(*given: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return decode(*given, **options)
+
+    async with responding(tmp_path, responder(padded(size))) as client:
+        monkeypatch.setattr(msgspec.json, "decode", noted)
+        assert (await client.report(AT)).total == 9
+    assert threads == [is_beside]
 
 
 async def test_long_answers_are_charged_to_their_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,7 +284,10 @@ async def test_a_disk_that_is_full_during_a_snapshot_ends_nothing(
 
 
 @pytest.mark.parametrize("does", ["starts beside it", "replaces the file", "removes the file", "appends to the file"])
-async def test_a_master_ends_if_another_one_may_write_its_journal(tmp_path: Path, does: str) -> None:
+@pytest.mark.parametrize("is_snapshot", [False, True], ids=["a record", "a snapshot"])
+async def test_a_master_ends_if_another_one_may_write_its_journal(
+    tmp_path: Path, does: str, *, is_snapshot: bool
+) -> None:
     folder = tmp_path / "j"
     store = FileLedgerStore(folder)
     list(store.load()[1])
@@ -306,6 +309,8 @@ async def test_a_master_ends_if_another_one_may_write_its_journal(tmp_path: Path
         with path.open("ab") as file:
             file.write(frame(1, [b"of a second"]))
     before = path.read_bytes() if path.exists() else b""
+    if is_snapshot:
+        store.snapshot(b"late state")
     with pytest.raises(JournalError, match="another"):
         await until_durable(store, store.append(b"late"))
     assert (path.read_bytes() if path.exists() else b"") == before, "nothing is written over the other's records"

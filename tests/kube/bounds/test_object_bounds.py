@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 import tracemalloc
+from itertools import count
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.kube.bounds.json_depth import LEVELS
+from edl.kube.bounds.json_depth import LEVELS, cut_off
 from edl.kube.bounds.object_bounds import (
     MAX_BYTES,
     MAX_BYTES_OF_POD,
@@ -232,6 +236,66 @@ async def test_large_objects_come_in_small_pages_and_hide_no_other(monkeypatch: 
     assert min(limits) <= 3
     assert limits[-1] > min(limits), "pages grow again"
     assert sum(bool(one.problem) for one in store.objects.values()) == 12
+
+
+async def test_a_list_is_decoded_while_the_event_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each object takes as long as a slice: so others work between any two."""
+    api, decoded, turns = FakeApi(), list[int](), 0
+    for number in range(20):
+        body = job()
+        body["metadata"] |= {"name": f"j{number:02d}", "uid": f"u-{number}"}
+        api.put(PATH, body)
+    clock = count(step=1)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    decoder = TRAINING_JOBS.from_bytes
+
+    def noted(raw: Any) -> JobObject | Quarantined:
+        decoded.append(turns)
+        return decoder(raw)
+
+    monkeypatch.setattr(TRAINING_JOBS, "from_bytes", noted)
+    async with connected(api) as session:
+        store = ObjectStore[JobObject]()
+        task = asyncio.ensure_future(Reflector(session, Resource(PATH), TRAINING_JOBS, store, FakeClock()).run())
+        while len(store.objects) < 20:
+            turns += 1
+            await asyncio.sleep(0)
+        task.cancel()
+    assert len(set(decoded)) == 20
+
+
+async def test_the_search_for_what_is_too_deep_in_a_list_leaves_the_event_loop_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, threads = FakeApi(), list[bool]()
+    raw = hostile(FILLINGS["depth"], "spec")
+    listed = b'{"metadata":{"resourceVersion":"7"},"items":[' + raw + b"]}"
+
+    def searched(body: bytes) -> bytes:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return cut_off(body)
+
+    monkeypatch.setattr("edl.kube.mirror.reflector.cut_off", searched)
+    api.broken[PATH] = lambda _: web.Response(body=listed, content_type="application/json")
+    async with connected(api) as session:
+        store = ObjectStore[JobObject]()
+        task = asyncio.ensure_future(Reflector(session, Resource(PATH), TRAINING_JOBS, store, FakeClock()).run())
+        await eventually(lambda: store.objects)
+        task.cancel()
+    assert set(threads) == {False}
+
+
+async def test_an_event_that_is_too_deep_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+    raw = hostile(FILLINGS["depth"], "spec")
+    monkeypatch.setattr("edl.kube.mirror.reflector.decode", Mock(side_effect=AssertionError))
+    api.extra_lines.append(b'{"type":"ADDED","object":' + raw + b"}")
+    async with connected(api) as session:
+        store = ObjectStore[JobObject]()
+        task = asyncio.ensure_future(Reflector(session, Resource(PATH), TRAINING_JOBS, store, FakeClock()).run())
+        await eventually(lambda: store.objects)
+        task.cancel()
+    assert list(store.objects) == [("n", "big")]
 
 
 async def test_the_answer_to_a_write_is_bounded_too() -> None:

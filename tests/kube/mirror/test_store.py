@@ -103,6 +103,7 @@ def test_after_a_restore_of_etcd_a_list_is_believed(listed_at: str) -> None:
     assert shown(store) == {"changed": ("u-1", "940"), "deleted": ("u-3", "800"), "gone": ("u-4", "800")}
     assert store.add(pod_of("changed", "u-1", "1000", phase="Running"), is_known=True), "versions collide"
     assert store.add(pod_of("deleted", "u-3", "990", phase="Running"), is_known=True)
+    assert store.add(pod_of("gone", "u-4", "991", phase="Running"), is_known=True)
 
 
 def test_what_an_answer_shows_while_a_list_is_read_stays() -> None:
