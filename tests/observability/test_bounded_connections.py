@@ -19,7 +19,8 @@ from tests.worlds.fake_api import eventually
 
 
 @pytest.fixture
-async def port() -> AsyncIterator[int]:
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    monkeypatch.setattr("edl.observability.status_server.IDLE_S", 3600.0)  # no connection ends for its silence
     async def served(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
