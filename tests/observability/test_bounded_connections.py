@@ -21,6 +21,7 @@ from tests.worlds.fake_api import eventually
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     monkeypatch.setattr("edl.observability.status_server.IDLE_S", 3600.0)  # no connection ends for its silence
+
     async def served(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
