@@ -143,7 +143,7 @@ def deaf_watch_trusted(_: Right) -> Right:
 @bug(
     "an event from before an answer undoes it",
     at=targets.IS_LATE,
-    caught_by=f"{ANSWERS}::test_events_and_lists_from_before_an_answer_do_not_undo_it",
+    caught_by=f"{ANSWERS}::test_events_from_before_an_answer_do_not_undo_it",
 )
 def event_undoes_an_answer(_: Right) -> Right:
     return lambda *_, **__: False
