@@ -371,5 +371,5 @@ def test_a_job_is_finished_by_its_phase() -> None:
 def test_a_job_that_is_deleted_without_its_pods_says_so(finalizers: list[str], *, is_orphaning: bool) -> None:
     metadata = {"deletionTimestamp": "2026-01-05T10:00:00Z", "finalizers": finalizers}
     found = the_job(job(metadata=metadata))
-    assert (found.deleting, found.is_orphaning) == (True, is_orphaning)
-    assert not the_job(job()).is_orphaning
+    assert (found.deleting, found.orphans_pods) == (True, is_orphaning)
+    assert not the_job(job()).orphans_pods
