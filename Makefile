@@ -50,7 +50,7 @@ IN_THREE := $(BY_FILE) -n 3
 IN_FIVE := $(BY_FILE) -n 5
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
 # simulator, and half of the random cases.
-WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command demo stack)
+WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
 EXPERIMENTS := tests/controller/loop/test_loop_small_scope.py tests/planner/policies/test_edl_2017_experiment.py \
   tests/sim/test_simulation_calibration.py tests/test_how_to_guides.py

@@ -119,7 +119,7 @@ async def controlled(api: WritableApi) -> AsyncIterator[None]:
     async with connected(api) as session:
         key = MasterKey(Path(tempfile.mkdtemp()) / "key", session, "paddlecloud")
         cache = ClusterCache(session, clock, default_master_image="m")
-        writer = Writer(session, cache, clock, key=key, default_master_image="m")
+        writer = Writer(session, cache, clock, key=key, default_master_image="m", max_grace_s=600)
         controller = Controller(
             cluster=KubernetesCluster(cache, writer, clock),
             clock=clock,

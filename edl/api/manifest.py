@@ -109,6 +109,7 @@ def pod_manifest(
     label: tuple[str, str] | None = None,
     avoided: Collection[str] = (),
     is_best_effort: bool = True,
+    max_grace_s: int | None = None,
 ) -> Object:
     """The pod of a role and index.
 
@@ -130,6 +131,7 @@ def pod_manifest(
         label: the (key, value) that the pod's node must have as a label; None for any node.
         avoided: nodes on which kube-scheduler must not put the pod.
         is_best_effort: False if a trainer without requests gets some by admission; see `priority_classes_of`.
+        max_grace_s: the longest time that the pod has to end, in seconds; None for what the template says.
     """
     journal = _journal(job, claims_journal=claims_journal)
     spec = _pod_spec(job, role, index, default_master_image, journal)
@@ -138,6 +140,8 @@ def pod_manifest(
     template = job.role(role).template
     if template and template.spec:
         spec = apply_template(spec, template.spec, role)
+    if max_grace_s is not None:  # others wait for its room
+        spec["terminationGracePeriodSeconds"] = min(spec["terminationGracePeriodSeconds"], max_grace_s)
     wanted = priority_classes_of(job, role, index, spec, is_best_effort=is_best_effort)
     if priority_class := next((name for name in wanted if name in priority_classes), ""):
         spec["priorityClassName"] = priority_class

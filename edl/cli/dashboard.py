@@ -36,6 +36,5 @@ async def _serve(settings: DashboardSettings) -> None:
 
 def _print_address(address: Address) -> None:
     typer.echo(f"open {address.url}")
-    if address.token:
-        typer.echo(f"token {address.token}")
+    typer.echo(f"token {address.token}")
     typer.echo("Ctrl-C stops the page; it only reads the cluster", err=True)

@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random, SystemRandom
+from weakref import WeakValueDictionary
 
 from edl.clock import Clock
 from edl.controller.ports import LeaderLease, MasterAddress, MasterClient
 from edl.errors import EdlError, PermanentError
 from edl.lifecycle.data_progress import (
+    STORE_SOON_AFTER_S,
     MasterReport,
     MasterState,
     MasterView,
@@ -50,6 +52,9 @@ class CallPace:
         interval_s: between two calls to one master.
         calls_per_s: to all masters together; with many jobs each master is called less often.
         calls_at_once: calls under way to masters that answered the last one in time; as many to all the others.
+        calls_of_namespace: the most of them to the masters of one namespace.
+        news: reports of one master in a row that change what a plan should follow; then one each `news_s` counts.
+        news_s: see `news`.
         prompt_s: the longest time in which a master answers in time.
         retry_s, retry_at_most_s: pause after a failed call; doubled each time, with jitter.
         failures_until_log: failed calls in a row before the log says so; a master that starts needs a few.
@@ -62,6 +67,9 @@ class CallPace:
     interval_s: float = 5.0
     calls_per_s: float = 50.0
     calls_at_once: int = 16
+    calls_of_namespace: int = 4
+    news: int = 10
+    news_s: float = 60.0
     prompt_s: float = 1.0
     retry_s: float = 0.5
     retry_at_most_s: float = 10.0
@@ -70,6 +78,14 @@ class CallPace:
     first_report_wait_s: float = 15.0
     measured_interval_s: float = 60.0
     window_s: float = WINDOW_S
+
+
+@dataclass(eq=False)
+class _Lanes:
+    """Limit the calls to the masters of one namespace: to those that answer in time, and to all the others."""
+
+    prompt: asyncio.Semaphore
+    others: asyncio.Semaphore
 
 
 @dataclass(slots=True)
@@ -89,9 +105,12 @@ class _MonitoredMaster:
         restored: the model for which the master went back to a checkpoint; empty once the status says so.
         is_foreign: the last call was answered by a program that is not an edl master of this job.
         is_prompt: the last call was answered in time.
+        lanes: of the namespace.
+        news: how many more reports may change what a plan should follow, and when that was counted.
     """
 
     job: Job
+    lanes: _Lanes
     lost: frozenset[str] | None = None
     roster: Roster = ()
     address: MasterAddress | None = None
@@ -114,6 +133,7 @@ class _MonitoredMaster:
     failures: int = 0
     is_foreign: bool = False
     is_prompt: bool = False
+    news: tuple[float, float] | None = None
     task: asyncio.Task[None] | None = None
 
     def take_job(self, job: Job, lost: frozenset[str], now_s: float) -> None:
@@ -141,8 +161,20 @@ class _MonitoredMaster:
             self.changed.set()
 
     def take_report(self, report: MasterReport, now_s: float, pace: CallPace) -> bool:
-        """Take a report of the master; True if a plan should follow at once."""
-        before, self.report = self.report, report
+        """Take a report of the master; True if a plan should follow at once.
+
+        Each time that it says something else about its state, the job's status is written. A master that does so all
+        the time is believed more rarely.
+        """
+        report = _about_pods_of(self.job, report)
+        before = self.report
+        if before is not None and _written_part(before) != _written_part(report):
+            is_end = report.state is MasterState.FINISHED and self.finished_s is None
+            if not (is_end or self._may_change(now_s, pace)):
+                old = before
+                report = replace(report, state=old.state, blocked=old.blocked, hung=old.hung, left_out=old.left_out)
+        is_new = before is None or _urgent_part(before) != _urgent_part(report)
+        self.report = report
         live = {p.uid for p in self.job.live_trainers}
         is_open = report.state is MasterState.RUNNING and report.waiting > 0 and not report.blocked
         lending = self.job.status.lending if self.job.status is not None else None
@@ -159,15 +191,22 @@ class _MonitoredMaster:
         was_begun = self.progress is not None and self.progress.is_begun
         self._select_stored(report, now_s, pace)
         begins = self.progress is not None and self.progress.is_begun and not was_begun
-        is_new = before is None or _urgent_part(before) != _urgent_part(report)
         return is_new or begins
+
+    def _may_change(self, now_s: float, pace: CallPace) -> bool:
+        left, since_s = self.news or (float(pace.news), now_s)
+        left = min(float(pace.news), left + (now_s - since_s) / pace.news_s)
+        self.news = (max(left - 1, left if left < 1 else 0.0), now_s)
+        return left >= 1
 
     def _select_stored(self, report: MasterReport, now_s: float, pace: CallPace) -> None:
         """Choose what the status should store: small and frequent changes are not worth a write."""
         if report.total:
             progress = Progress(report.epoch, report.done, report.total, unsaved=report.unsaved)
             is_last = not self.job.live_trainers
-            if is_last or is_worth_storing(self.progress, progress, now_s - self.progress_s):
+            since_s = now_s - self.progress_s
+            is_worth = is_last or is_worth_storing(self.progress, progress, since_s)
+            if is_worth and (since_s >= STORE_SOON_AFTER_S or self._may_change(now_s, pace)):
                 self.progress, self.progress_s = progress, now_s
         stored = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
         measured = rounded(replace(self.meter.measured, lending_price=self.price.price))
@@ -206,6 +245,7 @@ class MasterMonitor:
         self._masters: dict[str, _MonitoredMaster] = {}
         # Masters run in pods of users. Those that let a call hang must not use up the calls to the others.
         self._prompt, self._others = (asyncio.Semaphore(self._pace.calls_at_once) for _ in range(2))
+        self._lanes: WeakValueDictionary[str, _Lanes] = WeakValueDictionary()
         self.has_report = asyncio.Event()
 
     def update(self, jobs: Iterable[Job], lost: frozenset[str] = frozenset()) -> None:
@@ -262,12 +302,19 @@ class MasterMonitor:
 
     def _start(self, job: Job) -> _MonitoredMaster:
         now_s = self._clock.monotonic_s()
-        master = _MonitoredMaster(job, changed_s=now_s, roster_s=now_s)
+        master = _MonitoredMaster(job, self._lanes_of(job.key.namespace), changed_s=now_s, roster_s=now_s)
         if job.status is not None:
             master.meter = SpeedMeter(job.status.measured)
             master.price = PriceMeter(job.status.measured.lending_price)
         master.task = asyncio.create_task(self._monitor(master), name=f"master of {job.key}")
         return master
+
+    def _lanes_of(self, namespace: str) -> _Lanes:
+        lanes = self._lanes.get(namespace)
+        if lanes is None:
+            lanes = _Lanes(*(asyncio.Semaphore(self._pace.calls_of_namespace) for _ in range(2)))
+            self._lanes[namespace] = lanes
+        return lanes
 
     async def _monitor(self, master: _MonitoredMaster) -> None:
         while True:
@@ -277,7 +324,8 @@ class MasterMonitor:
                 continue
             pause_s = self._pace.interval_s
             if self._lease.is_held():
-                async with self._prompt if master.is_prompt else self._others:
+                lane = master.lanes.prompt if master.is_prompt else master.lanes.others
+                async with lane, self._prompt if master.is_prompt else self._others:
                     pause_s = await self._try_call(master, master.address)
             await wait_for_first(self._clock.sleep(pause_s), master.changed.wait())
 
@@ -303,7 +351,7 @@ class MasterMonitor:
     async def _call(self, master: _MonitoredMaster, address: MasterAddress) -> None:
         started_s = self._clock.monotonic_s()
         job, roster, model = master.job, master.roster, master.model
-        report = await self._client.report(address)
+        report = await self._client.report(address._replace(pods=max(len(job.pods), len(roster))))
         needs_round = master.take_report(report, self._clock.monotonic_s(), self._pace)
         if must_restore(job, report, master.restored):
             may_save = saving_trainers(job)
@@ -339,6 +387,18 @@ class MasterMonitor:
         master.restored = model
         where = f"checkpoint {checkpoint}" if checkpoint else "the start of the epoch"
         self._log(master.job.key, f"the pods that held the model are gone; the master went back to {where}")
+
+
+def _about_pods_of(job: Job, report: MasterReport) -> MasterReport:
+    """The report without what it says about pods that the job does not have."""
+    known = {pod.uid for pod in job.pods}
+    hung = tuple(one for one in report.hung if one.pod_uid in known)[: len(known)]
+    return replace(report, working=frozenset(known & report.working), hung=hung)
+
+
+def _written_part(report: MasterReport) -> tuple[object, ...]:
+    """What the status of the job says, apart from progress and speeds."""
+    return *_urgent_part(report), report.left_out
 
 
 def _urgent_part(report: MasterReport) -> tuple[object, ...]:

@@ -127,12 +127,14 @@ class MasterAddress(NamedTuple):
         job, job_uid: the job; the token of a call is derived from them.
         pod_uid: the pod that has the address now.
         ip: of that pod.
+        pods: how many pods the job has: a master cannot truthfully say more than about these.
     """
 
     job: JobKey
     job_uid: str
     pod_uid: str
     ip: str
+    pods: int = 0
 
 
 class MasterClient(Protocol):

@@ -1,7 +1,7 @@
-"""Who may see the page's data: nobody without a token, except on this machine.
+"""Who may see the page's data: nobody without a token.
 
-Three gates: a loopback address (`edl dashboard` as it starts), a token that was printed (`edl dashboard` on another
-address), and the Kubernetes token of the caller (a controller). docs/adr/0022-who-sees-the-page.md says why.
+Two gates: a token that was printed (`edl dashboard`), and the Kubernetes token of the caller (a controller, and the
+kubelet of the sandbox). docs/adr/0022-who-sees-the-page.md says why.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,7 +52,7 @@ class Gate(Protocol):
     """Lets a request pass or not.
 
     Attributes:
-        login: what the page asks for: `none`, `token` or `kubernetes`.
+        login: what the page asks for: `token` or `kubernetes`.
     """
 
     login: str
@@ -65,24 +64,6 @@ class Gate(Protocol):
             DeniedError: it may not.
             TemporaryError: nobody can tell now.
         """
-
-
-class LoopbackGate:
-    """Lets every request of this machine pass, if the browser addressed this machine.
-
-    A web site can give its own name the address 127.0.0.1 and then read what is served there (DNS rebinding). The
-    browser still sends the name of the site as the Host, so only names of this machine are accepted.
-    """
-
-    login = "none"
-
-    async def check(self, headers: Mapping[str, str]) -> None:
-        """Return if the Host is a name of this machine."""
-        if not is_loopback(host_of(headers.get("Host", ""))):
-            raise DeniedError(
-                "this page is served without a token to this machine only; open it at 127.0.0.1 or localhost",
-                _FORBIDDEN,
-            )
 
 
 class TokenGate:
@@ -113,22 +94,23 @@ class _Answer:
 
 
 class ReviewGate:
-    """Lets requests pass whose Kubernetes token may list what the page shows.
+    """Lets requests pass whose Kubernetes token has rights.
 
     Args:
         session: leads to the API server.
         clock: for the age of answers.
+        needed: the rights; by default those to list what the page shows.
     """
 
     login = "kubernetes"
 
-    def __init__(self, session: ApiSession, clock: Clock) -> None:
-        self._session, self._clock = session, clock
+    def __init__(self, session: ApiSession, clock: Clock, needed: Sequence[Right] = NEEDED) -> None:
+        self._session, self._clock, self._needed = session, clock, needed
         self._answers: OrderedDict[bytes, _Answer] = OrderedDict()
         self._reviews = asyncio.Semaphore(MAX_REVIEWS)
 
     async def check(self, headers: Mapping[str, str]) -> None:
-        """Return if the owner of the token has the rights `NEEDED`."""
+        """Return if the owner of the token has the rights."""
         token = bearer_of(headers)
         answer = await self._answer(token)
         if answer.refusal:
@@ -153,7 +135,7 @@ class ReviewGate:
 
     async def _review(self, token: str) -> _Answer:
         try:
-            missing = await missing_rights(self._session, token, NEEDED)
+            missing = await missing_rights(self._session, token, self._needed)
         except RefusedError as error:
             return self._refused(f"the API server does not accept this token: {error}", _UNAUTHORIZED)
         except TemporaryError as error:
@@ -163,7 +145,7 @@ class ReviewGate:
         if missing:
             rights = ", ".join(map(str, missing))
             return self._refused(
-                f"the owner of this token may not {rights} in all namespaces, which this page shows; ask for the"
+                f"the owner of this token may not {rights} in all namespaces, which is needed here; ask for the"
                 " right, or use another token",
                 _FORBIDDEN,
             )
@@ -185,17 +167,3 @@ def bearer_of(headers: Mapping[str, str]) -> str:
     if not _TOKEN.fullmatch(token.strip()):
         raise DeniedError("this is no token: a token has no spaces and only ASCII characters")
     return token.strip()
-
-
-def host_of(host: str) -> str:
-    """The name of a Host header without its port and without the brackets of an IPv6 address."""
-    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    return name.lower()
-
-
-def is_loopback(host: str) -> bool:
-    """True for localhost and for the loopback addresses."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

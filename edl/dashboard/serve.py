@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from edl.clock import Clock, SystemClock
-from edl.dashboard.access import Gate, LoopbackGate, ReviewGate, TokenGate, is_loopback
+from edl.dashboard.access import Gate, ReviewGate, TokenGate
 from edl.dashboard.calculator import Calculator
 from edl.dashboard.feed import Feed
 from edl.dashboard.live import PACE_S, Live
@@ -20,7 +20,7 @@ from edl.errors import NotSyncedError, TemporaryError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.cache import ClusterCache
 from edl.model.plan import Limits
-from edl.observability.status_server import listen_on, split_address
+from edl.observability.status_server import listen_on
 
 DEFAULT_LISTEN = "127.0.0.1:8400"
 PATIENCE_S = 5.0
@@ -35,7 +35,7 @@ class PageSettings:
     """What a page is started with.
 
     Attributes:
-        listen: HOST:PORT; a host that is not of this machine alone makes the page ask for a token.
+        listen: HOST:PORT.
         policy: its name; empty for the default.
         limits: what the operator allows a plan to do now.
     """
@@ -63,12 +63,12 @@ class Address:
     """Where a page is served.
 
     Attributes:
-        url: what a browser opens; with a token it contains it, after a `#`, which no server sees.
-        token: what the page asks for; empty if it asks for nothing.
+        url: what a browser opens; it contains the token after a `#`, which no server sees.
+        token: what the page asks for.
     """
 
     url: str
-    token: str = ""
+    token: str
 
 
 def page_of_controller(session: ApiSession, clock: Clock, settings: PageSettings) -> PageParts:
@@ -88,13 +88,8 @@ async def serve_page(session: ApiSession, settings: PageSettings, started: Calla
         ConfigError: the address cannot be used.
         TemporaryError: the cluster cannot be read at the start; later errors are shown on the page.
     """
-    clock, token = SystemClock(), ""
-    host, _ = split_address(settings.listen)
-    gate: Gate = LoopbackGate()
-    if not is_loopback(host):
-        token = secrets.token_urlsafe(24)
-        gate = TokenGate(token)
-    parts = _parts(settings, clock, gate)
+    clock, token = SystemClock(), secrets.token_urlsafe(24)
+    parts = _parts(settings, clock, TokenGate(token))
     root = web.Application()
     root.router.add_get("/", _to_page)
     root.add_subapp(PREFIX, parts.application)
@@ -165,4 +160,4 @@ async def _to_page(_: web.Request) -> web.Response:
 def _url(host: str, port: int, token: str) -> str:
     """What a browser opens; the name of this machine if the page listens on all of its addresses."""
     name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}{PREFIX}{f'#token={token}' if token else ''}"
+    return f"http://{name}:{port}{PREFIX}#token={token}"

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -31,6 +30,7 @@ from edl.dashboard.pasted import MAX_BYTES
 from edl.dashboard.view import pods_of_node
 from edl.errors import ConfigError, EdlError, TemporaryError
 from edl.model.cluster import ClusterSnapshot
+from edl.observability.own_hosts import foreign
 
 PREFIX = "/page/"
 STATIC = Path(__file__).parent / "static"
@@ -171,11 +171,11 @@ def _refuse_other_sites(request: web.Request) -> None:
     """Refuse a request that a page of another site has sent.
 
     Raises:
-        DeniedError: the browser says that another site sends it.
+        DeniedError: the browser says that another site sends it, or that it addressed another site.
     """
-    origin = request.headers.get("Origin", "")
-    is_foreign = bool(origin) and urlsplit(origin).netloc != request.headers.get("Host", "")
-    if is_foreign or request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+    if why := foreign(request):
+        raise DeniedError(why, 403)
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
         raise DeniedError("another site sent this request; open the page itself", 403)
 
 

@@ -188,6 +188,16 @@ ALERTS: tuple[Alert, ...] = (
         "run `kubectl describe pod`: it names the anti-affinity, spread constraint or volume",
     ),
     Alert(
+        "EdlPodsLinger",
+        "max(edl_lingering_pods) > 0",
+        "5m",
+        Severity.WARNING,
+        "{{ $value }} pods terminate and do not end, so edl counts their room as taken and takes that of others",
+        "a kubelet ends a pod within seconds of its grace period; a node that restarts needs some minutes",
+        "run `kubectl get pods -A | grep Terminating`; look for finalizers, for nodes that are not ready and for a"
+        " `terminationGracePeriodSeconds` of hours",
+    ),
+    Alert(
         "EdlWritesRefused",
         'sum by (action, result) (increase(edl_actions_total{result=~"Failed|Refused"}[15m])) > 5',
         "",
@@ -310,6 +320,7 @@ RUNBOOKS: dict[str, tuple[str, str]] = {
     "EdlServingBudgetBurnsFast": (_TROUBLESHOOTING, "Serving pods stay Pending"),
     "EdlServingBudgetBurnsSlowly": (_TROUBLESHOOTING, "Serving pods stay Pending"),
     "EdlServingUnplaceable": (_TROUBLESHOOTING, "Serving pods stay Pending"),
+    "EdlPodsLinger": (_TROUBLESHOOTING, "Serving pods stay Pending"),
     "EdlWritesRefused": (_TROUBLESHOOTING, "The job is Degraded"),
     "EdlObjectsLeftOut": (_TROUBLESHOOTING, "Nothing happens at all"),
     "EdlFilesRefused": (_TROUBLESHOOTING, "Nothing happens at all"),

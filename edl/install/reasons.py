@@ -258,5 +258,6 @@ INTENTS: Rows = (
     ),
     ("`Replaced`", "a policy replaces the pod that ended, or the count was lowered"),
     ("`JobFailed`", "the job failed"),
+    ("`JobDeleted`", "the job was deleted, and a finalizer keeps it"),
 )
 """Rows of value of the annotation, meaning."""

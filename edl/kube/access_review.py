@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from edl.errors import PermanentError
 from edl.kube.client.session import ApiSession
 
-_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_SELF = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_OTHER = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A right in all namespaces; `group` is empty for the core resources."""
+    """A right in all namespaces; `group` is empty for the core resources, and `resource` may name a subresource."""
 
     verb: str
     group: str
@@ -46,14 +47,33 @@ async def missing_rights(session: ApiSession, token: str, rights: Sequence[Right
         return tuple([right for right in rights if not await _may(caller, right)])
 
 
+async def has_right(session: ApiSession, user: str, groups: Sequence[str], right: Right) -> bool:
+    """Whether somebody whom this process has recognised has a right.
+
+    Args:
+        session: its account may create SubjectAccessReviews.
+        user: the name of whoever asks.
+        groups: theirs.
+        right: what is needed.
+
+    Raises:
+        EdlError: the API server refuses the question, or does not answer.
+    """
+    return await _allowed(session, _OTHER, "SubjectAccessReview", right, {"user": user, "groups": list(groups)})
+
+
 async def _may(caller: ApiSession, right: Right) -> bool:
-    attributes = {"verb": right.verb, "group": right.group, "resource": right.resource, "version": "*"}
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    status = (await caller.post(_PATH, body)).get("status")
+    return await _allowed(caller, _SELF, "SelfSubjectAccessReview", right, {})
+
+
+async def _allowed(session: ApiSession, path: str, kind: str, right: Right, subject: dict[str, object]) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "version": "*"}
+    if subresource:
+        attributes["subresource"] = subresource
+    spec = {"resourceAttributes": attributes, **subject}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    status = (await session.post(path, body)).get("status")
     if not isinstance(status, dict):
-        raise PermanentError("the API server answered a SelfSubjectAccessReview without a status; check its address")
+        raise PermanentError(f"the API server answered a {kind} without a status; check its address")
     return status.get("allowed") is True

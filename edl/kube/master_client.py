@@ -2,12 +2,15 @@
 
 The token of a job is computed from the key for each call. A user can choose the master's image, so any program can
 respond: a response is limited in time and size, is validated, and affects only its own job. It is never decompressed,
-because a few kilobytes can expand to gigabytes, and no cookie of one master is kept for another.
+because a few kilobytes can expand to gigabytes, and no cookie of one master is kept for another. What is more than a
+master needs to say is charged to its namespace.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Annotated, Any, Self, TypeVar
@@ -20,14 +23,24 @@ from edl import __version__
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, PermanentError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.client.api_errors import translated
-from edl.kube.json_depth import UNREADABLE
 from edl.kube.master_key import MasterKey, make_token
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
 from edl.printable import printable
 
 CALL_TIMEOUT_S = 3.0
-ANSWER_BYTES = 4 * 1024 * 1024
+ANSWER_BYTES, ANSWER_BYTES_OF_POD = 256 * 1024, 2 * 1024
+"""The longest answer: of any job, and more for each of its pods. A status of edl's own master is always shorter."""
+
+_FREE_BYTES, _FREE_BYTES_OF_POD = 16 * 1024, 512
+"""The same that costs nothing: more than the status of a job in which little goes wrong."""
+
+_BYTES_PER_S, _BURST_BYTES = 256 * 1024, 4 * 1024 * 1024
+"""What the masters of one namespace may answer beyond that."""
+
+_FREE_PIECES, _BYTES_OF_PIECE = 32, 512
+"""Answers come in packets of at least that many bytes, except for a few; each piece costs the event loop a turn."""
 _MAX_QUOTED = 300
 _SILENT = "silent"
 
@@ -51,9 +64,9 @@ class _Roster(msgspec.Struct):
 
 
 class _ClosedEpoch(msgspec.Struct):
-    """A finished epoch, with its quarantined ranges."""
+    """A finished epoch; masters from before `left_out` list its quarantined ranges."""
 
-    quarantined: list[tuple[_Count, _Count]]
+    quarantined: list[tuple[_Count, _Count]] | _Count
 
 
 class _HungTrainer(msgspec.Struct):
@@ -87,6 +100,7 @@ class _Status(msgspec.Struct):
     blocked: str | None = None
     group: _Group | None = None
     unsaved: _Count = 0
+    left_out: _Count | None = None
 
 
 class _Id(msgspec.Struct):
@@ -106,6 +120,7 @@ class HttpMasterClient:
     def __init__(self, key: MasterKey, port: int = MASTER_PORT) -> None:
         self._key, self._port = key, port
         self._client: aiohttp.ClientSession | None = None
+        self._debts: dict[str, tuple[float, float]] = {}  # bytes beyond what is free, and when they were counted
 
     async def __aenter__(self) -> Self:
         self._client = aiohttp.ClientSession(
@@ -129,7 +144,7 @@ class HttpMasterClient:
     async def report(self, master: MasterAddress) -> MasterReport:
         """Return what the master reports; see `ports.MasterClient`."""
         status = await self._call("GET", master, "/v1/status", _Status)
-        closed = sum(end - start for epoch in status.closed for start, end in epoch.quarantined)
+        closed = sum(map(_left_out, status.closed)) if status.left_out is None else status.left_out
         working = {h.pod_uid for h in status.holders if h.done or h.rate is not None}
         return MasterReport(
             state=status.state,
@@ -163,6 +178,7 @@ class HttpMasterClient:
     async def _call(
         self, method: str, master: MasterAddress, path: str, kind: type[_Answer], body: object = None
     ) -> _Answer:
+        self._check_debt(master)
         host = _host_of(master)
         url, what = f"http://{host}:{self._port}{path}", f"{method} {path}"
         token = make_token(await self._key.get(), master.job, master.job_uid, CONTROLLER_TOKEN)
@@ -174,18 +190,68 @@ class HttpMasterClient:
             async with self._client.request(
                 method, url, headers=headers, data=data, allow_redirects=False
             ) as response:
-                raw = await response.content.read(ANSWER_BYTES + 1)
-                while not response.content.at_eof() and len(raw) <= ANSWER_BYTES:
-                    raw += await response.content.read(ANSWER_BYTES + 1 - len(raw))
+                raw = await self._read(response, master)
         if response.status != 200:
             raise _error_of(f"{what} of job {master.job}", response.status, raw)
         try:
-            return msgspec.json.decode(raw, type=kind)
+            if len(raw) <= _FREE_BYTES:
+                return msgspec.json.decode(raw, type=kind)
+            return await asyncio.to_thread(msgspec.json.decode, raw, type=kind)
         except UNREADABLE as error:
             raise PermanentError(
                 f"{what} of job {master.job}: the response is not from an edl master: {error}; check"
                 " spec.master.image"
             ) from error
+
+    async def _read(self, response: aiohttp.ClientResponse, master: MasterAddress) -> bytes:
+        """Read an answer as far as it may go; what is longer cannot be decoded."""
+        most = ANSWER_BYTES + ANSWER_BYTES_OF_POD * master.pods
+        raw, pieces = bytearray(), 0
+        try:
+            async for piece in response.content.iter_any():
+                raw += piece[: most + 1 - len(raw)]
+                pieces += 1
+                if len(raw) > most:
+                    break
+                if pieces > _FREE_PIECES + len(raw) / _BYTES_OF_PIECE:
+                    raise TemporaryError(
+                        f"the master of job {master.job} sends its answer in pieces of few bytes; check"
+                        " spec.master.image"
+                    )
+        finally:
+            self._charge(master, len(raw))
+        return bytes(raw)
+
+    def _charge(self, master: MasterAddress, size: int) -> None:
+        """Charge the namespace for what a master has answered beyond what it needs to say."""
+        excess = size - _FREE_BYTES - _FREE_BYTES_OF_POD * master.pods
+        if excess > 0:
+            self._debts[master.job.namespace] = (self._debt(master.job.namespace) + excess, time.monotonic())
+
+    def _debt(self, namespace: str) -> float:
+        owed, since_s = self._debts.get(namespace, (0.0, 0.0))
+        return max(0.0, owed - (time.monotonic() - since_s) * _BYTES_PER_S)
+
+    def _check_debt(self, master: MasterAddress) -> None:
+        """Call no master of a namespace whose masters have answered too much.
+
+        Raises:
+            TemporaryError: they have.
+        """
+        namespace = master.job.namespace
+        if (debt := self._debt(namespace)) > _BURST_BYTES:
+            raise TemporaryError(
+                f"the masters of namespace {namespace} answer with too many bytes, so edl calls them more rarely;"
+                " check spec.master.image of its jobs"
+            )
+        if not debt:
+            self._debts.pop(namespace, None)
+
+
+def _left_out(epoch: _ClosedEpoch) -> int:
+    """Positions of a finished epoch that were left out."""
+    listed = epoch.quarantined
+    return listed if isinstance(listed, int) else sum(end - start for start, end in listed)
 
 
 def _host_of(master: MasterAddress) -> str:

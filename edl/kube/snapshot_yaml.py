@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 from yaml.composer import Composer
+from yaml.constructor import ConstructorError, SafeConstructor
 
-from edl.kube.yaml_files import reject_duplicate_keys
+from edl.kube.yaml_files import MERGE, reject_duplicate_keys
 
 _RULES = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -24,11 +25,35 @@ _RULES = (
 )
 
 
+MAX_MERGED = 10_000
+"""The most keys that `<<` may add to the mappings of a document: a few hundred bytes can ask for billions."""
+
+
 class _UniqueKeys(Composer):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's stubs name it wrongly
         mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
         reject_duplicate_keys(mapping)
         return mapping
+
+
+class _BoundedMerges(SafeConstructor):
+    """Part of a loader: counts what `<<` adds before it is added."""
+
+    _merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, value in node.value:
+            if key.tag != MERGE:
+                continue
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(one, yaml.MappingNode):
+                    continue  # the constructor names the mistake
+                self.flatten_mapping(one)
+                self._merged += len(one.value)
+                if self._merged > MAX_MERGED:
+                    problem = f"`<<` merges more than {MAX_MERGED} keys; write them out, or merge fewer"
+                    raise ConstructorError(None, None, problem, key.start_mark)
+        super().flatten_mapping(node)
 
 
 def loader_on(parser: Any) -> Any:  # noqa: ANN401 - a class whose bases depend on what PyYAML was built with
@@ -43,7 +68,9 @@ def loader_on(parser: Any) -> Any:  # noqa: ANN401 - a class whose bases depend 
         Composer.__init__(self)
 
     loader: Any = type(
-        "KubernetesLoader", (_UniqueKeys, parser), {"__init__": __init__, "yaml_implicit_resolvers": {}}
+        "KubernetesLoader",
+        (_UniqueKeys, _BoundedMerges, parser),
+        {"__init__": __init__, "yaml_implicit_resolvers": {}},
     )
     for tag, pattern, first in _RULES:
         loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))

@@ -92,13 +92,21 @@ class Writer:
         clock: for the times of events.
         key: makes the tokens of masters.
         default_master_image: the image of a master whose job names none.
+        max_grace_s: the longest time that a pod has to end, in seconds.
     """
 
     def __init__(
-        self, session: ApiSession, cache: CacheView, clock: Clock, *, key: MasterKey, default_master_image: str
+        self,
+        session: ApiSession,
+        cache: CacheView,
+        clock: Clock,
+        *,
+        key: MasterKey,
+        default_master_image: str,
+        max_grace_s: int,
     ) -> None:
         self._session, self._cache, self._clock = session, cache, clock
-        self._key, self._master_image = key, default_master_image
+        self._key, self._master_image, self._max_grace_s = key, default_master_image, max_grace_s
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
         self._pods = PodCreations(session, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
         self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
@@ -175,6 +183,7 @@ class Writer:
             restarts_epoch=action.restarts_epoch,
             label=action.label,
             is_best_effort=action.is_best_effort,
+            max_grace_s=self._max_grace_s,
         )
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"

@@ -15,7 +15,7 @@ import yaml
 
 from edl.errors import ConfigError
 
-_MERGE = "tag:yaml.org,2002:merge"
+MERGE = "tag:yaml.org,2002:merge"
 _MAX_QUOTED = 80
 
 
@@ -78,7 +78,7 @@ def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
     """
     seen: set[Any] = set()
     for key, _ in mapping.value:
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+        if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
             if key.value in seen:
                 raise DuplicateKeyError(key.value, key.start_mark.line + 1)
             seen.add(key.value)

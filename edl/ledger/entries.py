@@ -113,3 +113,8 @@ class ClosedEpoch:
     total: int
     redispatched: int
     quarantined: list[tuple[int, int]]
+    left_out: int = field(init=False)
+    """Positions in the quarantined ranges."""
+
+    def __post_init__(self) -> None:
+        self.left_out = sum(end - start for start, end in self.quarantined)

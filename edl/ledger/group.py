@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from edl.errors import ConflictError
@@ -28,7 +29,7 @@ from edl.ledger.request import SessionKey
 
 LEFT, DROPPED, SILENT, STUCK, REMOVED = "left", "connection lost", "silent", "stuck", "not on the roster"
 """Why a trainer is no longer waited for."""
-_LOSSES_KEPT = 50
+_LOSSES_KEPT, _NAMES_SHOWN = 50, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +324,9 @@ class Group:
         return {
             "generation": world.generation,
             "position": self._ledger.position,
-            "members": [member.name for member in present],
+            "members": [member.name for member in present[:_NAMES_SHOWN]],
             "working": [known[session].pod_uid for session in at_work if session in known],
-            "waiting": [member.name for member in self._joiners()],
+            "waiting": [member.name for member in islice(self._joiners(), _NAMES_SHOWN)],
             "hung": [
                 {"pod_uid": one.pod_uid, "name": one.name, "reason": one.reason, "seconds": now_s - one.since_s}
                 for one in self._hung

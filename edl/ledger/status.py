@@ -10,7 +10,7 @@ from edl.ledger.ledger import Ledger
 from edl.ledger.permutation import EpochOrder
 from edl.ledger.state import LedgerState
 
-_MAX_ENTRIES, _MAX_RECORDS = 1000, 100
+_MAX_ENTRIES, _MAX_RECORDS, _MAX_EPOCHS = 1000, 100, 100
 _Object = dict[str, Any]
 
 
@@ -20,7 +20,8 @@ def ledger_status(ledger: Ledger) -> _Object:
     All counts are positions of the open epoch; of the last epoch if the job is finished. `consumed` is `done` plus
     the positions of open leases that heartbeats have reported as consumed. `unsaved` is what training would repeat if
     the model were lost now: what is done since the last checkpoint or, without one, since the start of the epoch (in
-    step, of the first one).
+    step, of the first one). `left_out` counts the quarantined positions of all epochs that are over. Which ones they
+    are, `edl audit` says.
     """
     state = ledger.state
     latest = state.latest_checkpoint
@@ -34,9 +35,10 @@ def ledger_status(ledger: Ledger) -> _Object:
         "checkpoint": {"id": latest.number, "step": latest.step, "epoch": latest.epoch} if latest else None,
         "unsaved": state.unsaved,
         "roster": {"generation": state.roster.generation, "pods": len(state.roster_uids)} if state.roster else None,
+        "left_out": sum(closed.left_out for closed in state.closed),
         "closed": [
-            {"epoch": c.epoch, "total": c.total, "redispatched": c.redispatched, "quarantined": c.quarantined}
-            for c in state.closed[-_MAX_ENTRIES:]
+            {"epoch": c.epoch, "total": c.total, "redispatched": c.redispatched, "quarantined": c.left_out}
+            for c in state.closed[-_MAX_EPOCHS:]
         ],
     }
 

@@ -129,8 +129,9 @@ def desired_state(
         call returns the same status, and only actions whose effect is not visible yet.
     """
     context = context or JobContext()
-    if job.deleting:
-        return job.status or JobStatus(), ()
+    if job.deleting:  # it may stay for as long as somebody's finalizer does, and its pods must not
+        going = () if job.orphans_pods else job.pods
+        return job.status or JobStatus(), tuple(delete(going, job, Intent.JOB_DELETED.value, context.unreachable))
     troubles = node_troubles(job, context.nodes, now_s, context.master_view, is_over=is_over(job))
     if is_over(job):
         status, events = describe(job, ended_as(job), now_s, context.master_view)

@@ -55,6 +55,7 @@ from edl.master.master import Master
 from edl.master.metrics import MasterMetrics
 from edl.master.openapi import openapi
 from edl.observability.logs import log_event
+from edl.observability.own_hosts import foreign
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MAX_CONNECTIONS = 20_000
@@ -181,6 +182,7 @@ class MasterApi:
         name = route.canonical if route is not None else "other"
         try:
             self._check_connections(request, name)
+            self._check_host(request)
             response = await handler(request)
         except web.HTTPException as error:
             response = _error_response(HttpError(error.status, _code(error.status), error.reason))
@@ -216,6 +218,14 @@ class MasterApi:
             raise HttpError(
                 429, "too_many_connections", f"more than {MAX_CONNECTIONS} connections; close some of them", 5.0
             ) from None
+
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse what a web site sends in the name of its visitor; whoever shows a token of the job is none."""
+        if why := foreign(request):
+            try:
+                self._authorize(request)
+            except HttpError:
+                raise HttpError(403, "foreign_host", f"{why}, or send the job's token") from None
 
     def _authorize(self, request: web.Request, *, is_controller: bool = False) -> None:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")

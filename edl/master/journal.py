@@ -22,6 +22,7 @@ from edl.master.journal_files import JournalFolder, Tail, frame, open_plain, sna
 from edl.master.ledger_store import StoreBlockedError
 
 GROUP = 256
+LOCK = "lock"
 _RETRY_S = 1.0
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _KEPT_BYTES = 256 * 1024 * 1024  # of journal files before the last snapshot; an audit reads them
@@ -44,7 +45,7 @@ class FileLedgerStore:
     def __init__(self, path: Path) -> None:
         self._folder = JournalFolder(path)
         self._lock = _lock(path)
-        self._file = -1
+        self._file, self._path = -1, path
         self._offset = 0
         self._pending: deque[bytes | tuple[int, bytes]] = deque()  # records, and (number, state) for snapshots
         self._changed = threading.Condition()
@@ -89,11 +90,44 @@ class FileLedgerStore:
             ) from error
 
     def _open(self, number: int) -> None:
+        """Write to the file that starts with the record of that number from now on.
+
+        Raises:
+            OSError: the file cannot be used; the store goes on with the one before it.
+        """
         path = self._folder.journal(number)
-        self._file = open_plain(path, os.O_WRONLY | os.O_CREAT)
-        os.ftruncate(self._file, self._offset)
-        os.fsync(self._file)
-        _sync_folder(self._folder.path)
+        file = open_plain(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.ftruncate(file, self._offset)
+            os.fsync(file)
+            _sync_folder(self._folder.path)
+        except OSError:
+            os.close(file)
+            raise
+        before, self._file, self._path = self._file, file, path
+        if before >= 0:
+            os.close(before)
+
+    def _check_alone(self) -> None:
+        """Check that nobody else writes this journal: whoever removes the lock may start a second master.
+
+        Raises:
+            OSError: the lock or the file is another one now, or the file has grown.
+        """
+        for path, file in ((self._folder.path / LOCK, self._lock), (self._path, self._file)):
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                found = None
+            own = os.fstat(file)
+            if found is None or (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
+                raise OSError(errno.ESTALE, f"{path.name} was removed or replaced, so another master may write here")
+        if own.st_size != self._offset:
+            raise OSError(
+                errno.ESTALE,
+                f"{self._path.name} has {own.st_size} bytes, of which this master wrote {self._offset}: another one"
+                " writes here",
+            )
 
     def start(self) -> None:
         """Start to write; call it in the event loop that later calls `durable`."""
@@ -181,6 +215,7 @@ class FileLedgerStore:
 
     def _write_synced(self, loop: asyncio.AbstractEventLoop, data: bytes) -> bool:
         """Write a frame and sync it. Wait while the disk is full; return False if the store is closed meanwhile."""
+        self._check_alone()
         was_full = False
         while True:
             try:
@@ -204,10 +239,12 @@ class FileLedgerStore:
                 return True
 
     def _rotate(self, number: int, state: bytes) -> None:
-        """Write the snapshot, then start a new file; after a crash in between, the old file is still complete."""
+        """Start a new file, then let the snapshot count; after a crash in between, the old file is still complete."""
         path = self._folder.snapshot(number)
         draft = path.with_suffix(".draft")
+        written = self._offset
         try:
+            self._check_alone()
             draft.unlink(missing_ok=True)
             with os.fdopen(open_plain(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(snapshot_bytes(state))
@@ -218,10 +255,25 @@ class FileLedgerStore:
             if error.errno in _DISK_FULL:
                 return  # continue with the old file
             raise
-        draft.replace(path)
-        os.close(self._file)
-        self._offset = 0
-        self._open(number)
+        try:
+            self._offset = 0
+            self._open(number)
+        except OSError as error:
+            self._offset = written
+            draft.unlink(missing_ok=True)
+            if error.errno not in _DISK_FULL:
+                raise
+            with contextlib.suppress(OSError):
+                self._folder.journal(number).unlink(missing_ok=True)
+            return  # continue with the old file
+        try:
+            draft.replace(path)
+            _sync_folder(self._folder.path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            if error.errno not in _DISK_FULL:
+                raise
+            return  # a restart begins with the snapshot before, and reads both files
         self._delete_old_files()
 
     def _delete_old_files(self) -> None:
@@ -265,7 +317,7 @@ class FileLedgerStore:
 def _lock(path: Path) -> int:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = open_plain(path / "lock", os.O_RDWR | os.O_CREAT)
+        lock = open_plain(path / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         user = f" for user {os.geteuid()}" if isinstance(error, PermissionError) else ""
         raise ConfigError(

@@ -32,6 +32,7 @@ class Intent(StrEnum):
     HUNG = "Hung"
     NOT_STARTED = "NotStarted"
     JOB_FAILED = "JobFailed"
+    JOB_DELETED = "JobDeleted"
 
 
 class EventKind(StrEnum):

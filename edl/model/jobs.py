@@ -271,6 +271,11 @@ class Job:
         return tuple([p for p in self.pods if p.is_live]) if self.is_left_alone and self.was_admitted else ()
 
     @property
+    def leaves_pods(self) -> bool:
+        """True if edl ends no pod of the job although it gets none: they go once somebody else ends them."""
+        return self.is_left_alone or (self.deleting and self.owner_count is not None)
+
+    @property
     def is_barred(self) -> bool:
         """True if the API server refuses the pods that the job needs to run."""
         return self.refusal is not None and self.refusal.bars

@@ -14,6 +14,12 @@ from edl.model.names import JobKey, Role
 from edl.model.pod_limits import excess_of
 from edl.model.resources import CPU, PodShape, Resources
 
+LONGEST_END_S, OVERDUE_S = 600.0, 30.0
+"""Nobody waits for a terminating pod that has more time left than the first, or is late by more than the second.
+
+A kubelet ends containers within seconds of their time. Later than that, a finalizer or a dead node holds the pod.
+"""
+
 
 class PodPhase(StrEnum):
     """`status.phase` of a pod; Unknown counts as Running, because the containers may still run."""
@@ -64,6 +70,7 @@ class Pod:
             is no annotation.
         limits: the most that its containers may use; a resource that is not listed has no limit.
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
+        ends_by_s: for a terminating pod, when it must have ended, in seconds since the epoch; None if unknown.
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
         blocked: what keeps it from every node although no pod does, as kube-scheduler says; empty if nothing does.
     """
@@ -105,6 +112,7 @@ class Pod:
     running_request: RunningRequest | None = None
     limits: Resources = Resources()
     grace_s: int = 0
+    ends_by_s: float | None = None
     may_preempt: bool = True
     blocked: str = ""
 
@@ -124,6 +132,16 @@ class Pod:
     def is_live(self) -> bool:
         """True if it counts as a pod of its job: not terminating and not finished."""
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
+
+    def lingers(self, now_s: float) -> bool:
+        """True if it terminates, and nobody should wait for that: it is overdue, or has very long.
+
+        Args:
+            now_s: seconds since the epoch.
+        """
+        if not self.terminating or self.ends_by_s is None:
+            return False
+        return not -OVERDUE_S <= self.ends_by_s - now_s <= LONGEST_END_S
 
     @property
     def has_begun(self) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -34,6 +36,7 @@ _SHORT = {
 }
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ROOT = "edl"
+_KIND_S, _KIND_LINES, _KIND_LENGTH, _KINDS = 60.0, 10, 60, 100
 
 
 def configure(level: str, form: LogFormat, stream: TextIO | None = None) -> None:
@@ -43,6 +46,7 @@ def configure(level: str, form: LogFormat, stream: TextIO | None = None) -> None
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogfmtFormatter() if form == "logfmt" else JsonFormatter())
+    handler.addFilter(RepeatedLines())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -55,6 +59,35 @@ def log_event(logger: logging.Logger, level: int, message: str, /, **fields: obj
     """Log a constant message with fields; a field with the value None is left out."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
+
+
+class RepeatedLines(logging.Filter):
+    """Leaves out lines of other libraries that repeat: strangers can cause them, by the thousand.
+
+    Args:
+        now_s: monotonic seconds.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now_s = now_s
+        self._seen: dict[tuple[str, int, str], list[float]] = {}  # (until when, lines, left out) of each kind
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True if the line is one of the first of its kind within a minute."""
+        if record.name.partition(".")[0] == _ROOT:
+            return True
+        kind, now_s = (record.name, record.levelno, str(record.msg)[:_KIND_LENGTH]), self._now_s()
+        until_s, lines, left_out = self._seen.pop(kind, [0.0, 0.0, 0.0])
+        if now_s >= until_s:
+            if left_out:
+                record.fields = {"left_out": int(left_out)}
+            until_s, lines, left_out = now_s + _KIND_S, 0.0, 0.0
+        is_shown = lines < _KIND_LINES
+        self._seen[kind] = [until_s, lines + 1, left_out + (not is_shown)]
+        while len(self._seen) > _KINDS:
+            del self._seen[next(iter(self._seen))]
+        return is_shown
 
 
 class LogfmtFormatter(logging.Formatter):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
 from edl.errors import ConfigError
+from edl.observability.bounded_connections import IDLE_S, entrance
+from edl.observability.own_hosts import foreign
 
 SHUTDOWN_S = 2.0
 """How long a response that is being sent may delay the stop."""
@@ -44,7 +47,7 @@ class StatusServer:
         Raises:
             ConfigError: the address cannot be used.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[refuse_foreign])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._page)
@@ -69,6 +72,16 @@ class StatusServer:
         return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
 
 
+@web.middleware
+async def refuse_foreign(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer 403 to what a web site sends in the name of its visitor."""
+    if why := foreign(request):
+        return web.Response(status=403, text=f"{why}\n")
+    return await handler(request)
+
+
 async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, tuple[str, int]]:
     """Serve an application; returns what stops it, and (host, port).
 
@@ -81,12 +94,13 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
         handle_signals=False,
         handler_cancellation=True,  # a client that leaves frees its place at once
         shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=IDLE_S,
         auto_decompress=False,  # it would happen before a token is checked
     )
     await runner.setup()
     host, port = split_address(listen)
     try:
-        await web.TCPSite(runner, host, port).start()
+        await _Site(runner, host, port).start()
     except OSError as error:
         await runner.cleanup()
         raise ConfigError(
@@ -94,6 +108,22 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
         ) from error
     address = runner.addresses[0]
     return runner, (str(address[0]), int(address[1]))
+
+
+class _Site(web.TCPSite):
+    """A site whose connections are bounded."""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        await web.BaseSite.start(self)
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - the runner is set up
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(entrance(server), self._host, self._port, backlog=self._backlog)
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -64,11 +64,13 @@ def quiet_time(snapshot: ClusterSnapshot) -> tuple[float, str]:
     """Seconds since the last change of the cluster, and what the change was.
 
     A change is a pod that is created or starts, a job that is created, or a resize. The time is 0 while any pod
-    terminates, and while a pod of a job is not running yet. A pending pod of another workload does not keep it at 0.
+    terminates and does not linger, and while a pod of a job is not running yet. A pending pod of another workload
+    does not keep it at 0.
     """
     ours = [pod for job in snapshot.jobs if not job.is_left_alone for pod in job.pods]
     pods = [*snapshot.pods, *snapshot.pods_left_alone, *ours]
-    if leaving := next((pod for pod in pods if pod.terminating), None):
+    now_s = snapshot.observed_at_s
+    if leaving := next((pod for pod in pods if pod.terminating and not pod.lingers(now_s)), None):
         return 0.0, f"pod {leaving.namespace}/{leaving.name} is terminating"
     if coming := next((p for p in ours if p.is_live and (not p.node or p.phase is not PodPhase.RUNNING)), None):
         return 0.0, f"pod {coming.namespace}/{coming.name} is not running yet"

@@ -110,10 +110,12 @@ def read_problem(
     names = _planned_resources(jobs, waiting, snapshot)
     table = _ShapeTable(_Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    foreign, leaving = _list_pods(chain(snapshot.pods, snapshot.pods_left_alone), index, table)
-    going = (job for job in snapshot.jobs if not (job.is_schedulable or job.is_left_alone))
-    ours, _ = _list_pods((pod for job in going for pod in job.pods), index, table)
-    reader = _DemandReader(table, index, ours, QuotaTable(all_quotas(snapshot, limits.quotas)), defers=defers)
+    now_s = snapshot.observed_at_s
+    ending, staying = _split_excluded(snapshot)
+    foreign, leaving = _list_pods(chain(snapshot.pods, staying), index, table, now_s)
+    ours, _ = _list_pods(ending, index, table, now_s)
+    quotas = QuotaTable(all_quotas(snapshot, limits.quotas))
+    reader = _DemandReader(table, index, (ours, foreign), quotas, now_s, defers=defers)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
@@ -182,8 +184,24 @@ def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -> tuple[_PodList, _PodList]:
-    """The pods that use capacity of a node, and those of them that are being deleted.
+def _split_excluded(snapshot: ClusterSnapshot) -> tuple[list[Pod], list[Pod]]:
+    """The pods of jobs that get none: those whose room is free soon, and those that keep it as long as they like."""
+    ending: list[Pod] = []
+    staying: list[Pod] = []
+    for job in snapshot.jobs:
+        if job.is_schedulable:
+            continue
+        for pod in job.pods:
+            lingers = pod.terminating and pod.lingers(snapshot.observed_at_s)
+            stays = lingers or job.is_left_alone or (job.leaves_pods and not pod.terminating)
+            (staying if stays else ending).append(pod)
+    return ending, staying
+
+
+def _list_pods(
+    pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable, now_s: float
+) -> tuple[_PodList, _PodList]:
+    """The pods that use capacity of a node, and those of them that will soon have ended.
 
     Pods use capacity if they are not finished and are bound or nominated. There are tens of thousands of them, so
     this loop calls nothing for most.
@@ -203,7 +221,7 @@ def _list_pods(pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable) -
             shape = add(pod.shape)
         nodes.append(node)
         shapes.append(shape)
-        if pod.terminating:
+        if pod.terminating and not pod.lingers(now_s):
             leaving.add(node, shape)
     return found, leaving
 
@@ -323,9 +341,17 @@ class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
     def __init__(
-        self, table: _ShapeTable, index: dict[str, int], ours: _PodList, quotas: QuotaTable, *, defers: bool
+        self,
+        table: _ShapeTable,
+        index: dict[str, int],
+        held: tuple[_PodList, _PodList],
+        quotas: QuotaTable,
+        now_s: float,
+        *,
+        defers: bool,
     ) -> None:
-        self.table, self.index, self.ours, self.quotas = table, index, ours, quotas
+        self.table, self.index, self.quotas, self.now_s = table, index, quotas, now_s
+        self.ours, self.foreign = held
         self.live_trainers: list[LiveTrainer] = []
         self.yielding: list[LiveTrainer] = []
         self._defers = defers
@@ -361,7 +387,8 @@ class _DemandReader:
             kind = shape if pod.shape is usual else self.table.add(pod.shape)
             node = node_of(pod.node, -1)
             if (held := node if pod.node else node_of(pod.nominated, -1)) >= 0:
-                self.ours.add(held, kind)
+                lingers = pod.terminating and pod.lingers(self.now_s)
+                (self.foreign if lingers else self.ours).add(held, kind)
             if pod.terminating:
                 continue
             is_trainer = pod.role is Role.TRAINER

@@ -53,6 +53,7 @@ from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.processes.garbage import rare_searches
 from edl.processes.limit_files import LimitFiles
+from edl.processes.open_files import raise_file_limit
 from edl.settings.controller import ControllerSettings
 
 LEASE_NAME = "edl-controller"
@@ -67,6 +68,10 @@ _LONGEST_ROUND_S = 60.0
 _LONGEST_SILENCE_S = 180.0
 """A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
 _log = logging.getLogger(__name__)
+
+
+OPEN_FILES = 4096
+"""Room for the connections of strangers, of which there are 256 at most, and for those of edl itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ async def serve(settings: ControllerSettings) -> int:
         ConfigError: a flag, a file or an address cannot be used.
     """
     policy_named(settings.policy)
+    raise_file_limit(OPEN_FILES)
     metrics = Metrics()
     files = LimitFiles(settings, metrics.rejected_files)
     folder = RecordFolder(settings.record) if settings.record else None
@@ -143,7 +149,8 @@ def _build(
         default_master_image=image,
         controller_namespace=settings.namespace,
     )
-    writer = Writer(session, cache, clock, key=connections.key, default_master_image=image)
+    key, max_grace_s = connections.key, settings.max_grace_s
+    writer = Writer(session, cache, clock, key=key, default_master_image=image, max_grace_s=max_grace_s)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics, cache.list_anew) if elects else None
     resizing = PodResizing(session, clock) if limits.lend_running else None

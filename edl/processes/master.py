@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
 import ssl
 from pathlib import Path
@@ -22,6 +21,7 @@ from edl.master.master import Master, Recovered, recover
 from edl.master.metrics import MasterMetrics
 from edl.observability.logs import log_event
 from edl.observability.status_server import split_address
+from edl.processes.open_files import raise_file_limit
 from edl.settings.master import MasterSettings
 
 _log = logging.getLogger("edl.master.master")
@@ -47,7 +47,7 @@ async def serve_master(settings: MasterSettings) -> int:
     tls, body = _tls(settings.tls_cert, settings.tls_key), settings.dataset
     clock, catalog = SystemClock(), Catalog(settings.journal)
     store, recovered = await _open_ledger(settings, catalog, clock)
-    _raise_file_limit()
+    raise_file_limit(MAX_CONNECTIONS + 1000)
     master = Master(recovered, store, clock)
     api = MasterApi(master, tokens, MasterMetrics(), catalog)
     try:
@@ -108,15 +108,6 @@ async def _until_signal(master: Master) -> int:
         raise failed
     log_event(_log, logging.INFO, "stopped", code=0)
     return 0
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files as far as allowed, because each trainer's connection is one open file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or soft < hard:
-        wanted = MAX_CONNECTIONS + 1000
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
 
 
 def read_token(path: Path, flag: str) -> bytes:

@@ -15,8 +15,8 @@ import msgspec
 
 from edl.clock import SystemClock
 from edl.errors import EdlError
+from edl.kube.bounds.json_depth import UNREADABLE, decode
 from edl.kube.client.session import ApiSession
-from edl.kube.json_depth import UNREADABLE, decode
 from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import Decoder, Quarantined

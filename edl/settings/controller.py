@@ -121,6 +121,15 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             " server and kubelets can do so."
         ),
     ] = False
+    max_grace_s: Annotated[
+        int,
+        Field(ge=1, le=86_400),
+        Flag(
+            "Longest time that a new pod of a TrainingJob has to end, whatever its template says.",
+            metavar="SECONDS",
+            remedy="give whole seconds, such as 600",
+        ),
+    ] = 600
     drain_idle_s: Annotated[
         float,
         Field(ge=0, le=86_400, allow_inf_nan=False),

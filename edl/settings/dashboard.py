@@ -14,7 +14,7 @@ class DashboardSettings(RunnablePolicySettings, LimitSettings, ClusterSettings):
     listen: Annotated[
         Address,
         Flag(
-            "Address of the page. On an address that other machines reach, it asks for a token, which is printed.",
+            "Address of the page. It asks for a token, which is printed as a part of the link to open.",
             metavar="HOST:PORT",
             remedy="give HOST:PORT, such as 127.0.0.1:8400",
         ),

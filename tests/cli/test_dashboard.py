@@ -41,11 +41,13 @@ async def test_it_prints_the_address_serves_the_page_and_ends_with_0(tmp_path: P
         async with asyncio.timeout(60):
             word, url = (await process.stdout.readline()).decode().split()
             assert word == "open"
-            async with aiohttp.ClientSession() as http, http.get(f"{url}events") as response:
+            address, _, token = url.partition("#token=")
+            sent = {"Authorization": f"Bearer {token}"}
+            async with aiohttp.ClientSession(headers=sent) as http, http.get(f"{address}events") as response:
                 assert await response.content.readline() == b"event: state\n"
                 process.send_signal(number)
                 out, err = await process.communicate()
-        assert (process.returncode, out) == (0, b"")
+        assert (process.returncode, out.decode()) == (0, f"token {token}\n")
         assert err == b"Ctrl-C stops the page; it only reads the cluster\n"
 
 

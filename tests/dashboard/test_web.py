@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,8 +28,10 @@ def base(cluster: PageCluster) -> str:
 
 
 @asynccontextmanager
-async def client() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as made:
+async def client(cluster: PageCluster) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that shows the token which was printed."""
+    headers = {"Authorization": f"Bearer {cluster.address.token}"}
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30), headers=headers) as made:
         yield made
 
 
@@ -52,7 +54,7 @@ async def first(response: aiohttp.ClientResponse, wanted: str, having: str = "")
 
 
 async def test_the_stream_begins_with_the_state_and_goes_on_with_changes() -> None:
-    async with page_of_cluster() as cluster, client() as http, http.get(base(cluster) + "events") as response:
+    async with page_of_cluster() as cluster, client(cluster) as http, http.get(base(cluster) + "events") as response:
         assert response.headers["Content-Type"] == "text/event-stream"
         state = await first(response, "state")
         assert sorted(state["nodes"]) == ["n000", "n001", "n002", "n003"]
@@ -65,7 +67,7 @@ async def test_the_stream_begins_with_the_state_and_goes_on_with_changes() -> No
 
 
 async def test_each_decision_comes_with_account_and_certificate() -> None:
-    async with page_of_cluster() as cluster, client() as http, http.get(base(cluster) + "events") as response:
+    async with page_of_cluster() as cluster, client(cluster) as http, http.get(base(cluster) + "events") as response:
         decisions = await first(response, "decisions")
         assert {one["job"] for one in decisions} == {"ads/ctr", "ads/vision"}
         assert all(
@@ -77,7 +79,7 @@ async def test_hostile_names_and_messages_arrive_as_they_are_in_json() -> None:
     api = FakeApi()
     fill(api)
     api.put(NODES, node(HOSTILE))
-    async with page_of_cluster(api=api) as cluster, client() as http:
+    async with page_of_cluster(api=api) as cluster, client(cluster) as http:
         async with http.get(base(cluster) + "events") as response:
             assert HOSTILE in (await first(response, "state"))["nodes"]
         async with http.get(base(cluster) + "node", params={"name": HOSTILE}) as response:
@@ -86,7 +88,7 @@ async def test_hostile_names_and_messages_arrive_as_they_are_in_json() -> None:
 
 
 async def test_the_pods_of_a_node_and_the_report_on_a_job() -> None:
-    async with page_of_cluster() as cluster, client() as http:
+    async with page_of_cluster() as cluster, client(cluster) as http:
         async with http.get(base(cluster) + "node?name=n001") as response:
             assert [pod["name"] for pod in (await response.json())["pods"]] == [
                 "vision-trainer-0",
@@ -102,7 +104,7 @@ async def test_the_pods_of_a_node_and_the_report_on_a_job() -> None:
 
 
 async def test_what_if_compares_a_pasted_job_and_changes_nothing() -> None:
-    async with page_of_cluster() as cluster, client() as http:
+    async with page_of_cluster() as cluster, client(cluster) as http:
         async with http.post(base(cluster) + "what-if", json={"text": PASTED}) as response:
             found = await response.json()
         assert [job["after"]["admitted"] for job in found["jobs"] if job["name"] == "new"] == [True]
@@ -121,13 +123,13 @@ async def test_what_if_compares_a_pasted_job_and_changes_nothing() -> None:
         (b"x" * 200_000, {"Content-Type": "application/json"}, 413, "longer than 64 KiB"),
         (b"{}", {"Content-Type": "application/json", "Origin": "http://evil.example"}, 403, "another site"),
         (b"{}", {"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"}, 403, "another site"),
-        (b"{}", {"Content-Type": "application/json", "Host": "evil.example"}, 403, "to this machine only"),
+        (b"{}", {"Content-Type": "application/json", "Host": "evil.example"}, 403, "is no address of this machine"),
     ],
 )
 async def test_a_request_that_cannot_be_served_says_why(
     body: bytes, headers: dict[str, str], status: int, message: str
 ) -> None:
-    async with page_of_cluster() as cluster, client() as http:
+    async with page_of_cluster() as cluster, client(cluster) as http:
         async with http.post(base(cluster) + "what-if", data=body, headers=headers) as response:
             assert response.status == status
             error = (await response.json())["error"]
@@ -135,26 +137,31 @@ async def test_a_request_that_cannot_be_served_says_why(
         assert message in error["message"]
 
 
-async def test_on_another_address_there_is_no_data_without_the_printed_token() -> None:
-    async with page_of_cluster(listen="0.0.0.0:0") as cluster, client() as http:
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "0.0.0.0:0"])
+async def test_there_is_no_data_without_the_printed_token(listen: str) -> None:
+    async with (
+        page_of_cluster(listen=listen) as cluster,
+        aiohttp.ClientSession() as stranger,
+        client(cluster) as http,
+    ):
         token = cluster.address.token
         assert len(token) >= 32
         assert cluster.address.url.endswith(f"/page/#token={token}")
         for path in DATA:
-            async with http.get(base(cluster) + path) as response:
+            async with stranger.get(base(cluster) + path) as response:
                 assert response.status == 401, path
                 assert response.headers["WWW-Authenticate"] == "Bearer"
                 assert "n000" not in await response.text()
-            async with http.get(base(cluster) + path, headers={"Authorization": f"Bearer {token}"}) as response:
+            async with http.get(base(cluster) + path) as response:
                 assert response.status == 200, path
-        async with http.post(base(cluster) + "what-if", json={"text": PASTED}) as response:
+        async with stranger.post(base(cluster) + "what-if", json={"text": PASTED}) as response:
             assert response.status == 401
-        async with http.get(base(cluster) + "login") as response:
+        async with stranger.get(base(cluster) + "login") as response:
             assert await response.json() == {"login": "token"}
 
 
 async def test_every_answer_forbids_scripts_and_frames_of_others() -> None:
-    async with page_of_cluster() as cluster, client() as http:
+    async with page_of_cluster() as cluster, client(cluster) as http:
         for path in ("", "static/main.js", "login", "node?name=n000", "explain", "nowhere"):
             async with http.get(base(cluster) + path) as response:
                 policy = response.headers["Content-Security-Policy"]
@@ -168,7 +175,7 @@ async def test_every_answer_forbids_scripts_and_frames_of_others() -> None:
 
 
 async def test_a_page_that_lost_the_cluster_says_what_is_wrong() -> None:
-    async with page_of_cluster() as cluster, client() as http, http.get(base(cluster) + "events") as response:
+    async with page_of_cluster() as cluster, client(cluster) as http, http.get(base(cluster) + "events") as response:
         await first(response, "state")
         cluster.api.faults.extend([refusal(403, "Forbidden", "pods is forbidden")] * 1000)
         cluster.api.end_watches()
@@ -176,8 +183,9 @@ async def test_a_page_that_lost_the_cluster_says_what_is_wrong() -> None:
 
 
 async def test_a_server_that_stops_ends_the_open_streams_at_once() -> None:
-    async with client() as http:
+    async with AsyncExitStack() as clients:
         async with page_of_cluster() as cluster:
+            http = await clients.enter_async_context(client(cluster))
             response = await http.get(base(cluster) + "events")
             await first(response, "state")
         async with asyncio.timeout(60):
@@ -188,7 +196,7 @@ async def test_a_page_that_is_closed_frees_its_place_and_leaves_no_trace_in_the_
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("edl.dashboard.serve.Feed", lambda: Feed(clients=1))
-    async with page_of_cluster() as cluster, client() as http:
+    async with page_of_cluster() as cluster, client(cluster) as http:
         for index in range(3):
             async with http.get(base(cluster) + "events") as response:
                 assert response.status == 200
@@ -230,7 +238,11 @@ async def test_a_thousand_nodes_are_one_message_and_one_change_is_a_small_one() 
     fill(api, nodes=1000)
     for number in range(2000):
         api.put(PODS, serving(f"s{number:04d}", node=f"n{number % 1000:03d}", cpu="1"))
-    async with page_of_cluster(api=api) as cluster, client() as http, http.get(base(cluster) + "events") as response:
+    async with (
+        page_of_cluster(api=api) as cluster,
+        client(cluster) as http,
+        http.get(base(cluster) + "events") as response,
+    ):
         state = await first(response, "state")
         assert len(state["nodes"]) == 1000
         assert len(json.dumps(state)) < 1_000_000

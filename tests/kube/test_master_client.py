@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, EdlError, PermanentError, TemporaryError
 from edl.kube import master_client
-from edl.kube.master_client import ANSWER_BYTES, HttpMasterClient
+from edl.kube.master_client import ANSWER_BYTES, ANSWER_BYTES_OF_POD, HttpMasterClient
+from edl.ledger.entries import ClosedEpoch
+from edl.ledger.ledger import Ledger
+from edl.ledger.state import LedgerState
+from edl.ledger.status import ledger_status
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
 from edl.model.names import JobKey
 from tests.worlds.controller_with_masters import controller_token, sharded, wired
@@ -144,6 +151,112 @@ async def test_quarantined_records_are_counted_over_all_epochs(tmp_path: Path, s
         tmp_path, responder({**GOOD, "state": state, "quarantined": 2, "closed": closed})
     ) as client:
         assert (await client.report(AT)).left_out == count
+
+
+async def test_masters_of_now_count_what_they_left_out_themselves(tmp_path: Path) -> None:
+    closed = [{"epoch": 9, "quarantined": 4}]
+    async with responding(
+        tmp_path, responder({**GOOD, "quarantined": 2, "closed": closed, "left_out": 40})
+    ) as client:
+        assert (await client.report(AT)).left_out == 42
+
+
+def padded(size: int) -> bytes:
+    """A good answer of so many bytes."""
+    start = json.dumps({**GOOD, "more": ""}).encode()[:-2]
+    return start + b"x" * (size - len(start) - 2) + b'"}'
+
+
+async def test_an_answer_is_as_long_as_the_job_has_pods_to_speak_of(tmp_path: Path) -> None:
+    size = ANSWER_BYTES + 10 * ANSWER_BYTES_OF_POD
+    async with responding(tmp_path, responder(padded(size))) as client:
+        assert (await client.report(AT._replace(pods=10))).total == 9
+        with pytest.raises(PermanentError, match="not from an edl master"):
+            await client.report(AT._replace(pods=9))
+
+
+@pytest.mark.parametrize(("size", "is_beside"), [(2_000, False), (200_000, True)])
+async def test_long_answers_are_decoded_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, is_beside: bool
+) -> None:
+    threads, decode = list[bool](), msgspec.json.decode
+
+    def noted(*given: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return decode(*given, **options)
+
+    async with responding(tmp_path, responder(padded(size))) as client:
+        monkeypatch.setattr(msgspec.json, "decode", noted)
+        assert (await client.report(AT)).total == 9
+    assert threads == [is_beside]
+
+
+async def test_long_answers_are_charged_to_their_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Honest masters of other namespaces, and of the same one later, are called as before."""
+    asked = 0
+    monkeypatch.setattr(master_client, "_BYTES_PER_S", 0.0)
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(body=padded(ANSWER_BYTES))
+
+    async with responding(tmp_path, answer) as client:
+        while asked < 18:
+            await client.report(AT)
+        with pytest.raises(TemporaryError, match="the masters of namespace default answer with too many bytes"):
+            await client.report(AT)
+        assert asked == 18
+        other = AT._replace(job=JobKey("other", "a"))
+        assert (await client.report(other)).total == 9
+        monkeypatch.setattr(master_client, "_BYTES_PER_S", 1e12)
+        assert (await client.report(AT)).total == 9
+
+
+async def test_an_answer_in_pieces_of_few_bytes_is_given_up(tmp_path: Path) -> None:
+    sent = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        body = padded(ANSWER_BYTES)
+        for start in range(0, len(body), 64):
+            await response.write(body[start : start + 64])
+            await asyncio.sleep(0.001)
+            sent += 64
+        return response
+
+    async with responding(tmp_path, answer) as client:
+        with pytest.raises(TemporaryError, match="in pieces of few bytes"):
+            await client.report(AT)
+    assert sent < 16 * 1024
+
+
+def longest_status(pods: int, epochs: int, ranges: int) -> dict[str, Any]:
+    """The longest status that edl's own master gives: long names, many epochs with many quarantined ranges."""
+    ledger = Ledger(LedgerState())
+    state = ledger.state
+    listed = [(2 * 10**15 + 2 * number, 2 * 10**15 + 2 * number + 1) for number in range(ranges)]
+    for number in range(epochs):
+        state.closed.append(ClosedEpoch(number, 2**53, 2**53, list(listed)))
+    holder = {"name": "n" * 253, "pod_uid": "u" * 253, "incarnation": 2**53, "leases": 99, "positions": 2**53}
+    names = ["n" * 253] * pods
+    hung = [{"pod_uid": "u" * 253, "name": "n" * 253, "reason": "silent", "seconds": 1e9}] * pods
+    group = {"generation": 2**53, "position": 2**53, "members": names[:1000], "waiting": []}
+    status = ledger_status(ledger)
+    status |= {"holders": [{**holder, "done": 2**53, "rate": 1e-9}] * min(pods, 1000), "total": 2**53}
+    status |= {"quarantined_ranges": listed[:1000], "quarantined_records": [2**53] * 100}
+    return {**status, "group": {**group, "working": ["u" * 253] * pods, "hung": hung, "losses": [holder] * 50}}
+
+
+@pytest.mark.parametrize("pods", [1, 10, 1000, 10_000])
+@pytest.mark.parametrize(("epochs", "ranges"), [(1, 1), (110, 5000), (100_000, 1)])
+async def test_every_status_of_a_real_master_fits(tmp_path: Path, pods: int, epochs: int, ranges: int) -> None:
+    body = msgspec.json.encode({**longest_status(pods, epochs, ranges), "blocked": "b" * 300, "records": 2**53})
+    async with responding(tmp_path, responder(body)) as client:
+        report = await client.report(AT._replace(pods=pods))
+    assert report.left_out == epochs * ranges
 
 
 async def test_a_redirect_is_not_followed_so_the_token_goes_nowhere_else(tmp_path: Path) -> None:

@@ -42,3 +42,33 @@ def test_deep_nesting_is_an_error_and_no_crash(parser: Any) -> None:
 
 def test_each_document_is_read() -> None:
     assert list(load_documents("a: 1\n---\nb: 2")) == [{"a": 1}, {"b": 2}]
+
+
+def merge_bomb(levels: int, copies: int) -> str:
+    """A mapping of nine keys, merged again and again: each level has as many times more pairs."""
+    lines = [f"a0: &a0 {{{', '.join(f'k{number}: 1' for number in range(9))}}}"]
+    for level in range(1, levels):
+        merged = ", ".join([f"*a{level - 1}"] * copies)
+        lines.append(f"a{level}: &a{level} {{<<: [{merged}]}}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize(("levels", "copies"), [(9, 9), (60, 2), (3, 3000)])
+def test_merges_without_limit_are_an_error_that_names_the_line(parser: Any, levels: int, copies: int) -> None:
+    with pytest.raises(yaml.MarkedYAMLError, match="merges more than 10000 keys") as refused:
+        list(yaml.load_all(merge_bomb(levels, copies), Loader=loader_on(parser)))
+    assert refused.value.problem_mark is not None
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_mapping_that_merges_itself_is_an_error(parser: Any) -> None:
+    with pytest.raises((RecursionError, yaml.YAMLError)):
+        list(yaml.load_all("a: &a {<<: *a, b: 1}", Loader=loader_on(parser)))
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_what_is_merged_often_but_small_is_read(parser: Any) -> None:
+    text = "x: &x {cpu: 1, gpu: 2}\n" + "\n".join(f"y{number}: {{<<: *x, gpu: 3}}" for number in range(2000))
+    (found,) = yaml.load_all(text, Loader=loader_on(parser))
+    assert found["y1999"] == {"cpu": 1, "gpu": 3}

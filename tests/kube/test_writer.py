@@ -50,6 +50,18 @@ async def test_a_pod_has_the_next_higher_priority_class_if_the_cluster_lacks_its
         assert made["spec"]["priorityClassName"] == "edl-training"
 
 
+@pytest.mark.parametrize(("asked_s", "given_s"), [(None, 30), (0, 0), (600, 600), (601, 600), (2**31 - 1, 600)])
+async def test_no_pod_has_longer_to_end_than_the_operator_allows(
+    tmp_path: Path, asked_s: int | None, given_s: int
+) -> None:
+    spec = {} if asked_s is None else {"terminationGracePeriodSeconds": asked_s}
+    trainer = {**training_job()["spec"]["trainer"], "template": {"spec": spec}}
+    async with bench(tmp_path, trainer=trainer) as b:
+        assert (await b.writer.apply(create())).result is Result.DONE
+        (pod,) = b.api.objects[PODS].values()
+        assert pod["spec"]["terminationGracePeriodSeconds"] == given_s
+
+
 async def test_an_existing_pod_of_the_job_counts_as_created(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         there = here.api.put(PODS, pod())

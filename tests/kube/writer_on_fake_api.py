@@ -24,6 +24,7 @@ from tests.worlds.fake_api import FakeApi, FakeClock, connected, refusal
 Object = dict[str, Any]
 KEY = JobKey("ads", "ctr")
 UID = "4ecda13a-0000"
+MAX_GRACE_S = 600
 PODS = "/api/v1/namespaces/ads/pods"
 BATCH_JOBS = "/apis/batch/v1/namespaces/ads/jobs"
 VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ads/jobs"
@@ -167,7 +168,8 @@ async def bench(tmp_path: Path, **spec: Any) -> AsyncIterator[Bench]:
         seen = Seen(api)
         key = MasterKey(tmp_path / "key", session, "paddlecloud")
         clock = FakeClock()
-        yield Bench(api, session, seen, Writer(session, seen, clock, key=key, default_master_image="edl:1"), clock)
+        writer = Writer(session, seen, clock, key=key, default_master_image="edl:1", max_grace_s=MAX_GRACE_S)
+        yield Bench(api, session, seen, writer, clock)
 
 
 def create(role: Role = Role.TRAINER, index: int = 0, node: str | None = "n1") -> CreatePod:

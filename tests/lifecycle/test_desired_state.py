@@ -201,9 +201,20 @@ def test_an_invalid_job_fails_without_pods_and_a_new_generation_is_checked_again
     assert here.phase() is JobPhase.RUNNING
 
 
-def test_a_job_being_deleted_is_left_alone() -> None:
+def test_a_finalizer_on_a_deleted_job_keeps_none_of_its_pods() -> None:
     here = running()
     here.world.add(replace(here.job, deleting=True))
+    here.round(6)
+    assert {type(action) for action in here.actions} == {DeletePod}
+    here.settle(6)
+    assert not here.names, "no pod is left, and none is created"
+    here.round(6)
+    assert here.actions == ()
+
+
+def test_pods_that_are_to_outlive_their_job_are_left_alone() -> None:
+    here = running()
+    here.world.add(replace(here.job, deleting=True, orphans_pods=True))
     here.round(6)
     assert here.actions == ()
 

@@ -38,6 +38,17 @@ async def test_a_missing_token_and_the_token_of_another_job_are_refused(tmp_path
                 assert answer.status == 200
 
 
+async def test_a_web_site_reads_nothing_through_the_browser_of_its_visitor(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            for path in ("/healthz", "/metrics", "/openapi.json", "/v1/status"):
+                async with served.client.get(served.url + path, headers=headers) as answer:
+                    assert (answer.status, (await answer.json())["error"]["code"]) == (403, "foreign_host")
+                token = {"Authorization": f"Bearer {TOKEN}"}
+                async with served.client.get(served.url + path, headers={**headers, **token}) as answer:
+                    assert answer.status == 200, "a trainer may call the master by any name"
+
+
 async def test_only_the_controller_publishes_the_roster(tmp_path: Path) -> None:
     async with serving(tmp_path / "open") as served:
         status, body = await served.ask("PUT", "/v1/roster", ROSTER)

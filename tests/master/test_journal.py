@@ -15,6 +15,7 @@ import pytest
 
 from edl.errors import ConfigError
 from edl.ledger.events import JournalError
+from edl.master import journal, journal_files
 from edl.master.journal import FileLedgerStore
 from edl.master.journal_files import frame
 from edl.master.ledger_store import StoreBlockedError
@@ -231,3 +232,92 @@ async def test_after_a_disk_error_no_record_becomes_durable(tmp_path: Path, monk
         with pytest.raises(JournalError, match="restart the master"):
             await store.durable(store.append(b"also lost"))
         await store.close()
+
+
+@pytest.mark.parametrize("fails", ["the draft", "the new file", "its sync", "the rename", "the folder"])
+async def test_a_disk_that_is_full_during_a_snapshot_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    folder = tmp_path / "j"
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with opened(folder) as store:
+        await until_durable(store, store.append(b"one"))
+        with monkeypatch.context() as patched:
+            open_before, replace_before = journal_files.open_plain, Path.replace
+            is_new = {"value": False}
+
+            def open_plain(path: Path, flags: int) -> int:
+                is_new["value"] = path.name.startswith("journal-")
+                if (fails == "the draft" and path.suffix == ".draft") or (
+                    fails == "the new file" and is_new["value"]
+                ):
+                    raise full
+                return open_before(path, flags)
+
+            def fsync(_: int) -> None:
+                if fails == "its sync" and is_new["value"]:
+                    raise full
+
+            def sync_folder(_: Path) -> None:
+                if fails == "the folder":
+                    raise full
+
+            def replace(path: Path, target: Path) -> Path:
+                if fails == "the rename":
+                    raise full
+                return replace_before(path, target)
+
+            patched.setattr(journal, "open_plain", open_plain)
+            patched.setattr(os, "fsync", fsync)
+            patched.setattr(journal, "_sync_folder", sync_folder)
+            patched.setattr(Path, "replace", replace)
+            store.snapshot(b"state of one")
+            await until_durable(store, store.append(b"two"))
+        store.snapshot(b"state of two")
+        await until_durable(store, store.append(b"three"))
+        await store.close()
+    assert await asyncio.to_thread(content, folder) == (b"state of two", [b"three"])
+    assert not list(folder.glob("*.draft"))
+    for path in folder.glob("snapshot-*"):
+        path.unlink()
+    assert await asyncio.to_thread(content, folder) == (None, [b"one", b"two", b"three"])
+
+
+@pytest.mark.parametrize("does", ["starts beside it", "replaces the file", "removes the file", "appends to the file"])
+@pytest.mark.parametrize("is_snapshot", [False, True], ids=["a record", "a snapshot"])
+async def test_a_master_ends_if_another_one_may_write_its_journal(
+    tmp_path: Path, does: str, *, is_snapshot: bool
+) -> None:
+    folder = tmp_path / "j"
+    store = FileLedgerStore(folder)
+    list(store.load()[1])
+    store.start()
+    await until_durable(store, store.append(b"of the first"))
+    (path,) = folder.glob("journal-*")
+    second: FileLedgerStore | None = None
+    if does == "starts beside it":
+        (folder / journal.LOCK).unlink()
+        second = FileLedgerStore(folder)
+        assert list(second.load()[1]) == [b"of the first"]
+    elif does == "replaces the file":
+        copy = path.with_suffix(".copy")
+        copy.write_bytes(path.read_bytes())
+        copy.replace(path)
+    elif does == "removes the file":
+        path.unlink()
+    else:
+        with path.open("ab") as file:
+            file.write(frame(1, [b"of a second"]))
+    before = path.read_bytes() if path.exists() else b""
+    if is_snapshot:
+        store.snapshot(b"late state")
+    with pytest.raises(JournalError, match="another"):
+        await until_durable(store, store.append(b"late"))
+    assert (path.read_bytes() if path.exists() else b"") == before, "nothing is written over the other's records"
+    await store.close()
+    if second is not None:
+        second.start()
+        await until_durable(second, second.append(b"of the second"))
+        await second.close()
+        read = await asyncio.to_thread(content, folder)
+        assert read == (None, [b"of the first", b"of the second"])

@@ -15,6 +15,7 @@ from edl.model.actions import EnsureService, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
+from edl.model.pods import PodPhase
 from edl.model.status import JobStatus, Reason, Resize
 from edl.observability.metric_groups.capacity import CapacityMetrics
 from edl.observability.metric_groups.jobs import JobMetrics
@@ -192,6 +193,20 @@ def test_serving_pods_that_did_not_use_free_capacity_are_counted() -> None:
     waiting = make_snapshot((), (), (replace(make_serving("web"), unplaceable=True), make_serving("db")))
     metrics.planned(waiting, ScalePlan((), Certificate("fulfilment", 1, 1)))
     assert samples(metrics)["edl_serving_unplaceable_pods"] == 1
+
+
+def test_pods_that_do_not_end_are_counted() -> None:
+    metrics = Metrics()
+    foreign = replace(make_serving("web", node="n0"), terminating=True)
+    job = make_job("a", trainers=3, on=("n0",))
+    held = [replace(pod, terminating=True, ends_by_s=0.0) for pod in job.pods]
+    pods = (held[0], replace(held[1], ends_by_s=1010.0), replace(held[2], phase=PodPhase.FAILED))
+    ends = (None, 0.0, 1010.0, 1e9)
+    serving = tuple(replace(foreign, name=f"web-{n}", ends_by_s=end) for n, end in enumerate(ends))
+    metrics.observed(make_snapshot((), (replace(job, pods=pods),), serving), leader=True)
+    assert samples(metrics)["edl_lingering_pods"] == 3
+    metrics.observed(make_snapshot((), (job,), (make_serving("web", node="n0"),)), leader=True)
+    assert samples(metrics)["edl_lingering_pods"] == 0
 
 
 def test_the_series_of_a_job_end_with_it() -> None:

@@ -48,6 +48,14 @@ async def test_healthz_checks_the_loop_and_readyz_the_caches(path: str, alive: b
         assert (await fetch(url + path))[0] == code
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_a_web_site_reads_nothing_through_the_browser_of_its_visitor(path: str) -> None:
+    async with serving() as url, aiohttp.ClientSession() as http:
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            async with http.get(url + path, headers=headers) as answer:
+                assert answer.status == 403
+
+
 async def test_metrics_have_the_content_type_that_prometheus_expects() -> None:
     async with serving() as url:
         assert await fetch(url + "/metrics") == (200, "x 1\n", "text/plain; version=0.0.4; charset=utf-8")

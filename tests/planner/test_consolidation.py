@@ -165,6 +165,14 @@ def test_no_pserver_moves_soon_after_a_change(event: str) -> None:
     assert reason_to_wait(world, plan_for(world, REST), 600)
 
 
+@pytest.mark.parametrize("ends_by_s", [0.0, 2.0**31], ids=["overdue", "has for ever"])
+def test_pservers_do_not_wait_for_pods_that_do_not_end(ends_by_s: float) -> None:
+    foreign = replace(make_serving("x", cpu=1), terminating=True, ends_by_s=ends_by_s)
+    own = replace(terminating_trainer(), ends_by_s=ends_by_s)
+    for world in (with_pods(scattered(), foreign), with_jobs(scattered(), job_a(pods=(*job_a().pods, own)))):
+        assert quiet_time(world)[0] == 1010
+
+
 def test_the_reason_to_wait_names_the_last_change() -> None:
     def reason(world: ClusterSnapshot) -> str:
         return reason_to_wait(world, plan_for(world), 600)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from edl.model.cluster import Node
 from edl.model.jobs import Job
-from edl.model.pods import Pod, PodPhase
+from edl.model.pods import LONGEST_END_S, OVERDUE_S, Pod, PodPhase
 from edl.model.resources import PodShape, Resources
 from edl.planner import problem
 from edl.planner.guard import check
@@ -172,3 +173,67 @@ def test_requests_of_many_equal_pods_add_up_exactly() -> None:
     assert problem.sum_requests(6, request, node, shape).tolist() == expected.tolist()
     assert problem.sum_requests(6, request, [4, 0, 4], [1, 0, 2]).tolist()[4] == [3, 7]
     assert not problem.sum_requests(6, request, [], []).any()
+
+
+@pytest.mark.parametrize(
+    ("going", "trainers", "then"),
+    [({}, 4, 4), ({"orphans_pods": True}, 1, 1), ({"owner_count": 3}, 1, 4)],
+    ids=["edl ends them", "they outlive their job", "its own controller ends them"],
+)
+def test_pods_of_a_deleted_job_are_going_if_edl_or_somebody_else_ends_them(
+    going: dict[str, Any], trainers: int, then: int
+) -> None:
+    node, a = make_node("n0", cpu=4), make_job("a", max_trainers=4)
+    gone = replace(make_job("gone", trainers=3, on=("n0",)), deleting=True, **going)
+    world = make_snapshot((node,), (gone, a))
+    plan = plan_for(world)
+    assert targets(plan)["a"] == trainers
+    assert not check(world, plan)
+    ending = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
+    assert targets(plan_for(make_snapshot((node,), (ending, a))))["a"] == then
+
+
+LINGER = {
+    "long": 1000.0 + LONGEST_END_S + 1,
+    "for ever": 1000.0 + 2**31,
+    "held by a finalizer": 1000.0 - OVERDUE_S - 1,
+    "since yesterday": 1000.0 - 86_400,
+}
+GO = {"soon": 1010.0, "in time": 1000.0 + LONGEST_END_S, "late": 1000.0 - OVERDUE_S, "nobody knows": None}
+
+
+def ending(job: Job, ends_by_s: float | None, count: int = 3) -> Job:
+    """The job with its first trainers terminating."""
+    going = [replace(pod, terminating=True, ends_by_s=ends_by_s) for pod in job.pods[:count]]
+    return replace(job, pods=(*going, *job.pods[count:]))
+
+
+@pytest.mark.parametrize("fields", [{}, {"suspended": True}, {"deleting": True}, {"finished": True}], ids=str)
+@pytest.mark.parametrize(
+    ("ends_by_s", "trainers"),
+    [*((time_s, 1) for time_s in LINGER.values()), *((time_s, 4) for time_s in GO.values())],
+    ids=[*LINGER, *GO],
+)
+def test_nobody_waits_for_pods_that_do_not_end(
+    ends_by_s: float | None, trainers: int, fields: dict[str, Any]
+) -> None:
+    other = replace(make_job("other", trainers=3, min_trainers=1, max_trainers=3, on=("n0",)), **fields)
+    other = ending(replace(other, max_trainers=3), ends_by_s)
+    world = make_snapshot((make_node("n0", cpu=4),), (make_job("a", max_trainers=4), other))
+    plan = plan_for(world)
+    assert not check(world, plan)
+    assert sum(targets(plan).values()) == trainers
+
+
+@pytest.mark.parametrize("ends_by_s", LINGER.values(), ids=LINGER.keys())
+def test_serving_gets_the_room_of_others_if_the_first_victims_do_not_end(ends_by_s: float) -> None:
+    """A job whose trainers stay costs the others trainers, but serving no pod."""
+    stubborn = ending(make_job("stubborn", trainers=6, max_trainers=9, on=("n0",)), ends_by_s, 2)
+    honest = make_job("honest", trainers=2, max_trainers=9, on=("n0",))
+    waiting = make_serving("s", cpu=2)
+    plan = plan_for(make_snapshot((make_node("n0", cpu=8),), (honest, stubborn), (waiting,)))
+    assert plan.serving.short == 0
+    assert sum(len(decision.victims) for decision in plan.decisions) == 2
+    soon = ending(make_job("stubborn", trainers=6, max_trainers=9, on=("n0",)), 1010.0, 2)
+    plan = plan_for(make_snapshot((make_node("n0", cpu=8),), (honest, soon), (waiting,)))
+    assert not any(decision.victims for decision in plan.decisions)

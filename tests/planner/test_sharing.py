@@ -225,6 +225,15 @@ def test_nobody_is_shrunk_for_another_in_the_plan_that_makes_room_for_serving() 
     assert targets(plan_for(world)) == {"poor": 1, "rich": 6}
 
 
+@pytest.mark.parametrize(("ends_by_s", "rich"), [(1010.0, 7), (0.0, 4), (2.0**31, 4)])
+def test_trainers_that_do_not_end_delay_no_transfer(ends_by_s: float, rich: int) -> None:
+    world = unequal(poor=1, rich=7)
+    stays = make_job("stays", trainers=1, on=("n001",))
+    stays = replace(stays, suspended=True, pods=(replace(stays.pods[0], terminating=True, ends_by_s=ends_by_s),))
+    world = replace(world, nodes=(*world.nodes, make_node("n001", 1)), jobs=(*world.jobs, stays))
+    assert targets(plan_for(world))["rich"] == rich
+
+
 def ebbing(cores: int, *, node: Node | None = None) -> ClusterSnapshot:
     """`poor` would have three trainers of `rich`; a serving pod of so many cores is on its way out."""
     second = node or make_node("n001", 8)
@@ -238,6 +247,8 @@ def test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do
     plan = plan_for(ebbing(5))
     assert targets(plan) == {"poor": 1, "rich": 7}
     assert "terminating pods will free enough room, and edl waits for them" in decision_of(plan, "poor").account
+    stays = replace(ebbing(5), pods=tuple(replace(pod, ends_by_s=0.0) for pod in ebbing(5).pods))
+    assert targets(plan_for(stays)) == {"poor": 4, "rich": 4}
     gone = replace(ebbing(5), pods=tuple(pod for pod in ebbing(5).pods if not pod.terminating))
     plan = plan_for(gone)
     assert targets(plan) == {"poor": 6, "rich": 7}

@@ -143,7 +143,7 @@ def deaf_watch_trusted(_: Right) -> Right:
 @bug(
     "an event from before an answer undoes it",
     at=targets.IS_LATE,
-    caught_by=f"{ANSWERS}::test_events_and_lists_from_before_an_answer_do_not_undo_it",
+    caught_by=f"{ANSWERS}::test_events_from_before_an_answer_do_not_undo_it",
 )
 def event_undoes_an_answer(_: Right) -> Right:
     return lambda *_, **__: False
@@ -212,7 +212,7 @@ def retry_after_ignored(right: Right) -> Right:
 @bug(
     "one job that is nested too deeply hides all others",
     at=targets.DECODE,
-    caught_by="kube/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
+    caught_by="kube/bounds/test_json_depth.py::test_one_object_that_is_too_deep_hides_no_other_in_a_list_or_a_watch",
 )
 def deep_job_hides_others(_: Right) -> Right:
     return lambda decoder, raw: decoder.decode(raw)

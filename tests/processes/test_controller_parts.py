@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from edl.errors import PermanentError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.cache import ClusterCache
 from edl.observability.metrics import Metrics
-from edl.processes.controller import _elector, serve
+from edl.processes.controller import OPEN_FILES, _elector, serve
 from edl.settings.controller import ControllerSettings
 from tests.kube.client.test_session import write_kubeconfig
 from tests.worlds.fake_api import FakeApi, eventually
@@ -86,6 +87,19 @@ async def _becomes(url: str, status: int) -> None:
     async with asyncio.timeout(ENDS_WITHIN_S):
         while await _status(url) != status:  # noqa: ASYNC110 - a page has no event to wait for
             await asyncio.sleep(0.01)
+
+
+async def test_a_controller_has_open_files_left_whatever_strangers_hold(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Many containers start with 1024, and some with fewer."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        async with serving(tmp_path, caplog):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (OPEN_FILES, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
 async def test_an_inquiry_that_fails_ends_the_process(

@@ -69,6 +69,7 @@ MOVED_ELSEWHERE = {
     "edl_leader": _REPLICA,
     "edl_job_lending_price": f"{_LENT}::test_the_price_of_lending_is_that_of_the_status",
     "edl_lent_cpu_cores": _LENDING,
+    "edl_lingering_pods": f"{_METRICS}::test_pods_that_do_not_end_are_counted",
     "edl_master_epoch": _STATUS,
     "edl_master_hung_trainers": f"{_MASTER}::test_trainers_that_hang_are_counted",
     "edl_master_journal_blocked": _STATUS,

@@ -63,6 +63,7 @@ FAULTS = {
     "EdlServingBudgetBurnsFast": Fault(serving(20, 60), 10, 70),
     "EdlServingBudgetBurnsSlowly": Fault(serving(8, 120), 20, 60),
     "EdlServingUnplaceable": Fault({"edl_serving_unplaceable_pods": "1x20"}, 9, 11),
+    "EdlPodsLinger": Fault({"edl_lingering_pods": "1x10"}, 4, 6),
     "EdlWritesRefused": Fault({'edl_actions_total{action="CreatePod",result="Refused"}': "0x5 1+1x10"}, 6, 14),
     "EdlFilesRefused": Fault({"edl_rejected_files": "1x10"}, 4, 6),
     "EdlObjectsLeftOut": Fault({"edl_quarantined_objects": "1x10"}, 4, 6),

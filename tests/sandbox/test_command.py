@@ -84,7 +84,9 @@ def test_the_page_is_served_beside_the_sandbox(tmp_path: Path) -> None:
         assert "controller started" in Path(log[1]).read_text()
         with urllib.request.urlopen(metrics[1], timeout=120) as answer:
             assert b"edl_" in answer.read()
-        with urllib.request.urlopen(f"{page}events", timeout=120) as stream:
+        link, _, token = page.partition("#token=")
+        request = urllib.request.Request(f"{link}events", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=120) as stream:
             first = [stream.readline(), stream.readline()]
     assert first[0] == b"event: state\n"
     assert b'"sandbox-0"' in first[1]

@@ -53,6 +53,7 @@ class FakeApi:
         self.bodies: list[bytes] = []
         self.faults: deque[Callable[[web.Request], Any] | None] = deque()
         self.broken: dict[str, Callable[[web.Request], Any]] = {}  # by path, until it is taken away
+        self.delayed: dict[str, asyncio.Event] = {}  # by path: a list is made at once, and sent when that is set
         self.mute = False
         self.extra_lines: list[bytes] = []
         self.duplicate_events = False
@@ -129,7 +130,12 @@ class FakeApi:
             return refused
         if request.method != "GET":
             return web.json_response({"kind": "Status", "status": "Success"})
-        return await self._watch(request, query) if "watch" in query else self._list(request, query)
+        if "watch" in query:
+            return await self._watch(request, query)
+        made = self._list(request, query)
+        if request.path in self.delayed:
+            await self.delayed[request.path].wait()
+        return made
 
     def _list(self, request: web.Request, query: dict[str, str]) -> web.Response:
         items = [o for o in self.objects.get(request.path, {}).values() if _selects(query, o)]

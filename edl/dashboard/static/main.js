@@ -15,7 +15,7 @@ const HINTS = {
     + " account: kubectl create token NAME -n NAMESPACE. It is kept in this tab only, and forgotten when you close it.",
 };
 
-let login = "none";
+let login = "token";
 let stream = new AbortController();
 
 const handlers = {
@@ -72,7 +72,7 @@ async function connect() {
   stream.abort();
   stream = new AbortController();
   byId("login").hidden = true;
-  byId("logout").hidden = login === "none";
+  byId("logout").hidden = false;
   try {
     await follow(handlers, stream.signal, connection);
   } catch (error) {
@@ -86,11 +86,7 @@ function askToLogIn(reason) {
   dropToken();
   byId("content").hidden = true;
   byId("logout").hidden = true;
-  write(byId("status"), login === "none" ? "Refused" : "Not logged in");
-  if (login === "none") {
-    problem(reason);
-    return;
-  }
+  write(byId("status"), "Not logged in");
   problem("");
   byId("login").hidden = false;
   write(byId("login-hint"), HINTS[login]);
@@ -141,5 +137,5 @@ for (;;) {
     await new Promise((done) => { setTimeout(done, 2_000); });
   }
 }
-if (login === "none" || hasToken()) connect();
+if (hasToken()) connect();
 else askToLogIn("");

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
-from edl.kube.json_depth import UNREADABLE
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.translate.objects import ApiStatus
 
 _WEBHOOK_DOWN = "failed calling webhook"

@@ -21,6 +21,8 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 
 from edl.errors import EdlError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE
+from edl.kube.bounds.object_bounds import decode_object
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
 from edl.kube.client.connections import Sockets, connections
 from edl.kube.client.credentials import (
@@ -30,7 +32,6 @@ from edl.kube.client.credentials import (
 )
 from edl.kube.client.reloading import ReloadedCredentials
 from edl.kube.client.server_clock import ServerClock
-from edl.kube.json_depth import UNREADABLE, decode
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -39,14 +40,16 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 CONNECTIONS, EXEMPT_CONNECTIONS = 100, 2
 """The most connections of ordinary requests, and those that only the lease uses; watches have no limit."""
 
-_OBJECTS = msgspec.json.Decoder(dict[str, Any])
-
 Params = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
 class FencedError(EdlError):
     """The request was not sent, because this process may not write now."""
+
+
+class TooLongError(EdlError):
+    """The response has more bytes than the caller wants to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class ApiSession:
         limit: int = 500,
         continue_: str = "",
         timeout_s: float | None = None,
+        max_bytes: int | None = None,
     ) -> bytes:
         """Read one page of a collection.
 
@@ -202,14 +206,16 @@ class ApiSession:
             limit: the most items in the page; 0 for no limit.
             continue_: the token of the page before; empty for the first page.
             timeout_s: timeout of this call.
+            max_bytes: the most bytes that are read; None for no limit.
 
         Raises:
             GoneError: the token is too old.
+            TooLongError: the page has more bytes.
         """
         query = {**(params or {}), **({"limit": str(limit)} if limit else {})}
         if continue_:
             query["continue"] = continue_
-        return await self.request("GET", path, params=query, timeout_s=timeout_s)
+        return await self.request("GET", path, params=query, timeout_s=timeout_s, max_bytes=max_bytes)
 
     async def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
         """Create an object in the collection `path` and return it as stored.
@@ -265,6 +271,7 @@ class ApiSession:
         content_type: str = "application/json",
         accept: str = "",
         timeout_s: float | None = None,
+        max_bytes: int | None = None,
     ) -> bytes:
         """Send a request and return the body of the response.
 
@@ -276,8 +283,10 @@ class ApiSession:
             content_type: the form of the body.
             accept: the form of the response; empty for JSON.
             timeout_s: timeout of this call.
+            max_bytes: the most bytes of the response that are read; None for no limit.
 
         Raises:
+            TooLongError: the response has more bytes.
             TemporaryError: timeout, lost connection, 408, 429 or 5xx; with `retry_after_s` if the server sets it.
             GoneError: 410.
             ConflictError: 409 (AlreadyExistsError if an object of that name exists).
@@ -290,7 +299,7 @@ class ApiSession:
         call = _Call(method, path, limits, params, data, headers)
         async with self._response(call) as response:
             with translated(str(call), self.host):
-                return await response.read()
+                return await _read(response, max_bytes)
 
     @asynccontextmanager
     async def watch(
@@ -389,13 +398,24 @@ class ApiSession:
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
 
 
+async def _read(response: aiohttp.ClientResponse, max_bytes: int | None) -> bytes:
+    if max_bytes is None:
+        return await response.read()
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            raise TooLongError(f"the response has more than {max_bytes} bytes")
+    return bytes(body)
+
+
 def _accepting(form: str) -> dict[str, str]:
     return {"Accept": form} if form else {}
 
 
 def _decoded(path: str, raw: bytes) -> dict[str, Any]:
     try:
-        return decode(_OBJECTS, raw)
+        return decode_object(raw)
     except UNREADABLE as error:
         raise TemporaryError(f"{path}: the response is not a JSON object: {error}") from error
 

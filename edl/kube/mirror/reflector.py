@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Never, TypeVar
 
@@ -20,9 +22,9 @@ import msgspec
 
 from edl.clock import Clock
 from edl.errors import EdlError, TemporaryError
+from edl.kube.bounds.json_depth import UNREADABLE, cut_off, decode
 from edl.kube.client.api_errors import GoneError, RefusedError, error_of
-from edl.kube.client.session import ApiSession
-from edl.kube.json_depth import UNREADABLE, decode
+from edl.kube.client.session import ApiSession, TooLongError
 from edl.kube.mirror.store import FOR_EVER, Key, ObjectStore, is_older, key_of, version_of
 from edl.kube.translate.decoders import Decoder, Quarantined
 from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent
@@ -33,7 +35,14 @@ T = TypeVar("T", bound=HasMetadata)
 _HEALTHY_S = 1.0
 """A watch that was open for this long is not a failure, even if no event arrived."""
 
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+"""A page with more bytes is asked for again with fewer items."""
+
+_SLICE_S = 0.01
+"""Objects are decoded for so long before anything else may be done."""
+
 _ABSENT_OR_FORBIDDEN = (403, 404)
+_LINE = re.compile(rb'\{"type":"([A-Z]+)","object":(.*)\}', re.DOTALL)
 
 _PAGES = msgspec.json.Decoder(ListPage)
 _EVENTS = msgspec.json.Decoder(WatchEvent)
@@ -210,47 +219,70 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.lists_begun += 1
-        number = self.lists_begun
+        number, begun, begun_s = self.lists_begun, self.store.mark(), self._clock.monotonic_s()
         objects: list[T] = []
         unreadable: list[Quarantined] = []
         limit, token = self._pace.page_items, ""
         while True:
             try:
-                page = await self._page(limit, token)
+                page, limit = await self._page(limit, token)
             except GoneError:
                 if not token:
                     raise
                 objects, unreadable, limit, token = [], [], 0, ""
                 continue
-            for raw in page.items or ():
-                item = self._decoder.from_bytes(raw)
+            async for item in self._decoded(page.items or ()):
                 unreadable.append(item) if isinstance(item, Quarantined) else objects.append(item)
             self._on_part()
             metadata = page.metadata or ListMetadata()
             token = metadata.continue_ or ""
             if not token:
                 break
-        for _ in self.store.replacing(objects, unreadable, metadata.resource_version or ""):
+        for _ in self.store.replacing(objects, unreadable, metadata.resource_version or "", begun):
             self._on_part()
             await asyncio.sleep(0)
         self._version = metadata.resource_version or ""
         self._listed_s = self._clock.monotonic_s()
+        if self._answered_s < begun_s:
+            self._answered = ""  # the list shows it, or etcd was put back to a state without it
         self.lists_done = number
         self.problem, self.refusal = "", 0
         self.synced.set()
         self._on_change()
 
-    async def _page(self, limit: int, token: str) -> ListPage:
-        raw = await self._session.list(
-            self.resource.path,
-            params=self.resource.params,
-            limit=limit,
-            continue_=token,
-            timeout_s=self._pace.list_timeout_s,
-        )
+    async def _decoded(self, items: Iterable[msgspec.Raw]) -> AsyncIterator[T | Quarantined]:
+        """Decode objects, and let others work from time to time."""
+        since_s = time.perf_counter()
+        for raw in items:
+            yield self._decoder.from_bytes(raw)
+            if time.perf_counter() - since_s >= _SLICE_S:
+                await asyncio.sleep(0)
+                since_s = time.perf_counter()
+
+    async def _page(self, limit: int, token: str) -> tuple[ListPage, int]:
+        """Read a page, with fewer items if it is long; 0 items are all.
+
+        Returns:
+            The page, and how many items to ask for next.
+        """
+        while True:
+            try:
+                raw = await self._session.list(
+                    self.resource.path,
+                    params=self.resource.params,
+                    limit=limit,
+                    continue_=token,
+                    timeout_s=self._pace.list_timeout_s,
+                    max_bytes=MAX_PAGE_BYTES if limit > 1 else None,
+                )
+                break
+            except TooLongError:
+                limit = max(1, limit // 4)
         self.last_contact_s = self._clock.monotonic_s()
+        has_space = 4 * len(raw) < MAX_PAGE_BYTES
+        following = min(2 * limit, self._pace.page_items) if limit and has_space else limit
         try:
-            return decode(_PAGES, raw)
+            return await _page_of(raw), following
         except UNREADABLE as error:
             raise TemporaryError(f"the response is not a list of objects: {error}") from error
 
@@ -287,7 +319,7 @@ class Reflector(Generic[T]):
     def _take(self, line: bytes) -> None:
         """Apply one event."""
         try:
-            event = decode(_EVENTS, line)
+            event = _event_of(line)
         except UNREADABLE as error:
             self._version = ""
             raise TemporaryError(f"a line of the watch is not an event: {error}") from error
@@ -344,3 +376,20 @@ class Reflector(Generic[T]):
     async def _pause(self, error: EdlError, *, at_once: bool = False) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, TemporaryError) else None
         await self._pauses.after_failure(retry_after_s=retry_after_s, at_once=at_once)
+
+
+async def _page_of(raw: bytes) -> ListPage:
+    """Decode a page; the search for what is nested too deeply takes long, and runs beside the event loop."""
+    try:
+        return _PAGES.decode(raw)
+    except RecursionError:
+        return _PAGES.decode(await asyncio.to_thread(cut_off, raw))
+
+
+def _event_of(line: bytes) -> WatchEvent:
+    """Decode an event; the object of one that is nested too deeply is found by the form in which it is sent."""
+    try:
+        return _EVENTS.decode(line)
+    except RecursionError:
+        found = _LINE.fullmatch(line.strip())
+        return WatchEvent(found[1].decode(), msgspec.Raw(found[2])) if found else decode(_EVENTS, line)

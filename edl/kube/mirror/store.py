@@ -3,7 +3,8 @@
 An event can arrive twice, late, or after its object was deleted, and answers to edl's own writes come ahead of the
 watch. So of two states of an object the one with the larger resourceVersion is kept. The store remembers at which
 version objects were deleted, so that no older event or list brings them back. A version that is not a number is
-compared only for equality.
+compared only for equality. A complete list is believed before all that came before it began: etcd may have been put
+back to an older state, in which objects have smaller versions, or the same ones with another content.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 """
@@ -54,6 +55,10 @@ class Recent:
         """Return the value of a string; None if it is not remembered."""
         return self._values.get(name)
 
+    def discard(self, name: str) -> None:
+        """Forget a string."""
+        self._values.pop(name, None)
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
@@ -79,7 +84,11 @@ class ObjectStore(Generic[T]):
         self._is_shared = arrivals is not None
         self._arrived: dict[Key, int] = {}
         self._versions = Recent()
-        self._deleted_uids = Recent()
+        self._deleted_uids, self._buried = Recent(), Recent()
+
+    def mark(self) -> int:
+        """Return a number that is larger than that of every arrival so far."""
+        return next(self._arrivals)
 
     def arrival(self, key: Key) -> int:
         """Return the number of the last arrival under that name; -1 if no object has it."""
@@ -135,17 +144,18 @@ class ObjectStore(Generic[T]):
         return any(changes)
 
     def replacing(
-        self, objects: Iterable[T], unreadable: Iterable[Quarantined] = (), version: str = ""
+        self, objects: Iterable[T], unreadable: Iterable[Quarantined] = (), version: str = "", begun: int = -1
     ) -> Iterator[bool]:
         """The same a little at a time, as if an event came for each object; yields whether a part changed something.
 
         An object that cannot be decoded is never missing in between: it keeps its place, or what was known of it.
-        What an answer has shown since the list was made stays.
+        What an answer has shown since the list was begun stays, if its version is larger than that of the list.
 
         Args:
             objects: the objects of the list.
             unreadable: those of them that cannot be decoded.
             version: the resourceVersion of the list.
+            begun: the `mark` of when the list began; everything may be newer than the list without it.
         """
         listed: dict[Key, T] = {}
         for some in _parts(objects, SLICE):
@@ -155,18 +165,21 @@ class ObjectStore(Generic[T]):
         deleted = [
             key
             for key, obj in self.objects.items()
-            if key not in listed and key not in left_out and not is_older(version, version_of(obj))
+            if key not in listed
+            and key not in left_out
+            and not (self._arrived.get(key, -1) >= begun and is_older(version, version_of(obj)))
         ]
         for key in deleted:
             self._drop(key, version)
         yield bool(deleted)
         for part in _parts(listed.items(), SLICE):
-            changes = [self._put(key, obj) for key, obj in part if not self._is_outdated(key, obj)]
+            changes = [self._put(key, obj) for key, obj in part if not self._is_outdated(key, obj, version, begun)]
             yield any(changes)
         self.changed.update(dict.fromkeys(self.quarantined))
         self.quarantined = {}
         for one in left_out.values():
             self.quarantine(one)
+        self._versions = Recent()  # an event may come with the version of one that the list has made void
 
     def _is_late(self, key: Key, uid: str, version: str, *, is_known: bool) -> bool:
         """Return True for an event that shows an object as it was before; another object may have its name now."""
@@ -179,12 +192,21 @@ class ObjectStore(Generic[T]):
             return int(version) <= int(deleted)
         return deleted == FOR_EVER or (is_known if now is None else uid_of(now) != uid)
 
-    def _is_outdated(self, key: Key, listed: T) -> bool:
-        """Return True if an answer has shown a later state than a list."""
-        now, deleted = self.objects.get(key), self._deleted_uids.get(uid_of(listed))
-        return (now is not None and is_older(version_of(listed), version_of(now))) or (
-            deleted is not None and (deleted == FOR_EVER or is_older(version_of(listed), deleted))
-        )
+    def _is_outdated(self, key: Key, listed: T, version: str, begun: int) -> bool:
+        """Return True if an answer has shown a later state than a list; forget a deletion that the list refutes."""
+        now, uid = self.objects.get(key), uid_of(listed)
+        base = version if version.isdecimal() else version_of(listed)
+        if now is not None and self._arrived.get(key, -1) >= begun and is_older(base, version_of(now)):
+            return True
+        deleted = self._deleted_uids.get(uid)
+        if deleted is None:
+            return False
+        if int(self._buried.get(uid) or -1) >= begun and (
+            deleted == FOR_EVER or is_older(version_of(listed), deleted)
+        ):
+            return True
+        self._deleted_uids.discard(uid)
+        return False
 
     def _put(self, key: Key, new: T) -> bool:
         if self.quarantined.pop(key, None) is not None:
@@ -211,6 +233,7 @@ class ObjectStore(Generic[T]):
     def _bury(self, uid: str, version: str) -> None:
         if self._deleted_uids.get(uid) != FOR_EVER:
             self._deleted_uids.add(uid, version)
+        self._buried.add(uid, str(next(self._arrivals)))
 
 
 def key_of(metadata: ObjectMetadata) -> Key:

@@ -20,7 +20,7 @@ from edl.api.spec import Dataset, LedgerLoss
 from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.errors import ConfigError, InvalidJobError
-from edl.kube.json_depth import UNREADABLE
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.lending import declared_spec, lends
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec, text
@@ -130,8 +130,10 @@ class JobReader:
         self, source: JobObject, key: JobKey, known: Translated | None
     ) -> tuple[Job, Mapping[Role, PodObject]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
+        if source.problem:
+            return _invalid(source, key, source.problem), {}
         try:
-            if known is not None and known.source.body.get("spec") == source.body.get("spec"):
+            if known is not None and _has_same_spec(known.source, source):
                 return known.job, known.manifests
             parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
             manifests = {
@@ -267,6 +269,10 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
         finished=False,
     )
     return replace(job, finished=is_over(job))
+
+
+def _has_same_spec(known: JobObject, source: JobObject) -> bool:
+    return not known.problem and known.body.get("spec") == source.body.get("spec")
 
 
 def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:

@@ -405,11 +405,13 @@ class JobObject(ApiStruct):
     """A TrainingJob: its metadata decoded, and the whole object raw for the parser of `edl.api`.
 
     Attributes:
-        body: the whole object without managedFields.
+        body: the whole object without managedFields; without its spec if it is too large.
+        problem: why it is not read; empty if it is.
     """
 
     metadata: ObjectMetadata | None = None
     body: dict[str, Any] = msgspec.field(default_factory=dict)
+    problem: str = ""
 
 
 class HasMetadata(Protocol):

@@ -151,6 +151,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         scheduler=_scheduler(spec),
         limits=limits,
         grace_s=spec.termination_grace_period_seconds or 0,
+        ends_by_s=seconds_of(metadata.deletion_timestamp),
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
         blocked="" if spec.node_name else no_eviction_helps(scheduled),
     )

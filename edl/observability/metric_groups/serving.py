@@ -41,15 +41,24 @@ class ServingMetrics(ControllerMetricGroup):
                     ("max(edl_serving_waiting_pods)", "waiting"),
                     ("max(edl_serving_short_pods)", "short"),
                     ("max(edl_serving_unplaceable_pods)", "did not use free capacity"),
+                    ("max(edl_lingering_pods)", "pods that do not end"),
                 ),
                 "A peak of waiting pods ends once trainers have left.",
             ),
         ),
     )
 
+    lingering = GaugeMetric(
+        "edl_lingering_pods",
+        "Terminating pods on a node that should have ended, or have more than ten minutes left; their room is taken.",
+    )
+
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Set how many pods wait."""
+        """Set how many pods wait, and how many do not end."""
         self.waiting.set(sum(pod.is_serving_without_node for pod in snapshot.pods))
+        held = (pod for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods)
+        ending = (pod for pod in held if pod.terminating and pod.node and not pod.is_finished)
+        self.lingering.set(sum(pod.lingers(snapshot.observed_at_s) for pod in ending))
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Set how many waiting pods the plan does not place, and how many it skips as unplaceable."""

@@ -32,10 +32,13 @@ def has_arrivals(packing: TrialPacking) -> bool:
 
 
 def is_at_rest(packing: TrialPacking) -> bool:
-    """True if no trainer is deleted for serving now and none is terminating."""
-    jobs = packing.problem.snapshot.jobs
+    """True if no trainer is deleted for serving now and none is terminating, except for those that linger."""
+    snapshot = packing.problem.snapshot
     return not packing.for_serving and not any(
-        p.terminating and p.role is Role.TRAINER for job in jobs if not job.is_left_alone for p in job.pods
+        p.terminating and p.role is Role.TRAINER and not p.lingers(snapshot.observed_at_s)
+        for job in snapshot.jobs
+        if not job.is_left_alone
+        for p in job.pods
     )
 
 

@@ -116,12 +116,14 @@ class Rooms:
 
 
 def _terminating(problem: Problem) -> IntArray:
-    """(nodes, resources) what terminating pods of jobs still use."""
+    """(nodes, resources) what terminating pods of jobs still use, apart from those that linger."""
+    now_s = problem.snapshot.observed_at_s
     number = {shape: index for index, shape in enumerate(problem.shapes)}
     nodes, shapes = [], []
     for job in problem.snapshot.jobs:
         for pod in () if job.is_left_alone else job.pods:
-            if pod.terminating and not pod.is_finished and pod.node in problem.node_index:
+            is_going = pod.terminating and not pod.is_finished and not pod.lingers(now_s)
+            if is_going and pod.node in problem.node_index:
                 nodes.append(problem.node_index[pod.node])
                 shapes.append(number[pod.shape])
     return sum_requests(len(problem.empty), problem.request, nodes, shapes)

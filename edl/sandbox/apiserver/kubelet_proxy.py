@@ -1,7 +1,8 @@
 """Logs and exec: requests that the server passes on to the kubelet of the pod's node.
 
 The address is in the node's status, as with a real kubelet: `addresses` and `daemonEndpoints.kubeletEndpoint.Port`.
-Kubelets serve https with a certificate of their own, which a real API server does not check either by default.
+Kubelets serve https with a certificate of their own, which a real API server does not check either by default. They
+recognise this server by its token, which lets its bearer do no more than call kubelets.
 """
 
 from __future__ import annotations
@@ -35,10 +36,15 @@ def is_proxied(target: Target | None) -> bool:
 
 
 class KubeletProxy:
-    """Passes requests on to kubelets."""
+    """Passes requests on to kubelets.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    Args:
+        cluster: has the pods and the addresses of the nodes.
+        token: with which it calls them.
+    """
+
+    def __init__(self, cluster: Cluster, token: str) -> None:
+        self._cluster, self._token = cluster, token
         self._client: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -50,7 +56,8 @@ class KubeletProxy:
     def _session(self) -> aiohttp.ClientSession:
         if self._client is None:
             limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-            self._client = aiohttp.ClientSession(timeout=limits, auto_decompress=False)
+            headers = {"Authorization": f"Bearer {self._token}"}
+            self._client = aiohttp.ClientSession(timeout=limits, headers=headers, auto_decompress=False)
         return self._client
 
     async def logs(self, request: Request, target: Target) -> Response:
@@ -66,7 +73,7 @@ class KubeletProxy:
         url = f"{self._kubelet(pod)}/containerLogs/{target.namespace}/{target.name}/{container}"
         query = {name: request.query[name] for name in _LOG_OPTIONS if name in request.query}
         try:
-            reply = await self._session().get(url, params=query, ssl=False)
+            reply = await self._session().get(url, params=query, ssl=False, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
             raise internal(f'Get "{url}": {error}') from None
         if reply.status != 200:
@@ -99,7 +106,7 @@ class KubeletProxy:
 
     async def _refusal(self, url: str, query: list[tuple[str, str]]) -> str:
         """Why a kubelet refuses, which a failed handshake does not tell."""
-        async with self._session().post(url, params=query, ssl=False) as reply:
+        async with self._session().post(url, params=query, ssl=False, allow_redirects=False) as reply:
             return (await reply.text()).strip()
 
     def _pod(self, target: Target) -> Object:

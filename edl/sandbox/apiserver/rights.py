@@ -19,6 +19,9 @@ from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.kinds.kind import Object, dig
 
 MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""The user as whom the server calls kubelets; the name that kubeadm gives it."""
+
 _GROUP = "rbac.authorization.k8s.io"
 _ALL = ["*"]
 _ADMIN = {"rules": [{"apiGroups": _ALL, "resources": _ALL, "verbs": _ALL}, {"nonResourceURLs": _ALL, "verbs": _ALL}]}
@@ -30,6 +33,7 @@ _EVERYONE: Sequence[Object] = (
     {"apiGroups": ["authorization.k8s.io"], "resources": _REVIEWS, "verbs": ["create"]},
     {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]},
 )
+_KUBELET_API: Sequence[Object] = ({"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": _ALL},)
 _OPEN = ("/healthz", "/livez", "/readyz", "/version")
 
 
@@ -132,6 +136,8 @@ def _granted(cluster: Cluster, user: User, namespace: str) -> Iterator[tuple[str
     """(binding, rules of its role) for each binding of the user; text instead of rules says what is missing."""
     if AUTHENTICATED in user.groups:
         yield "", _EVERYONE
+    if user.name == KUBELET_CLIENT:
+        yield "", _KUBELET_API
     for binding in ("clusterrolebindings", "rolebindings"):
         if binding == "rolebindings" and not namespace:
             continue

@@ -20,6 +20,7 @@ import yaml
 from aiohttp import web
 
 from edl.errors import ConfigError
+from edl.observability.own_hosts import foreign
 from edl.sandbox.apiserver.api import Api
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import ApiError, internal, unauthorized
@@ -27,7 +28,7 @@ from edl.sandbox.apiserver.faults import Cut, Delay, Duplicate, Effect, Fail, Fa
 from edl.sandbox.apiserver.http.request import Request
 from edl.sandbox.apiserver.http.response import Response, answer_error
 from edl.sandbox.apiserver.kubelet_proxy import KubeletProxy, is_proxied
-from edl.sandbox.apiserver.rights import User, impersonated, require
+from edl.sandbox.apiserver.rights import AUTHENTICATED, KUBELET_CLIENT, User, impersonated, require
 from edl.sandbox.apiserver.system import furnish
 
 _log = logging.getLogger(__name__)
@@ -64,7 +65,9 @@ class ApiServer:
         self.api = Api(self.cluster)
         self.faults = Faults()
         self._open: set[asyncio.Task[Any]] = set()
-        self._kubelets = KubeletProxy(self.cluster)
+        kubelet_token = secrets.token_urlsafe(24)
+        self.cluster.tokens[kubelet_token] = (KUBELET_CLIENT, (AUTHENTICATED,))
+        self._kubelets = KubeletProxy(self.cluster, kubelet_token)
         self.token = secrets.token_urlsafe(24)
         self.cluster.tokens[self.token] = _ADMIN
         furnish(self.cluster, namespaces)
@@ -208,7 +211,7 @@ class ApiServer:
 
     async def _read(self, raw: web.BaseRequest) -> Request:
         headers = {name.lower(): value for name, value in raw.headers.items()}
-        path, (user, groups) = self._who(raw.path, headers.get("authorization", ""))
+        path, (user, groups) = self._who(raw, headers.get("authorization", ""))
         body = await _body(raw) if raw.can_read_body else b""
         request = Request(raw.method, path, dict(raw.query), headers, body, user, groups)
         if name := headers.get("impersonate-user", ""):
@@ -217,12 +220,13 @@ class ApiServer:
             request = replace(request, user=other.name, groups=other.groups)
         return request
 
-    def _who(self, path: str, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
+    def _who(self, raw: web.BaseRequest, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
         """The path without a token, and who sends the request.
 
         Raises:
             ApiError: 401.
         """
+        path = raw.path
         first, slash, rest = path[1:].partition("/")
         found = self.cluster.tokens.get(first)
         if found is not None:
@@ -230,7 +234,7 @@ class ApiServer:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer":
             found = self.cluster.tokens.get(token.strip())
-        if found is None and path in _OPEN_PATHS:
+        if found is None and path in _OPEN_PATHS and not foreign(raw):
             found = _ANONYMOUS
         if found is None:
             raise unauthorized()

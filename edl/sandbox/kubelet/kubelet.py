@@ -20,6 +20,7 @@ from edl.sandbox.events import EventRecorder
 from edl.sandbox.informer import Informer, Wakeup
 from edl.sandbox.kubelet import network_hook
 from edl.sandbox.kubelet.addresses import AddressPool
+from edl.sandbox.kubelet.callers import Callers
 from edl.sandbox.kubelet.container import Container
 from edl.sandbox.kubelet.host import Host, Pace
 from edl.sandbox.kubelet.images import Image, source_folder, write_programs
@@ -68,7 +69,7 @@ class Kubelet:
         self.pods = Informer(session, "Pod", "/api/v1/pods", self._wakeup.set)
         self.services = Informer(session, "Service", "/api/v1/services", self._wakeup.set)
         self._names = NamesFile(host.machine.names)
-        self._server = LogServer(self.container, settings.folder)
+        self._server = LogServer(self.container, settings.folder, Callers(session))
         self._nodes: dict[str, NodeAgent] = {}
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
 

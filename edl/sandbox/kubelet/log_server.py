@@ -1,23 +1,25 @@
 """The HTTPS server of the kubelet: logs of containers and commands in them, and a clear no to the rest.
 
-It listens on loopback only, and serves every process of this machine. Commands come over a WebSocket, as the embedded
-API server passes them on; a real API server speaks SPDY to its kubelets, for which there is no maintained Python
-library.
+It listens on loopback only, and serves nobody whom `Callers` does not let pass: a command runs with the rights of the
+person who started the kubelet. Commands come over a WebSocket, as the embedded API server passes them on; a real API
+server speaks SPDY to its kubelets, for which there is no maintained Python library.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
 
+from edl.dashboard.access import DeniedError
+from edl.errors import EdlError
 from edl.sandbox.certificate import write_certificate
+from edl.sandbox.kubelet.callers import Callers
 from edl.sandbox.kubelet.container import Container
 from edl.sandbox.kubelet.exec import PROTOCOLS, run_command
 from edl.sandbox.kubelet.host import LOOPBACK
@@ -36,23 +38,26 @@ class LogServer:
     Args:
         find: finds a container.
         folder: for the certificate.
+        callers: says who may call.
     """
 
-    def __init__(self, find: FindContainer, folder: Path) -> None:
-        self._find, self._folder = find, folder
+    def __init__(self, find: FindContainer, folder: Path, callers: Callers) -> None:
+        self._find, self._folder, self._callers = find, folder, callers
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
-        """Start it at a free port; returns the port."""
-        application = web.Application()
+        """Start it at a free port; returns the port.
+
+        Raises:
+            TemporaryError: the API server does not say whose certificates count.
+        """
+        application = web.Application(middlewares=[self._guard])
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         application.router.add_get("/healthz", self._health)
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         for verb in ("exec", "attach", "portForward", "run"):
             application.router.add_route("*", f"/{verb}/{{rest:.*}}", self._refuse)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(write_certificate(self._folder / "kubelet.pem"))
+        context = await self._callers.tls(write_certificate(self._folder / "kubelet.pem"))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
         await web.TCPSite(self._runner, LOOPBACK, 0, ssl_context=context).start()
@@ -62,6 +67,18 @@ class LogServer:
         """Close every connection."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            await self._callers.check(request)
+        except DeniedError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+        except EdlError as error:
+            return web.Response(status=503, text=f"the API server does not say who calls: {error}\n")
+        return await handler(request)
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")

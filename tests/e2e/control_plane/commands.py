@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from edl.sandbox.apiserver.rights import KUBELET_CLIENT
+from edl.sandbox.certificate import write_certificate
 from tests.e2e.control_plane.build import Binaries
 from tests.e2e.control_plane.kubeconfig import write_kubeconfig
 from tests.e2e.control_plane.nodes import MANAGED_LABEL, MANAGED_VALUE
@@ -131,6 +133,8 @@ def lay_out(
     rows = [f"{tokens[key]},{name},{name},{group}" for key, (name, group) in known.items()]
     _write_secret(workdir / "tokens.csv", "\n".join(rows) + "\n")
     _write_secret(workdir / "service-accounts.pem", _signing_key())
+    client = write_certificate(workdir / "kubelet-client.pem", name=KUBELET_CLIENT).read_text()
+    (workdir / "kubelet-client.crt").write_text(client[client.index("-----BEGIN CERTIFICATE") :])
     config = kwok_config(pod_delete_s=settings.pod_delete_s, pod_ready_s=settings.pod_ready_s)
     (workdir / "kwok.yaml").write_text(config)
     (workdir / "scheduler.yaml").write_text(_scheduler_config(layout, settings))
@@ -185,6 +189,9 @@ def apiserver_flags(layout: Layout, settings: Settings) -> list[str]:
         f"--cert-dir={work}/tls",
         f"--token-auth-file={work}/tokens.csv",
         "--authorization-mode=RBAC",
+        f"--client-ca-file={work}/kubelet-client.crt",
+        f"--kubelet-client-certificate={work}/kubelet-client.crt",
+        f"--kubelet-client-key={work}/kubelet-client.pem",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={work}/service-accounts.pem",

@@ -80,8 +80,9 @@ async def test_the_page_shows_the_nodes_of_a_real_cluster(plane: ControlPlane) -
         ready: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
         page = asyncio.create_task(serve_page(session, PageSettings("127.0.0.1:0"), ready.set_result))
         try:
-            url = f"{(await asyncio.wait_for(ready, 60)).url}events"
-            async with aiohttp.ClientSession() as http, http.get(url) as response:
+            address = await asyncio.wait_for(ready, 60)
+            url, headers = f"{address.url.partition('#')[0]}events", {"Authorization": f"Bearer {address.token}"}
+            async with aiohttp.ClientSession(headers=headers) as http, http.get(url) as response:
                 await shows_the_nodes(plane, response)
         finally:
             page.cancel()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edl.sandbox.apiserver.rights import KUBELET_CLIENT
 from tests.e2e.conftest import plane_of
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube
@@ -20,6 +21,21 @@ from tests.sandbox.pods import PodBehaviour
 def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A cluster whose only nodes are two of the process kubelet."""
     with plane_of(request.config).start(tmp_path_factory.mktemp("cluster"), nodes=()) as made:
+        made.kube.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": KUBELET_CLIENT},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "system:kubelet-api-admin",
+                },
+                "subjects": [
+                    {"kind": "User", "name": KUBELET_CLIENT, "apiGroup": "rbac.authorization.k8s.io"},
+                ],
+            }
+        )
         edl = str(Path(sys.executable).with_name("edl"))
         kubelet = subprocess.Popen(
             [edl, "kubelet", "--kubeconfig", str(made.kubeconfig), "--nodes", "2"], preexec_fn=die_with_parent

@@ -78,7 +78,7 @@ async def bench(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Bench]:
         cache = ClusterCache(session, clock, default_master_image="edl:1")
         key = MasterKey(tmp_path / "key", session, "paddlecloud")
         mirror = asyncio.create_task(cache.run())
-        writer = Writer(session, cache, clock, key=key, default_master_image="edl:1")
+        writer = Writer(session, cache, clock, key=key, default_master_image="edl:1", max_grace_s=600)
         try:
             await cache.wait_until_synced()
             yield Bench(plane, KubernetesCluster(cache, writer, clock), session)

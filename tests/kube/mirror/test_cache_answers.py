@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -33,6 +35,20 @@ def decoded(body: dict[str, Any]) -> PodObject:
 def shown(w: World) -> list[tuple[str, bool]]:
     """The pods of the job in a snapshot, and whether each is terminating."""
     return [(p.uid, p.terminating) for j in w.cache.snapshot(0.0).jobs for p in j.pods]
+
+
+def intents(w: World) -> list[str]:
+    return [p.intent for j in w.cache.snapshot(0.0).jobs for p in j.pods]
+
+
+@asynccontextmanager
+async def list_under_way(w: World) -> AsyncIterator[None]:
+    """What is done here makes edl list its pods; at the end the answer is made, and waits in `delayed`."""
+    w.api.delayed[PODS] = asyncio.Event()
+    w.api.requests.clear()
+    yield
+    own = {"labelSelector": "paddlepaddle.org/job"}
+    await eventually(lambda: any(path == PODS and own.items() <= query.items() for _, path, query in w.api.requests))
 
 
 async def with_job(w: World) -> None:
@@ -116,7 +132,7 @@ async def test_a_job_of_one_of_several_namespaces_is_stored_where_its_watch_show
         assert [list(r.store.objects) for r in w.cache._jobs] == [[("ads", "ctr")], [("other", "ctr")]]
 
 
-async def test_events_and_lists_from_before_an_answer_do_not_undo_it() -> None:
+async def test_events_from_before_an_answer_do_not_undo_it() -> None:
     api = FakeApi()
     api.put(JOBS, job())
     before = api.put(PODS, pod(KEY[1], labels=OURS))
@@ -125,12 +141,40 @@ async def test_events_and_lists_from_before_an_answer_do_not_undo_it() -> None:
         uid = before["metadata"]["uid"]
         w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "x"}))
         api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "older"}))
-        api.put(PODS, pod("web"))  # its event comes after that one
-        await eventually(lambda: w.foreign() == ["web"])
-        w.cache._pods[0].request_list()
-        lists = w.cache._pods[0].lists_done
+        await eventually(lambda: w.cache._pods[0]._version == str(api.revision))
+        assert intents(w) == ["x"]
+
+
+async def test_a_list_that_began_before_an_answer_does_not_undo_it() -> None:
+    api = FakeApi()
+    api.put(JOBS, job())
+    before = api.put(PODS, pod(KEY[1], labels=OURS))
+    async with world(api) as w:
+        await w.settled()
+        uid, lists = before["metadata"]["uid"], w.cache._pods[0].lists_done
+        async with list_under_way(w):
+            w.cache._pods[0].request_list()
+        w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "x"}))
+        api.delayed.pop(PODS).set()
         await eventually(lambda: w.cache._pods[0].lists_done > lists)
-        assert [p.intent for j in w.cache.snapshot(0.0).jobs for p in j.pods] == ["x"]
+        assert intents(w) == ["x"]
+
+
+async def test_a_list_that_began_after_an_answer_is_believed() -> None:
+    """It shows the answer, except if etcd was put back to an older state in between."""
+    api = FakeApi()
+    api.put(JOBS, job())
+    before = api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "restored"}))
+    async with world(api) as w:
+        await w.settled()
+        uid, lists = before["metadata"]["uid"], w.cache._pods[0].lists_done
+        w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "lost"}))
+        w.cache.answered("Pod", pod("ctr-trainer-1", labels=OURS, uid="lost", resourceVersion="901"))
+        w.cache._pods[0].request_list()
+        await eventually(lambda: w.cache._pods[0].lists_done > lists)
+        assert intents(w) == ["restored"]
+        api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "since"}))
+        await eventually(lambda: intents(w) == ["since"])
 
 
 async def test_versions_that_are_no_numbers_cost_a_list_before_the_next_decision() -> None:
@@ -161,12 +205,14 @@ async def test_an_answer_of_another_kind_changes_nothing() -> None:
         w.cache.snapshot(0.0)
 
 
-async def test_an_answer_before_the_first_list_stays() -> None:
+async def test_an_answer_during_the_first_list_stays() -> None:
     api = FakeApi()
     api.put(JOBS, job())
     async with world(api) as w:
+        async with list_under_way(w):
+            pass
         w.cache.answered("Pod", answer(900))
-        await asyncio.sleep(0)
+        api.delayed.pop(PODS).set()
         await w.settled()
         assert shown(w) == [("u", False)]
 
@@ -183,6 +229,20 @@ async def test_a_watch_that_does_not_show_an_answer_in_time_is_lost_and_everythi
         w.clock.time_s += 1
         w.cache.snapshot(0.0)
         await eventually(lambda: w.cache._pods[0].lists_done == listed + 1)
+
+
+async def test_an_answer_that_a_later_list_does_not_show_is_awaited_no_more() -> None:
+    """Etcd was put back to a state without it."""
+    async with world() as w:
+        await with_job(w)
+        w.cache.answered("Pod", answer(900))
+        own, listed = w.cache._pods[0], w.cache._pods[0].lists_begun
+        w.clock.time_s += OVERDUE_S
+        w.cache.snapshot(0.0)
+        await eventually(lambda: own.lists_done == listed + 1)
+        w.clock.time_s += OVERDUE_S
+        w.cache.snapshot(0.0)
+        assert not own._list_again
 
 
 async def test_a_watch_that_shows_the_answers_is_not_lost() -> None:

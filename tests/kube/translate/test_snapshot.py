@@ -357,3 +357,19 @@ def test_invalid_fields_of_a_status_are_ignored() -> None:
 def test_a_job_is_finished_by_its_phase() -> None:
     assert the_job(job(status={"phase": "Succeeded"})).finished
     assert not the_job(job(status={"phase": "Running"})).finished
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "is_orphaning"),
+    [
+        (["example.com/f", "orphan"], True),
+        (["foregroundDeletion"], False),
+        (["example.com/orphan"], False),
+        ([], False),
+    ],
+)
+def test_a_job_that_is_deleted_without_its_pods_says_so(finalizers: list[str], *, is_orphaning: bool) -> None:
+    metadata = {"deletionTimestamp": "2026-01-05T10:00:00Z", "finalizers": finalizers}
+    found = the_job(job(metadata=metadata))
+    assert (found.deleting, found.orphans_pods) == (True, is_orphaning)
+    assert not the_job(job()).orphans_pods

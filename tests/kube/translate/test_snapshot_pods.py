@@ -51,6 +51,8 @@ def test_how_a_pod_ends_is_read() -> None:
     (found,) = the_job(job(), trainer(0, status=status, metadata=metadata)).pods
     assert (found.exit_code, found.disruption, found.intent) == (137, "EvictionByEvictionAPI", "ServingNeedsRoom")
     assert (found.planned, found.terminating, found.phase) == ("n7", True, PodPhase.FAILED)
+    assert found.ends_by_s == 1767607230
+    assert the_pod(pod("a")).ends_by_s is None
 
 
 @pytest.mark.parametrize(

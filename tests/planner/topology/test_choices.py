@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import Limits
@@ -75,6 +77,14 @@ def test_room_of_terminating_trainers_is_free_for_the_choice() -> None:
     gone = make_job("gone", trainers=6, on=("b1",))
     gone = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
     assert domains_of(gone, together(make_job("job", min_trainers=6, max_trainers=6)))["job"] == ("b", "a")
+
+
+@pytest.mark.parametrize(("ends_by_s", "domains"), [(1010.0, ("b", "a")), (0.0, ("a", "b")), (2.0**31, ("a", "b"))])
+def test_room_of_trainers_that_do_not_end_is_not(ends_by_s: float, domains: tuple[str, ...]) -> None:
+    gone = make_job("gone", trainers=1, on=("b1",))
+    gone = replace(gone, pods=(replace(gone.pods[0], terminating=True, ends_by_s=ends_by_s),))
+    other = make_job("other", trainers=3, min_trainers=3, max_trainers=3, on=("a1",))
+    assert domains_of(gone, other, together(make_job("job", min_trainers=2, max_trainers=6)))["job"] == domains
 
 
 def test_the_guess_for_a_younger_job_leaves_the_older_one_its_room() -> None:

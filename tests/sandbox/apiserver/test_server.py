@@ -52,6 +52,9 @@ async def test_nobody_without_a_token_is_served() -> None:
                 assert (answer.status, (await answer.json())["reason"]) == (401, "Unauthorized")
         async with http.get("/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok")
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            async with http.get("/healthz", headers=headers) as answer:
+                assert answer.status == 401
 
 
 async def test_a_service_account_is_recognised_by_its_token() -> None:

@@ -16,7 +16,7 @@ from kubernetes.aio.client import Configuration
 from edl.api.crd import render_crd, render_queue_crd
 from edl.install.objects import priority_classes
 from edl.kube.client.api_errors import error_of
-from edl.kube.client.session import ApiSession
+from edl.kube.client.session import ApiSession, TooLongError
 from edl.sandbox.apiserver.api import Api
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.http.request import Request
@@ -153,6 +153,7 @@ class LocalSession(ApiSession):
         content_type: str = "application/json",
         accept: str = "",  # noqa: ARG002 - JSON alone
         timeout_s: float | None = None,  # noqa: ARG002 - no answer is late
+        max_bytes: int | None = None,
     ) -> bytes:
         await asyncio.sleep(LATENCY_S)
         plain, _, extra = path.partition("?")
@@ -169,6 +170,8 @@ class LocalSession(ApiSession):
             self._server.asked.append(Asked(at_s, method, path, shown, response.code, str(error or "")))
         if error is not None:
             raise error
+        if max_bytes is not None and len(response.body) > max_bytes:
+            raise TooLongError(f"the response has more than {max_bytes} bytes")
         return response.body
 
     @asynccontextmanager

@@ -94,9 +94,8 @@ class Played:
 
     def _controller(self, session: LocalSession, cache: ClusterCache) -> Controller:
         clock = StormClock()
-        writer = Writer(
-            session, cache, clock, key=MasterKey(self.folder / "key", session, "red"), default_master_image=MASTER
-        )
+        key = MasterKey(self.folder / "key", session, "red")
+        writer = Writer(session, cache, clock, key=key, default_master_image=MASTER, max_grace_s=600)
         deciding = PolicyPlanner(policy_named("maxmin"))
         return Controller(
             cluster=KubernetesCluster(cache, writer, clock),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edl.api.v1 import MAX_LEVELS, parse_job
 from edl.errors import InvalidJobError
-from edl.kube.json_depth import LEVELS, cut_off
+from edl.kube.bounds.json_depth import LEVELS, cut_off
 from edl.kube.mirror.reflector import Reflector, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import TRAINING_JOBS, Quarantined
