@@ -48,7 +48,7 @@ def learned(snapshot: ClusterSnapshot) -> tuple[AdmissionTrial, Screen]:
     screen, everyone = Screen(problem, served.due), range(len(problem.demands))
     for members in (tuple(everyone), *((i, j) for i in everyone for j in everyone if i < j)):
         wanted = screen.wanted(members)
-        _, prices = place_most_priced(problem, free_beside_fixed(problem, members), wanted, DEADLINE_S)
+        _, prices = place_most_priced(problem, free_beside_fixed(problem, screen.room, members), wanted, DEADLINE_S)
         screen.learn(members, prices)
     return AdmissionTrial(problem, served, DEADLINE_S), screen
 
