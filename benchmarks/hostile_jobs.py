@@ -89,6 +89,15 @@ def best_effort_with_preferences(number: int, nodes: int) -> Job:
     return replace(best_effort(number, nodes), preferred=hostnames(number, nodes).preferred)
 
 
+def running_best_effort(number: int, nodes: int) -> Job:
+    """Has 2,000 trainers without requests, wants three times as many, and at least half as many more."""
+    names = tuple(f"n{i:05d}" for i in range(nodes))
+    job = make_job(
+        f"running-{number}", trainers=2000, on=names, cpu=0, memory_gib=0, min_trainers=3000, max_trainers=6000
+    )
+    return replace(job, qos=QosClass.BEST_EFFORT)
+
+
 def pservers(number: int, nodes: int) -> Job:
     """Has 2,000 pservers with preferences."""
     fixed = (FixedPods(Role.PSERVER, make_shape(0.1, 0.1), 2000, hostnames(number, nodes).preferred),)
@@ -154,6 +163,7 @@ KINDS: Mapping[str, Callable[[int, int], Job]] = {
     "largest": largest,
     "best effort": best_effort,
     "best effort, hostnames": best_effort_with_preferences,
+    "best effort, running": running_best_effort,
     "pservers": pservers,
     "points": points,
     "points, no node": points_nowhere,
