@@ -316,7 +316,7 @@ class _Cells:
         scores: Mapping[Group, IntArray],
     ) -> None:
         self._packing, self._nodes = packing, nodes
-        self._late: BoolArray = (packing.now[nodes] < 0).any(axis=1)
+        self._late: BoolArray = (packing.now[np.array(nodes)] < 0).any(axis=1)
         self._score = np.zeros((len(groups), len(nodes)), dtype=np.int64)
         for row, group in enumerate(groups):
             if group in scores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain, count, repeat
 
 import pytest
@@ -43,7 +44,8 @@ def test_all_nodes_are_looked_at_once_and_not_once_a_trainer(monkeypatch: pytest
 def test_growth_without_requests_ends_with_its_time(
     kind: str, steps: int, more: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, times = beside(cluster(60), *(KINDS[kind](i, 60) for i in range(2))), repeat(0.0)
+    world = beside(cluster(60), *(KINDS[kind](i, 60) for i in range(2)))
+    times: Iterator[float] = repeat(0.0)
 
     def ends_soon(shared: Share, *, may_grow: bool) -> Share:
         nonlocal times
