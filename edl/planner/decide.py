@@ -193,8 +193,7 @@ def _study(
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
-    chosen = policy.chosen(admission.packing)
-    objective = chosen.objective(admission.packing)
+    objective = policy.objective(admission.packing)
     watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
     watch.begin("proof")
@@ -208,7 +207,7 @@ def _study(
     shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
-    made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
+    made = Study(_write(adapted, context, proof, policy.name), context, proof, context)
     watch.begin("consolidation")
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)

@@ -152,8 +152,8 @@ def test_a_decision_with_quotas_and_measured_speeds_is_the_same_from_its_record(
     limits = Limits(quotas=(Quota("blue", (("cpu", 3000), ("nvidia.com/gpu", 0))),))
     job = replace(make_job("a"), queue="blue", throughput=((1, 10.0), (4, 35.0)), resize_cost_s=12.5)
     world = make_snapshot((make_node("n000"),), (job, make_job("b")))
-    first = decide(world, policy_named(""), limits)
-    again = decode_record(encode_record(DecisionRecord("", limits, world, first)))
+    first = decide(world, policy_named("utility"), limits)
+    again = decode_record(encode_record(DecisionRecord("utility", limits, world, first)))
     assert again.limits == limits
     assert replace(decide(again.snapshot, policy_named(again.policy), again.limits), seconds=0) == replace(
         first, seconds=0
