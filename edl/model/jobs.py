@@ -100,7 +100,7 @@ class Job:
         unsaved_s: training time since the last checkpoint, in seconds, which is lost with the model; 0 if nothing is,
             or if it is not known. Only the planner's view of a job has it.
         slowed_beyond: with more trainers than this it would be slower, so it gets no more; 0 if that is not known.
-            Only a policy that looks at speeds sets it.
+            Only the planner's view of a job has it.
         restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
             set.
         has_dataset: `spec.dataset` is set.

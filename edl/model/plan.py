@@ -223,8 +223,9 @@ class KeptColumns:
 NO_COLUMNS = KeptColumns()
 
 CutStage = Literal[
-    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation", "proof", "sentences"
-]
+    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation",
+    "preferences", "proof", "best effort", "sentences",
+]  # fmt: skip
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
 """What the deadline can cut short."""
 

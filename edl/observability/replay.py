@@ -93,9 +93,10 @@ def recompute(record: DecisionRecord) -> ScalePlan:
         ConfigError: this edl does not know the policy.
         PlanError: no plan can be made now.
     """
+    policy = policy_named(record.policy or record.plan.policy)
     if record.ahead_of_plan:
-        return relief(relief_decisions(record.snapshot, policy_named(record.policy), record.limits))
-    return decide(record.snapshot, policy_named(record.policy), record.limits, record.plan.given)
+        return relief(relief_decisions(record.snapshot, policy, record.limits))
+    return decide(record.snapshot, policy, record.limits, record.plan.given)
 
 
 def replay(path: Path) -> Replay:

@@ -60,7 +60,13 @@ from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import PlanScore, decide_together
 from edl.planner.topping_up import without_proved
 
-ADMIT_BY, FIT_BY, SHARE_BY, PROVE_BY = 0.65, 0.85, 0.8, 0.92  # parts of the deadline by which stages end
+ADMIT_BY, FIT_BY, SHARE_BY, PREFER_BY, PROVE_BY = (
+    0.65,
+    0.85,
+    0.8,
+    0.87,
+    0.92,
+)  # parts of the deadline by which stages end
 PINS_BY = 0.4  # the part of the deadline by which plans for pinned counts end that do not fit
 GATHERINGS = 3  # moves into one domain that are tried in one decision
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
@@ -187,13 +193,13 @@ def _study(
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
-    chosen = policy.chosen(admission.packing)
-    objective = chosen.objective(admission.packing)
+    objective = policy.objective(admission.packing)
     watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
-    watch.allow(PROVE_BY)
     watch.begin("proof")
+    watch.allow(PREFER_BY)
     follow_preferences(shared.packing)
+    watch.allow(PROVE_BY)
     proof = objective.prove(without_domains(shared.packing), shared.level, limits.deadline_s)
     unsure = without_proved(
         shared.unsure, shared.packing, proof.bound - proof.achieved, lambda j: objective.gain(shared.packing, j)
@@ -201,7 +207,7 @@ def _study(
     shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
-    made = Study(_write(adapted, context, proof, chosen.name), context, proof, context)
+    made = Study(_write(adapted, context, proof, policy.name), context, proof, context)
     watch.begin("consolidation")
     if limits.consolidate_after_s and not watch.cut and not watch.is_over:
         rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)

@@ -5,11 +5,16 @@ plan are final. A pod moves to a better node only into capacity that is free alr
 more slots than before. Or it swaps nodes with a pod of the same shape. So a preference never costs a slot, and shapes
 need not differ by it. kube-scheduler alone decides which node a serving pod gets.
 
+One job can have thousands of pods and as many scores as there are nodes. So pods move from node to node in batches,
+the clock is asked before each, and the groups with fewest pods come first: a large one holds up no other job. What is
+left when the work or the time is spent stays where it is.
+
 Source: https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins (NodeAffinity, TaintToleration)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,14 +24,19 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.resources import Preference
 from edl.planner.eligibility import AVOIDING_EFFECT, Eligibility, count_avoided
-from edl.planner.problem import BoolArray, IntArray, Problem
+from edl.planner.problem import BoolArray, IntArray, Problem, count_slots
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.victims import lost_slots
 
 AFFINITY_WEIGHT, TAINT_WEIGHT = 2, 3  # of the two scores, each 0 to 100, as in kube-scheduler's default profile
 WORK_LIMIT = 25_000_000  # units of work, about half a second
-SCORING, COMPARING = 20, 1  # units for each node: to score it for a preference; to compare its score
-COMPARED = 256  # at most so many nodes of equal score are compared by the slots that a pod costs there
+SCORING, READING = 20, 4  # units for each node: to score it for a group, and to read one expression there
+JUDGING = 10  # units for each node and each reference shape: to count the slots that a pod costs there
+TRYING, COMPARING = 2_000, 4  # units for one move: for each reference shape, and for each node
+SWAPPING, MOVING = (
+    2_000,
+    25,
+)  # units for one swap, beside one for each pair of group and node; and for a pod that moves
 
 Group = tuple[int, Role]
 """The pods of one role of one job, by index of the job."""
@@ -58,14 +68,18 @@ class _Scores:
         """Score the nodes for a group, unless no work is left or all nodes are equal to it."""
         key = (shape, preferred)
         if key not in self.by_key:
-            if not self.affords(SCORING * len(self.problem.snapshot.nodes)):
+            listed = sum(len(wish.term.expressions) + len(wish.term.fields) for wish in preferred)
+            if not self.affords((SCORING + READING * listed) * len(self.problem.snapshot.nodes)):
                 return
             self.by_key[key] = self._score(shape, preferred)
         if self.by_key[key].any():
             self.of[group] = self.by_key[key]
 
     def affords(self, work: int) -> bool:
-        """Spend units of work; False if there are not so many left."""
+        """Spend units of work; False if there are not so many left, or if the time is over."""
+        if self.problem.clock.is_over:
+            self.problem.clock.cut_short("preferences")
+            return False
         self.work -= work
         return self.work >= 0
 
@@ -86,7 +100,7 @@ def follow_preferences(packing: TrialPacking, *, work: int = WORK_LIMIT) -> None
 
     Args:
         packing: a finished packing; it is changed.
-        work: units of work, one for each node that is compared; pods that are left when it is spent do not move.
+        work: units of work, about 20 ns each; pods that are left when it is spent do not move.
     """
     scores = _read_scores(packing, work)
     if scores.of:
@@ -101,7 +115,9 @@ def _read_scores(packing: TrialPacking, work: int) -> _Scores:
     nodes = packing.problem.snapshot.nodes
     tainted = [n for n, node in enumerate(nodes) if any(t.effect == AVOIDING_EFFECT for t in node.taints)]
     shapes: dict[Group, int] = {(p.owner, p.role): p.shape for p in packing.placed if p.owner >= 0 and p.role}
-    preferred = {group: _preferences(packing.problem.demands[group[0]].job, group[1]) for group in sorted(shapes)}
+    pods = Counter((place.owner, place.role) for place in packing.placed)
+    in_turn = sorted(shapes, key=lambda group: (pods[group], group))
+    preferred = {group: _preferences(packing.problem.demands[group[0]].job, group[1]) for group in in_turn}
     differing = [group for group, wishes in preferred.items() if wishes or tainted]
     scores = _Scores(packing.problem, Eligibility(nodes if differing else ()), work, tainted=tainted)
     for group in differing:
@@ -129,52 +145,122 @@ def _group(place: Placed) -> Group:
 
 
 def _move(packing: TrialPacking, scores: _Scores) -> None:
-    """Move pods into free capacity, the worst placed of each group first."""
+    """Move pods into free capacity: the smallest group first, and the worst placed of each."""
     groups: dict[Group, list[int]] = {}
     for number, place in enumerate(packing.placed):
         if _group(place) in scores.of:
             groups.setdefault(_group(place), []).append(number)
-    everywhere = np.arange(len(packing.free))
-    fits = {
-        shape: _fits(packing, shape, everywhere)
-        for shape in {packing.placed[n].shape for g in groups.values() for n in g}
-    }
-    for group, numbers in sorted(groups.items()):
-        score = scores.of[group]
-        for number in sorted(numbers, key=lambda n: (score[packing.placed[n].node], n)):
-            before = packing.placed[number]
-            if not scores.affords(COMPARING * len(score)):
+    for group, numbers in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])):
+        if not scores.affords(JUDGING * len(packing.free) * len(packing.problem.reference)):
+            return
+        _move_group(packing, numbers, scores.of[group], scores)
+
+
+def _move_group(packing: TrialPacking, numbers: list[int], score: IntArray, scores: _Scores) -> None:
+    """Move pods of one group, all that have the same way from node to node at once.
+
+    Args:
+        packing: the packing; it is changed.
+        numbers: positions of the pods in `packing.placed`.
+        score: (nodes,) of the group.
+        scores: counts the work.
+    """
+    by_node: dict[int, list[int]] = {}
+    for number in numbers:
+        by_node.setdefault(packing.placed[number].node, []).append(number)
+    rooms = _Rooms.of(packing, packing.placed[numbers[0]].shape, score)
+    work = TRYING * (1 + len(packing.problem.reference)) + COMPARING * len(score)
+    for source in sorted(by_node, key=lambda node: (score[node], node)):
+        waiting = by_node[source]
+        while waiting:
+            better = rooms.better_than(source)
+            if not len(better) or not scores.affords(work + MOVING * len(waiting)):
                 return
-            better = np.flatnonzero((score > score[before.node]) & fits[before.shape])
-            if not len(better):
+            spared = rooms.spared(source, len(waiting))
+            node = rooms.best(better, int(spared[0]))
+            if node < 0:
                 break
-            node = _node_at_no_cost(packing, before, better, score)
-            if node >= 0:
-                packing.move(number, node)
-                changed = np.array([before.node, node], dtype=np.int64)
-                for shape, there in fits.items():
-                    there[changed] = _fits(packing, shape, changed)
+            count = rooms.move(waiting, node, spared)
+            del waiting[:count]
 
 
-def _fits(packing: TrialPacking, shape: int, nodes: IntArray) -> BoolArray:
-    """(nodes,) True if one more pod of the shape fits into capacity that is free already."""
-    request = packing.problem.request[shape]
-    has_room: BoolArray = (np.minimum(packing.free[nodes], packing.now[nodes]) >= request)[:, request > 0].all(axis=1)
-    return has_room
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """The nodes as the pods of one group see them while they move.
+
+    Attributes:
+        packing: the packing; it is changed.
+        shape: index of the pods' shape.
+        score: (nodes,) of the group.
+        fits: (nodes,) how many more pods fit into capacity that is free already.
+        lost: (nodes,) slots that other pods lose by one more pod there.
+    """
+
+    packing: TrialPacking
+    shape: int
+    score: IntArray
+    fits: IntArray
+    lost: IntArray
+
+    @classmethod
+    def of(cls, packing: TrialPacking, shape: int, score: IntArray) -> _Rooms:
+        """Read all nodes."""
+        everywhere = np.arange(len(packing.free))
+        return cls(
+            packing, shape, score, _fits(packing, shape, everywhere), lost_slots(packing, shape, everywhere, 1)
+        )
+
+    def better_than(self, source: int) -> IntArray:
+        """The nodes with room that have a better score than this one."""
+        return np.flatnonzero((self.score > self.score[source]) & (self.fits > 0))
+
+    def spared(self, source: int, count: int) -> IntArray:
+        """(count,) the slots that others gain by the first pod that leaves a node, by the second, and so on."""
+        request = self.packing.problem.request[self.shape]
+        self.packing.free[source] += count * request
+        gained = self._lost_by_each(source, count)[::-1]
+        self.packing.free[source] -= count * request
+        return gained
+
+    def best(self, nodes: IntArray, spared: int) -> int:
+        """The best-scored of some nodes where a pod costs others no more slots than it does now; -1 if none is."""
+        costless = nodes[self.lost[nodes] <= spared]
+        if not len(costless):
+            return -1
+        alike = costless[self.score[costless] == self.score[costless].max()]
+        return int(alike[self.lost[alike].argmin()])
+
+    def move(self, numbers: list[int], node: int, spared: IntArray) -> int:
+        """Move the first of some pods of one node to another one, as many as choose it for the same reasons.
+
+        Args:
+            numbers: positions of the pods in `packing.placed`.
+            node: their best node.
+            spared: (pods,) what others gain by each that leaves.
+
+        Returns:
+            How many were moved, at least one.
+        """
+        most, source = min(len(numbers), int(self.fits[node])), self.packing.placed[numbers[0]].node
+        lost = self._lost_by_each(node, most + 1)
+        stays_best = (lost[:most] <= spared[:most]) & (lost[:most] <= lost[0])
+        count = most if stays_best.all() else int(stays_best.argmin())
+        self.packing.move(numbers[:count], node)
+        self.lost[source], self.lost[node] = spared[count - 1], lost[count]
+        changed = np.array([source, node], dtype=np.int64)
+        self.fits[changed] = _fits(self.packing, self.shape, changed)
+        return count
+
+    def _lost_by_each(self, node: int, count: int) -> IntArray:
+        """(count,) the slots that others lose by one more pod on a node, by the next one, and so on."""
+        same = np.full(count + 1, node, dtype=np.int64)
+        lost: IntArray = np.diff(lost_slots(self.packing, self.shape, same, np.arange(count + 1)))
+        return lost
 
 
-def _node_at_no_cost(packing: TrialPacking, place: Placed, nodes: IntArray, score: IntArray) -> int:
-    """The best-scored of some nodes where a pod costs others no more slots than it does now; -1 if there is none."""
-    source, shape = np.array([place.node], dtype=np.int64), place.shape
-    packing.free[source] += packing.problem.request[shape]
-    spared = lost_slots(packing, shape, source, 1)[0]
-    packing.free[source] -= packing.problem.request[shape]
-    for level in np.unique(score[nodes])[::-1]:
-        alike = nodes[score[nodes] == level][:COMPARED]
-        lost = lost_slots(packing, shape, alike, 1)
-        if lost.min() <= spared:
-            return int(alike[lost.argmin()])
-    return -1
+def _fits(packing: TrialPacking, shape: int, nodes: IntArray) -> IntArray:
+    """(nodes,) how many more pods of the shape fit into capacity that is free already."""
+    return count_slots(np.minimum(packing.free[nodes], packing.now[nodes]), packing.problem.request[shape])
 
 
 def _swap(packing: TrialPacking, scores: _Scores) -> None:
@@ -183,14 +269,14 @@ def _swap(packing: TrialPacking, scores: _Scores) -> None:
     for number, place in enumerate(packing.placed):
         if place.owner >= 0:
             by_shape.setdefault(place.shape, []).append(number)
-    for _, numbers in sorted(by_shape.items()):
+    for _, numbers in sorted(by_shape.items(), key=lambda item: (len(item[1]), item[0])):
         groups = sorted({_group(packing.placed[n]) for n in numbers})
         if len(groups) > 1 and any(group in scores.of for group in groups):
             _swap_alike(packing, numbers, groups, scores)
 
 
 def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], scores: _Scores) -> None:
-    """Let pods of one shape swap nodes.
+    """Let pods of one shape swap nodes, of two groups as many at once as gain alike.
 
     Args:
         packing: the packing; it is changed.
@@ -198,26 +284,85 @@ def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], 
         groups: their groups, sorted.
         scores: the scores of the groups.
     """
-    nodes, here = np.unique([packing.placed[n].node for n in numbers], return_inverse=True)
+    nodes = sorted({packing.placed[n].node for n in numbers})
     if not scores.affords(len(groups) * len(nodes)):
         return
-    row: Mapping[Group, int] = {group: k for k, group in enumerate(groups)}
-    score = np.zeros((len(groups), len(nodes)), dtype=np.int64)
-    for group in groups:
-        if group in scores.of:
-            score[row[group]] = scores.of[group][nodes]
-    group_of = np.array([row[_group(packing.placed[n])] for n in numbers])
-    late = (packing.now[nodes] < 0).any(axis=1)
-    for p in range(len(numbers)):
-        has = score[group_of, here]
-        if has[p] >= score[group_of[p]].max():
-            continue
-        if not scores.affords(len(numbers)):
+    cells, k = _Cells(packing, numbers, groups, nodes, scores.of), 0
+    while k < cells.length:
+        if cells.is_content(k):
+            k += 1
+        elif not scores.affords(SWAPPING + cells.length + 2 * MOVING * len(cells.pods[k])):
             return
-        gain = score[group_of[p], here] - has[p] + score[group_of, here[p]] - has
-        gain[late[here] != late[here[p]]] = 0
-        q = int(gain.argmax())
-        if gain[q] > 0:
-            here[p], here[q] = here[q], here[p]
-            for k in (p, q):
-                packing.move(numbers[k], int(nodes[here[k]]))
+        elif (other := cells.best_for(k)) >= 0:
+            cells.swap(k, other)
+        else:
+            k += 1
+
+
+class _Cells:
+    """The pods of one shape, those of one group on one node in a cell: they are all alike to a swap.
+
+    Attributes:
+        length: how many cells there are.
+        pods: positions in `packing.placed`, by cell.
+    """
+
+    def __init__(
+        self,
+        packing: TrialPacking,
+        numbers: list[int],
+        groups: list[Group],
+        nodes: list[int],
+        scores: Mapping[Group, IntArray],
+    ) -> None:
+        self._packing, self._nodes = packing, nodes
+        self._late: BoolArray = (packing.now[np.array(nodes)] < 0).any(axis=1)
+        self._score = np.zeros((len(groups), len(nodes)), dtype=np.int64)
+        for row, group in enumerate(groups):
+            if group in scores:
+                self._score[row] = scores[group][nodes]
+        self._top = self._score.max(axis=1)
+        self._cell = np.full(self._score.shape, -1, dtype=np.int64)
+        self._row, self._column, self._has, self._size = np.zeros((4, self._score.size), dtype=np.int64)
+        self.length, self.pods = 0, list[list[int]]()
+        rows, columns = ({one: k for k, one in enumerate(each)} for each in (groups, nodes))
+        for number in numbers:
+            place = packing.placed[number]
+            self._add([number], rows[_group(place)], columns[place.node])
+
+    def is_content(self, k: int) -> bool:
+        """True if a cell is empty, or no node has a better score for its group."""
+        return not self.pods[k] or bool(self._has[k] >= self._top[self._row[k]])
+
+    def best_for(self, k: int) -> int:
+        """The cell with which a swap gains most; -1 if none gains."""
+        row, column, has = self._row[: self.length], self._column[: self.length], self._has[: self.length]
+        gain = self._score[row[k], column] - has[k] + self._score[row, column[k]] - has
+        gain[(self._late[column] != self._late[column[k]]) | (self._size[: self.length] == 0)] = 0
+        best = int(gain.argmax())
+        return best if gain[best] > 0 else -1
+
+    def swap(self, k: int, other: int) -> None:
+        """Let as many pods of two cells as possible change places."""
+        count = min(len(self.pods[k]), len(self.pods[other]))
+        left, right = self._take(k, count), self._take(other, count)
+        self._packing.move(left, self._nodes[self._column[other]])
+        self._packing.move(right, self._nodes[self._column[k]])
+        self._add(left, int(self._row[k]), int(self._column[other]))
+        self._add(right, int(self._row[other]), int(self._column[k]))
+
+    def _take(self, k: int, count: int) -> list[int]:
+        taken = self.pods[k][:count]
+        del self.pods[k][:count]
+        self._size[k] -= count
+        return taken
+
+    def _add(self, numbers: list[int], row: int, column: int) -> None:
+        k = int(self._cell[row, column])
+        if k < 0:
+            k = self._cell[row, column] = self.length
+            self._row[k], self._column[k], self._has[k] = row, column, self._score[row, column]
+            self.pods.append([])
+            self.length += 1
+        self.pods[k] += numbers
+        self._size[k] += len(numbers)

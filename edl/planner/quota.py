@@ -317,7 +317,8 @@ def most_alone(quota_uses: Iterable[QuotaUse]) -> float:
 class QuotaMeter:
     """How much of each limit some jobs use at their counts.
 
-    The caller keeps it up to date: `add` for each further trainer, `start` for each further job.
+    The caller keeps it up to date: `add` for each further trainer, `remove` for each that goes, `start` for each
+    further job.
 
     Attributes:
         used: the sum of requests for each limit.
@@ -340,6 +341,11 @@ class QuotaMeter:
         """Count one more trainer of a job."""
         for quota_use in self._uses.get(j, ()):
             self.used[quota_use.row] += quota_use.each
+
+    def remove(self, j: int) -> None:
+        """Count one trainer of a job less."""
+        for quota_use in self._uses.get(j, ()):
+            self.used[quota_use.row] -= quota_use.each
 
     def start(self, quota_uses: Iterable[QuotaUse], low: int) -> None:
         """Count a job that was not counted yet, with `low` trainers, its minimum."""

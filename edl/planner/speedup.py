@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import ceil, isfinite, log
 
@@ -99,6 +99,14 @@ def most_useful(seen: Iterable[Point]) -> int:
     top = max((speed for _, speed in means), default=0.0)
     useful = max((count for count, speed in means if speed >= (1.0 - SLOWER) * top), default=0)
     return useful if means and means[-1][0] > useful else 0
+
+
+def as_useful(job: Job) -> Job:
+    """The job without trainers that would slow it; those that it has already are not taken away for that."""
+    useful = most_useful(job.throughput)
+    if not useful or (most := max(useful, len(job.live_trainers))) >= job.max_trainers:
+        return job
+    return replace(job, slowed_beyond=most)
 
 
 def _means(seen: Iterable[Point]) -> list[Point]:

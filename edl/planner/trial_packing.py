@@ -223,13 +223,19 @@ class TrialPacking:
         if place.role is Role.TRAINER:
             self.count[place.owner] -= 1
 
-    def move(self, number: int, node: int) -> None:
-        """Plan a pod that does not exist yet, by its position in `placed`, for another node."""
-        place = self.placed[number]
-        self.placed[number] = place._replace(node=node)
+    def move(self, numbers: Sequence[int], node: int) -> None:
+        """Plan pods that do not exist yet for another node.
+
+        Args:
+            numbers: their positions in `placed`, at least one; all of one shape and planned for one node.
+            node: index of the other node.
+        """
+        before = self.placed[numbers[0]]
+        for number in numbers:
+            self.placed[number] = self.placed[number]._replace(node=node)
         for free in (self.free, self.now):
-            free[place.node] += self.problem.request[place.shape]
-            free[node] -= self.problem.request[place.shape]
+            free[before.node] += len(numbers) * self.problem.request[before.shape]
+            free[node] -= len(numbers) * self.problem.request[before.shape]
 
     def slots(self, shape: int) -> IntArray:
         """(nodes,) how many more pods of the shape each node could hold; 0 if it is closed to the shape."""

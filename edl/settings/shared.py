@@ -22,7 +22,7 @@ from edl.model.plan import Limits
 from edl.model.times import seconds_of_flag
 from edl.settings.flags import Flag, Settings, checked_by
 
-DEFAULT_POLICY = "utility if the speed of an admitted job is known, else maxmin"
+DEFAULT_POLICY = "maxmin"
 
 CLEAR_LENDING_AFTER_S = 30.0
 """How long serving uses lent CPU before its node is cleared."""

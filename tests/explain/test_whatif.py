@@ -95,19 +95,17 @@ def test_both_plans_are_made_for_the_same_moment(tmp_path: Path) -> None:
     assert "no younger job starts before it" in found.after.decisions[1].account
 
 
-def test_both_plans_are_made_by_the_policy_that_the_change_brings(tmp_path: Path) -> None:
+def test_both_plans_are_made_by_the_policy_that_is_named_and_no_change_brings_another(tmp_path: Path) -> None:
     case = FOLDER / "a-new-job-takes-its-share"
     fast = tmp_path / "fast.yaml"
     points = "{instances: 1, samplesPerSecond: 9}, {instances: 3, samplesPerSecond: 26}"
     curve = f"spec:\n  elasticity: {{throughput: [{points}]}}"
     fast.write_text(case.with_name(f"{case.name}.change.yaml").read_text().replace("spec:", curve, 1))
-    found = changes(f"{case}.cluster.yaml", str(fast))
-    assert found is not None
-    assert (found.before.policy, found.after.policy) == ("utility", "utility")
-    assert found.before.certificate.objective == found.after.certificate.objective
-    named = changes(f"{case}.cluster.yaml", str(fast), policy="maxmin")
-    assert named is not None
-    assert (named.before.policy, named.after.policy) == ("maxmin", "maxmin")
+    for policy, expected in (("", "maxmin"), ("maxmin", "maxmin"), ("utility", "utility")):
+        found = changes(f"{case}.cluster.yaml", str(fast), policy=policy)
+        assert found is not None
+        assert (found.before.policy, found.after.policy) == (expected, expected)
+        assert found.before.certificate.objective == found.after.certificate.objective
 
 
 def test_the_comparison_is_by_the_policy_that_was_asked_for() -> None:

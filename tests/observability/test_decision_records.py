@@ -20,7 +20,7 @@ from edl.model.plan import Certificate, Limits, Price, Quota, ScaleDecision, Sca
 from edl.model.resources import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize, RoleCount
 from edl.observability.decision_records import DecisionRecord, RecordFolder, decode_record, encode_record
-from edl.observability.replay import Verdict, replay
+from edl.observability.replay import Verdict, recompute, replay
 from edl.observability.stored_names import STORED_NAMES
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -154,13 +154,20 @@ def test_a_decision_with_quotas_and_measured_speeds_is_the_same_from_its_record(
     limits = Limits(quotas=(Quota("blue", (("cpu", 3000), ("nvidia.com/gpu", 0))),))
     job = replace(make_job("a"), queue="blue", throughput=((1, 10.0), (4, 35.0)), resize_cost_s=12.5)
     world = make_snapshot((make_node("n000"),), (job, make_job("b")))
-    first = decide(world, policy_named(""), limits)
-    again = decode_record(encode_record(DecisionRecord("", limits, world, first)))
+    first = decide(world, policy_named("utility"), limits)
+    again = decode_record(encode_record(DecisionRecord("utility", limits, world, first)))
     assert again.limits == limits
     assert replace(decide(again.snapshot, policy_named(again.policy), again.limits), seconds=0) == replace(
         first, seconds=0
     )
     assert (first.policy, [d.target for d in first.decisions]) == ("utility", [3, 5])
+
+
+def test_a_record_without_a_policy_is_replayed_by_the_policy_of_its_plan() -> None:
+    job = replace(make_job("a"), throughput=((1, 10.0), (4, 35.0)))
+    world = make_snapshot((make_node("n000"),), (job, make_job("b")))
+    made = decide(world, policy_named("utility"), Limits())
+    assert recompute(DecisionRecord("", Limits(), world, made)).policy == "utility"
 
 
 def test_a_record_is_plain_json() -> None:

@@ -1,7 +1,7 @@
 """Measured scaling in real containers: the cost of a resize, the speed of each number of trainers, and the plan.
 
 Two jobs of the same size share the cluster. The trainers of one work alone, those of the other stand in line for one
-server. Nobody tells the planner: it reads it off what their masters count.
+server. Nobody tells policy `utility` which: it reads it off what their masters count.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import pytest
 
 from tests.real.cluster.images import ROOT, TRAINER_IMAGE
 from tests.real.cluster.running import RealCluster
+from tests.real.lending import flags
 from tests.real.mission import Journal, pods, run_program, status
 
 Object = dict[str, Any]
 PROGRAM = Path(__file__).parent / "programs" / "pace.py"
 SCALES, CONTENDS = "scales", "contends"
 FEW, MANY = 1, 4
+POLICY = "utility"
 PER_S = 20.0  # of one trainer
 
 
@@ -55,11 +57,12 @@ def job(name: str, how: str) -> Object:
 
 @pytest.fixture
 def jobs(controller: RealCluster, tmp_path: Path) -> Iterator[RealCluster]:
-    """Both, and volumes for their journals."""
+    """Both under policy `utility`, and volumes for their journals."""
     journals = [Journal(controller, tmp_path / name) for name in (SCALES, CONTENDS)]
     for name, how in ((SCALES, "alone"), (CONTENDS, "behind-one")):
         run_program(controller, job(name, how), PROGRAM)
-    yield controller
+    with flags(controller, {"EDL_POLICY": POLICY}):
+        yield controller
     controller.kubectl("delete", "tj", "--all", timeout_s=60)
     controller.kubectl("delete", f"configmap/{SCALES}", f"configmap/{CONTENDS}")
     for journal in journals:
@@ -89,8 +92,16 @@ def await_speeds(cluster: RealCluster, *counts: int) -> None:
 
 def explained(cluster: RealCluster, name: str) -> Object:
     """What `edl explain` says of a job now."""
-    command = [str(ROOT / ".venv/bin/edl"), "explain", name, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [
+        str(ROOT / ".venv/bin/edl"),
+        "explain",
+        name,
+        "--policy",
+        POLICY,
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+    ]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: Object = json.loads(done.stdout)
     return found
@@ -123,7 +134,7 @@ def test_trainers_go_where_they_were_measured_to_help(jobs: RealCluster) -> None
         lambda: (len(pods(jobs, SCALES)), len(pods(jobs, CONTENDS))) == (6, 2), 60, "they change hands"
     )
     print(jobs.kubectl("get", "tj"), status(jobs, SCALES)["explanation"], status(jobs, CONTENDS)["explanation"])
-    assert explained(jobs, SCALES)["policy"] == "utility"
+    assert explained(jobs, SCALES)["policy"] == POLICY
 
 
 def resize(cluster: RealCluster, name: str) -> Object:

@@ -19,10 +19,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
+from edl.planner.best_effort.rooms import Rooms
 from edl.planner.evictions import first_enough, shortfall
 from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import has_load_left
@@ -77,7 +76,8 @@ class _Remainder:
         placed = Counter(place for place in self.packing.placed if place.owner == SERVING)
         self._serving = {place.node for place in placed - Counter(shared.spare)}
         shapes = sorted({self._problem.demands[j].shape for j in members})
-        self._users: IntArray = self._problem.opened[shapes].sum(axis=0)
+        self._rooms = Rooms(self.packing, self._problem.opened[shapes].sum(axis=0))
+        self._ceilings = {j: _ceiling(self._problem, self._problem.demands[j]) for j in members}
 
     def keep_running(self) -> None:
         """Let running trainers stay where room is left for them: the worst-off job first, its last to go first."""
@@ -90,8 +90,11 @@ class _Remainder:
         self._in_turn(lambda j: self._keep_next(j, waiting[j]))
 
     def grow(self) -> None:
-        """Start further trainers one by one, the worst-off job first."""
-        self._in_turn(lambda j: not self._problem.clock.is_over and self._start_one(j))
+        """Start further trainers one by one, the worst-off job first; at the end of the time, the others later."""
+        clock = self._problem.clock
+        self._in_turn(lambda j: not clock.is_over and self._start_one(j))
+        if clock.is_over:
+            clock.cut_short("best effort")
 
     def yielded(self) -> tuple[Yielded, ...]:
         """The trainers that make way, in a fixed order."""
@@ -122,6 +125,8 @@ class _Remainder:
     def _undo_starts(self, j: int, waiting: list[LiveTrainer]) -> None:
         """Let a running trainer stay instead of one that is to start elsewhere for the minimum of the same job."""
         for place in [p for p in self.packing.placed if p.owner == j and p.role is Role.TRAINER]:
+            if self._problem.clock.is_over:
+                return
             self.packing.drop(place)
             stays = next((t for t in reversed(waiting) if t.node >= 0 and self._has_room(t)), None)
             if stays is None:
@@ -161,7 +166,7 @@ class _Remainder:
         for name in (trainer.pod.nominated, trainer.pod.planned):
             if (node := index.get(name, -1)) >= 0 and slots[node]:
                 return node
-        return self._roomiest(trainer.shape)
+        return self._rooms.best(trainer.shape)
 
     def _stay(self, trainer: LiveTrainer, node: int) -> None:
         self.packing.count[trainer.demand] += 1
@@ -171,10 +176,10 @@ class _Remainder:
     def _start_one(self, j: int) -> bool:
         """Start one more trainer of a job; False if it has all that it may have, or nothing is left."""
         demand = self._problem.demands[j]
-        is_full = self.packing.count[j] >= _ceiling(self._problem, demand)
+        is_full = self.packing.count[j] >= self._ceilings[j]
         if is_full or self._meter.quota_shortage(j) is not None or not has_load_left(self.packing, demand.shape):
             return False
-        node = self._roomiest(demand.shape)
+        node = self._rooms.best(demand.shape)
         if node < 0:
             node = self._taken_for(j)
         if node < 0:
@@ -183,36 +188,26 @@ class _Remainder:
         self._meter.add(j)
         return True
 
-    def _roomiest(self, shape: int) -> int:
-        """The node for one more trainer; -1 if there is none.
-
-        Nodes that fewer such jobs may use come first, then those whose room is free now, then those with most left:
-        these trainers live of what others do not use.
-        """
-        packing, problem = self.packing, self._problem
-        nodes = np.flatnonzero(packing.slots(shape))
-        if not len(nodes):
-            return -1
-        late = (packing.now[nodes] < problem.request[shape]).any(axis=1)
-        left = (packing.free[nodes] / problem.largest).clip(0, 1).mean(axis=1)
-        return int(nodes[(4 * self._users[nodes] + 2 * late - left).argmin()])
-
     def _taken_for(self, j: int) -> int:
         """Delete a running trainer of a job that is ahead by more than the dead band; its node, or -1."""
         opened = self._problem.opened[self._problem.demands[j].shape]
         request = self._problem.request[self._problem.demands[j].shape]
         for d in sorted(self._members, key=lambda d: (-self._level(d), self._job(d).key)):
             ahead = self._level(d) - self._level(j) > DEAD_BAND and self._level(d, -1) >= self._level(j, 1) - EPSILON
+            if self._problem.clock.is_over:
+                return -1
             if d == j or not ahead or self._job(d).key in self._held:
                 continue
-            for number, (trainer, node) in reversed(list(enumerate(self._stays[d]))):
+            for number in range(len(self._stays[d]) - 1, -1, -1):
+                trainer, node = self._stays[d][number]
                 freed = self._problem.request[trainer.shape]
                 if opened[node] and first_enough(shortfall(self.packing.free[node], request), freed[None]):
                     del self._stays[d][number]
                     self._goes.append(Yielded(trainer))
                     self.packing.count[d] -= 1
                     self.packing.free[node] += freed
-                    self._meter = self.packing.meter()
+                    self._rooms.grew(node)
+                    self._meter.remove(d)
                     return node
         return -1
 

@@ -36,10 +36,6 @@ class Policy(ABC):
             packing: every admitted job at its minimum at least; not to be changed.
         """
 
-    def chosen(self, _: TrialPacking) -> Policy:
-        """The policy that is used for these admitted jobs; itself unless it chooses between others."""
-        return self
-
 
 class Comparison(ABC):
     """A policy that exists to compare with: its plans may break edl's rules, and no controller carries them out.

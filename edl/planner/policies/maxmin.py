@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from edl.errors import PlanError
+from edl.model.jobs import Job
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
@@ -31,6 +32,7 @@ from edl.planner.policies.transfers import (
 from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
 from edl.planner.programs.integer import could_place_anew, pack_anew
 from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
+from edl.planner.speedup import as_useful
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.trial_packing import TrialPacking
 
@@ -110,8 +112,12 @@ class MaxMin(Policy):
 
     name = "maxmin"
 
+    def adapt(self, job: Job) -> Job:
+        """See `as_useful`: what is known of its speed limits the job itself, and no other one."""
+        return as_useful(job)
+
     def objective(self, _: TrialPacking) -> Fulfilment:
-        """Fulfilment, whatever is known of the jobs."""
+        """Fulfilment, whatever is known of the speeds of the jobs."""
         return Fulfilment()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from edl.errors import ConfigError
 from edl.planner.policies.base import Comparison, Policy
-from edl.planner.policies.default import Default
 from edl.planner.policies.edl_2017 import Edl2017
 from edl.planner.policies.maxmin import MaxMin
 from edl.planner.policies.static import StaticMax, StaticMin
@@ -14,7 +13,8 @@ from edl.planner.policies.utility import Utility
 
 POLICIES: Mapping[str, Policy] = {p.name: p for p in (MaxMin(), Utility(), StaticMin(), StaticMax())}
 COMPARISONS: Mapping[str, Comparison] = {p.name: p for p in (Edl2017(),)}
-DEFAULT = Default()
+DEFAULT = "maxmin"
+"""What runs without `--policy`, whatever jobs declare: no tenant changes how others share."""
 
 
 def policy_named(name: str) -> Policy:
@@ -24,7 +24,7 @@ def policy_named(name: str) -> Policy:
         ConfigError: no such policy exists (the message lists those that do), or it is only to compare with.
     """
     if not name:
-        return DEFAULT
+        return POLICIES[DEFAULT]
     if name in COMPARISONS:
         raise ConfigError(
             f"policy {name} is for comparison in edl plan only: its plans ignore nodes and may not fit;"

@@ -7,7 +7,6 @@ minimum and half of what max-min fairness would give it above that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import exp
 
 from edl.model.jobs import Job
@@ -29,7 +28,7 @@ from edl.planner.policies.transfers import givers, has_arrivals, is_at_rest, onc
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
 from edl.planner.reallocation import EPSILON, Terms
-from edl.planner.speedup import Worth, most_useful, worth_of
+from edl.planner.speedup import Worth, as_useful, worth_of
 from edl.planner.trial_packing import TrialPacking
 
 
@@ -108,11 +107,8 @@ class Utility(Policy):
     name = "utility"
 
     def adapt(self, job: Job) -> Job:
-        """The job without trainers that would slow it; those that it has already are not taken away for that."""
-        useful = most_useful(job.throughput)
-        if not useful or (most := max(useful, len(job.live_trainers))) >= job.max_trainers:
-            return job
-        return replace(job, slowed_beyond=most)
+        """See `as_useful`."""
+        return as_useful(job)
 
     def objective(self, packing: TrialPacking) -> TotalUtility:
         """The worth of trainers to each admitted job."""

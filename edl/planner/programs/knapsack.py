@@ -182,10 +182,16 @@ def _solve(table: _Table, worth: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def _trace(table: _Table, worth: FloatArray, value: FloatArray) -> IntArray:
-    """(members, shapes) the patterns, read from the table by taking out one pod at a time for all members."""
+    """(members, shapes) the patterns, read from the table by taking out one pod at a time for all members.
+
+    If only one shape is worth anything, each member holds as many of it as fit.
+    """
     patterns = np.zeros((len(table.members), len(table.shapes)), dtype=np.int64)
     capacity = table.capacity.copy()
     priced = np.flatnonzero(worth > ROUNDING)
+    if len(priced) == 1:
+        patterns[:, priced[0]] = count_slots(capacity, table.request[priced[0]])
+        return patterns
     active = np.flatnonzero(value[tuple(capacity.T)] > ROUNDING)
     while len(active) and len(priced):
         left = capacity[active][:, None, :] - table.request[priced][None]  # (active, priced, dimensions)

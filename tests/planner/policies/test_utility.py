@@ -167,20 +167,25 @@ def test_idle_room_is_used_up_beyond_what_a_curve_is_trusted_for() -> None:
     assert targets(useful(make_snapshot(make_nodes(2, cpu=10), (known,)))) == {"a": 20}
 
 
-def test_the_default_is_utility_as_soon_as_the_speed_of_a_job_that_runs_is_known() -> None:
+def test_no_job_changes_the_policy_of_others_by_what_it_declares() -> None:
     jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
     known = replace(jobs[1], throughput=((1, 100.0), (8, 150.0)))
+    elsewhere = replace(
+        make_job("c", cpu=0.1, max_trainers=10_000), throughput=tuple((1 + i, 1.0 + i) for i in range(64))
+    )
     unschedulable = replace(make_job("c", cpu=99), throughput=((1, 1.0),))
     nodes = make_nodes(1, cpu=12)
 
     def default(*jobs: Job) -> ScalePlan:
         return decide(make_snapshot(nodes, jobs), policy_named(""), LIMITS)
 
-    assert (default(*jobs).policy, default(*jobs).certificate.objective) == ("maxmin", "fulfilment")
-    assert default(*jobs, unschedulable).policy == "maxmin"
-    assert (default(jobs[0], known).policy, default(jobs[0], known).certificate.objective) == ("utility", "utility")
-    assert targets(default(jobs[0], known)) == targets(useful(make_snapshot(nodes, (jobs[0], known))))
-    assert decide(make_snapshot(nodes, (jobs[0], known)), policy_named("maxmin"), LIMITS).policy == "maxmin"
+    for beside in ((), (unschedulable,), (elsewhere,)):
+        with_curve, without = (default(*pair, *beside) for pair in (jobs, (jobs[0], known)))
+        assert targets(with_curve) == targets(without)
+        assert (without.policy, without.certificate.objective) == ("maxmin", "fulfilment")
+    plain = replace(elsewhere, throughput=())
+    assert targets(default(*jobs, elsewhere)) == targets(default(*jobs, plain))
+    assert decide(make_snapshot(nodes, (jobs[0], known)), policy_named("utility"), LIMITS).policy == "utility"
 
 
 # Resizes that pay
@@ -252,7 +257,9 @@ def test_a_minimum_is_given_although_it_slows_the_job() -> None:
     assert decision.target == 6
 
 
-def test_maxmin_does_not_look_at_speeds() -> None:
+def test_under_maxmin_a_curve_limits_its_own_job_alone() -> None:
     job = replace(make_job("a", max_trainers=16), throughput=SLOWED)
-    (decision,) = plan_for(make_snapshot(make_nodes(2), (job,)), policy="maxmin").decisions
-    assert decision.target == 16
+    other = make_job("b", max_trainers=16)
+    world = make_snapshot(make_nodes(4), (job, other))
+    assert targets(plan_for(world, policy="maxmin")) == {"a": 4, "b": 16}
+    assert targets(plan_for(with_jobs(world, replace(job, throughput=())), policy="maxmin")) == {"a": 16, "b": 16}
