@@ -98,7 +98,7 @@ class PodBook:
         self._forget_gone(now_s)
         for key in list(islice(self._due, at_most)):
             source = self._due.pop(key)
-            if source is None and key in self._known:
+            if source is None and self._is_own(key):
                 self._gone.pop(key, None)
                 self._gone[key] = now_s  # the last ones are the newest
             self._drop(key)
@@ -236,6 +236,11 @@ class PodBook:
         if len(self._limits) >= MAX_SHARED_SHAPES:
             self._limits.clear()
         return self._limits.setdefault(limits, limits)
+
+    def _is_own(self, key: PodKey) -> bool:
+        """True if the pod belongs to a job."""
+        known = self._known.get(key)
+        return known is not None and known.labelled is not None and key in self._own.get(known.labelled[0], {})
 
     def _forget_gone(self, now_s: float) -> None:
         while self._gone and now_s - self._gone[oldest := next(iter(self._gone))] >= STILL_COUNTED_S:

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from edl.model.jobs import FixedPods
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
@@ -74,6 +76,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     beside: dict[tuple[FixedPods, ...], TrialPacking | None] = {}  # many jobs have equal masters and pservers
     slots: dict[int, int] = {}
     demands, hopeless, without_slot = [], set(), count_without_slot(problem)
+    apart = _jobs_with_fixed_on_closed_nodes(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
@@ -82,7 +85,10 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
                 beside[demand.job.fixed] = _beside_fixed(idle, demand.job.fixed)
             rest = beside[demand.job.fixed]
             known[kind] = -1 if rest is None else int(rest.slots(demand.shape).sum())
-        most = max(known[kind] + without_slot[demand.index], len(demand.live_trainers))
+        slots_of = known[kind]
+        if demand.index in apart and (rest := _beside_bound(idle, demand)) is not None:
+            slots_of = max(slots_of, int(rest.slots(demand.shape).sum()))
+        most = max(slots_of + without_slot[demand.index], len(demand.live_trainers))
         quota = most_alone(demand.quota_uses)
         elsewhere = demand.job.topology.most if demand.job.topology is not None else 0
         of_queue = most_alone(use for use in demand.quota_uses if not use.row.namespace)
@@ -106,6 +112,25 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
             )
         )
     return replace(problem, demands=tuple(demands)), frozenset(hopeless)
+
+
+def _jobs_with_fixed_on_closed_nodes(problem: Problem) -> frozenset[int]:
+    """Jobs with a master or pserver on a node that takes no new one; it stays there and needs no other node."""
+    held = problem.held
+    closed = ~held.is_trainer & ~problem.opened[held.shape, held.node]
+    return frozenset(held.demand[closed].tolist())
+
+
+def _beside_bound(idle: TrialPacking, demand: JobDemand) -> TrialPacking | None:
+    """The packing with the masters and pservers of one job: those that are bound where they are, and the others."""
+    packing, held = idle.copy(), idle.problem.held
+    mine = np.flatnonzero((held.demand == demand.index) & ~held.is_trainer)
+    for node, shape in zip(held.node[mine].tolist(), held.shape[mine].tolist(), strict=True):
+        packing.free[node] -= idle.problem.request[shape]
+    for need in demand.needs:
+        if make_room(packing, for_serving(need.shape, need.missing), {}) < need.missing:
+            return None
+    return packing
 
 
 def _beside_fixed(idle: TrialPacking, fixed: tuple[FixedPods, ...]) -> TrialPacking | None:

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from edl.controller.pauses.unstarted_growth import LONGEST_S
 from edl.lifecycle.pod_events import STEADY_AFTER_S
 from edl.lifecycle.status import ended_as, is_over
 from edl.lifecycle.step import Stage
@@ -311,6 +312,8 @@ class LifeMachine(RuleBasedStateMachine):
         self.world.serving.clear()
         self.living.do(lambda w: w.nodes.update({n.name: n for n in NODES}))
         self.living.do(World.list_again)
+        for _ in range(int(LONGEST_S // 60) + 1):  # the longest pause before growth that did not start
+            self.living.step(60)
         for _ in range(2):  # what starts meanwhile is steady after the second wait
             self.living.wait(STEADY_AFTER_S)
             self.living.settle()

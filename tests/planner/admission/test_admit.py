@@ -43,6 +43,17 @@ def test_whole_jobs_go_on_although_kube_scheduler_promised_more_of_their_node_th
     assert targets(plan)["a"] == 3
 
 
+def test_a_pserver_that_stays_on_a_node_that_takes_no_new_pods_leaves_the_other_node_to_trainers() -> None:
+    shape = make_shape(2)
+    job = make_job("a", max_trainers=4, fixed=(FixedPods(Role.PSERVER, shape, 1),))
+    pserver = replace(
+        make_serving("p", node="n001"), namespace="default", name="a-pserver-0", shape=shape, job=job.key
+    )
+    job = with_status(replace(job, pods=(replace(pserver, role=Role.PSERVER, index=0),)), admitted=True)
+    nodes = (make_node("n000", 3), make_node("n001", 2, cordoned=True))
+    assert targets(plan_for(make_snapshot(nodes, (job,)))) == {"a": 3}
+
+
 # Serving
 
 
