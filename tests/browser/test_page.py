@@ -76,7 +76,7 @@ async def test_everything_is_reached_by_keyboard() -> None:
     async with page_of_cluster() as cluster, opened(cluster) as tab:
         await tab.press("Tab")
         assert await tab.run(f"{FOCUSED}.className") == "skip"
-        await tab.press("Tab", "Tab", "Tab", "Tab")
+        await tab.press("Tab", "Tab", "Tab", "Tab", "Tab")
         assert await tab.run(f"{FOCUSED}.dataset.name") == "n000"
         assert await tab.run(f"getComputedStyle({FOCUSED}).outlineStyle") == "solid"
         await tab.press("ArrowRight")
