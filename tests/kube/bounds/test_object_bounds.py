@@ -66,8 +66,8 @@ FILLINGS = {
     "numbers": b"[" + b"99999," * 200_000 + b"1]",
     "texts": b"[" + b'"ab",' * 250_000 + b'""]',
     "one text": b'"' + b"\\u0000" * 200_000 + b'"',
-    "depth": b"[" * 9_000 + b"]" * 9_000,
-    "depth and lists": b'{"a":' + b"[" * 9_000 + b"]" * 9_000 + b',"b":[' + b"[]," * 400_000 + b"[]]}",
+    "depth": b"[" * 12_000 + b"]" * 12_000,
+    "depth and lists": b'{"a":' + b"[" * 12_000 + b"]" * 12_000 + b',"b":[' + b"[]," * 400_000 + b"[]]}",
 }
 PLACES = ("spec", "status", "metadata.annotations.a")
 
