@@ -239,15 +239,15 @@ async def test_a_later_step_without_a_gradient_is_stopped(tmp_path: Path) -> Non
 # Replicas that diverge.
 
 
-def local_counter(script: Script, x: Any, y: Any) -> None:
-    script.count = getattr(script, "count", 0) + 1  # type: ignore[attr-defined]
-    script.optimizer.param_groups[0]["lr"] = 0.05 / script.count  # type: ignore[attr-defined]
+def local_counter(script: Any, x: Any, y: Any) -> None:
+    script.count = getattr(script, "count", 0) + 1
+    script.optimizer.param_groups[0]["lr"] = 0.05 / script.count
     nn.functional.mse_loss(script.model(x), y).backward()
 
 
-def local_weight_decay(script: Script, x: Any, y: Any) -> None:
-    script.count = getattr(script, "count", 0) + 1  # type: ignore[attr-defined]
-    script.optimizer.param_groups[0]["weight_decay"] = 0.1 / script.count  # type: ignore[attr-defined]
+def local_weight_decay(script: Any, x: Any, y: Any) -> None:
+    script.count = getattr(script, "count", 0) + 1
+    script.optimizer.param_groups[0]["weight_decay"] = 0.1 / script.count
     nn.functional.mse_loss(script.model(x), y).backward()
 
 
@@ -465,13 +465,13 @@ async def test_state_of_the_script_is_copied_to_a_trainer_that_joins_and_is_as_w
         optimizer.step()
         average.update(model)
     for count in (1, 2):
-        found = await trained(
+        found: list[Any] = await trained(
             tmp_path / str(count),
             count,
             make=functools.partial(Averaging, first=count, folder=tmp_path / f"m{count}"),
         )
         for script in found:
-            mine = script.average.state_dict()  # type: ignore[attr-defined]
+            mine = script.average.state_dict()
             for name, value in average.state_dict().items():
                 assert torch.allclose(mine[name], value, atol=1e-6)
     async with serving(tmp_path / "join", f"index:{RECORDS}", epochs=30) as served:
@@ -590,7 +590,7 @@ async def test_a_scaler_scales_and_is_part_of_the_state(tmp_path: Path) -> None:
         tmp_path / "plain", model, optimizer, lambda x, y: nn.functional.mse_loss(model(x), y).backward()
     )
     for count in (1, 2):
-        found = await trained(
+        found: list[Any] = await trained(
             tmp_path / str(count),
             count,
             body,
@@ -598,7 +598,7 @@ async def test_a_scaler_scales_and_is_part_of_the_state(tmp_path: Path) -> None:
         )
         for script in found:
             assert torch.allclose(script.weights, expected, atol=1e-5)
-            assert script.scaler.get_scale() == 2.0**16 * 2 ** (18 // 4)  # type: ignore[attr-defined]
+            assert script.scaler.get_scale() == 2.0**16 * 2 ** (18 // 4)
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
@@ -750,12 +750,12 @@ async def test_an_evaluation_is_shared_and_is_as_without_edl(tmp_path: Path) -> 
             self.found.append(self.elastic.evaluate(batches, metrics))
             counts.setdefault(str(self.job._environment["POD_NAME"]), []).append(len(here))
 
-    found = await trained(tmp_path, 2, make=lambda served, name: Evaluating(served, name, first=2))
-    assert found[0].found == found[1].found  # type: ignore[attr-defined]
-    assert [one["count"] for one in found[0].found] == [RECORDS] * 3  # type: ignore[attr-defined]
+    found: list[Any] = await trained(tmp_path, 2, make=lambda served, name: Evaluating(served, name, first=2))
+    assert found[0].found == found[1].found
+    assert [one["count"] for one in found[0].found] == [RECORDS] * 3
     with torch.no_grad():
         last = nn.functional.mse_loss(found[0].model(X), Y, reduction="sum")
-    assert found[0].found[-1]["loss"] == pytest.approx(float(last), rel=1e-5)  # type: ignore[attr-defined]
+    assert found[0].found[-1]["loss"] == pytest.approx(float(last), rel=1e-5)
     assert sum(map(sum, counts.values())) == 3 * len(batches)
     assert all(max(its) < len(batches) for its in counts.values())
 
