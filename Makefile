@@ -11,11 +11,13 @@ SANDBOX := $(VENV)/.sandbox
 STAMP := $(VENV)/.installed
 DOCS := $(VENV)/.docs
 # Python compiles what is imported; compiling everything else takes longer than the demonstration needs it.
-# The versions that the tests have passed with; the package itself has lower bounds (docs/adr/0063), which requirements/lowest.txt has.
+# The versions that the tests have passed with; the package itself has lower bounds (docs/design/releases-and-documents.md), which requirements/lowest.txt has.
+# On a terminal pip shows what it loads and installs, because that can take minutes.
+TERMINAL := $(shell test -t 2 && echo yes)
 # pip reads the first variable up to version 25.2 for what builds edl, too, and later ones the second.
 CONSTRAINTS := requirements/constraints.txt
-PIP := PIP_CONSTRAINT=$(abspath $(CONSTRAINTS)) PIP_BUILD_CONSTRAINT=$(abspath $(CONSTRAINTS)) $(BIN)/pip install --quiet \
-  --disable-pip-version-check --no-compile
+PIP := PIP_CONSTRAINT=$(abspath $(CONSTRAINTS)) PIP_BUILD_CONSTRAINT=$(abspath $(CONSTRAINTS)) $(BIN)/pip install \
+  $(if $(TERMINAL),--progress-bar on,--quiet) --disable-pip-version-check --no-compile
 REQUIRED := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
 NAMED := $(shell sed -n 's/^ *"Programming Language :: Python :: \(3\.[0-9]*\)",/\1/p' pyproject.toml)
 # Fails with a sentence if PYTHON is older than that.
@@ -30,6 +32,8 @@ HISTORIES ?= 20000
 STORMS ?= 150
 MIXES ?= 300
 STATES ?= 2000000
+FUZZ_S ?= 120
+SEED ?= 1
 JOBS ?= 1000
 TIMES ?= 20
 SCENES ?=
@@ -195,6 +199,18 @@ kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kuberay; ensure_kuberay()"
 	@$(PYTEST) --on cluster tests/kuberay
 
+kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module
+	@$(STEP) 'build Kueue, if it is missing'
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
+	@$(STEP) 'tests beside the real Kueue'
+	@$(PYTEST) --on cluster tests/kueue
+
+kubeflow-test: $(STAMP) ## PyTorchJobs beside the real training operator (docs/pytorchjobs.md); the first run builds it from its Go module
+	@$(STEP) 'build the training operator, if it is missing'
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow; ensure_kubeflow()"
+	@$(STEP) 'tests beside the real training operator'
+	@$(PYTEST) --on cluster tests/kubeflow
+
 volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real Volcano: serving waits as beside TrainingJobs alone
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_volcano; ensure_volcano()"
 	@$(PYTEST) -s --on cluster tests/volcano/test_mixes.py
@@ -312,8 +328,16 @@ worst-days: $(STAMP) ## measure the planner on its worst days, beside its peers:
 contended: $(STAMP) ## measure the planner on small contended clusters: make contended [WORDS="30x15"]
 	@$(BIN)/python -m benchmarks.contended $(WORDS)
 
-hostile-tenants: $(STAMP) ## honest jobs without and with two hostile tenants on a real control plane: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
+fuzz: $(STAMP) ## search for job specs that make a decision slow, and for bytes that break a parser or a port: make fuzz [FUZZ_S=3600]
+	@$(STEP) 'fuzz: specs of jobs, and bytes for parsers and ports'
+	@$(BIN)/python -m benchmarks.hostile_bytes --seconds $(FUZZ_S) --seed $(SEED) & bytes=$$!; \
+	  $(BIN)/python -m benchmarks.hostile_specs --seconds $(FUZZ_S) --seed $(SEED); specs=$$?; wait $$bytes && exit $$specs
+
+hostile-tenants: $(STAMP) ## honest jobs without and with all hostile tenants on a real control plane, with figures: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
 	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 tests/e2e/scenarios/test_hostile_tenants.py
+
+shadow-promise: $(STAMP) ## what edl shadow promises beside what comes, on a real control plane: make shadow-promise [MINUTES=10]
+	@out=$$(mktemp -d)/shadow && $(BIN)/python -m tests.e2e.scale.promise --minutes $(MINUTES) --out $$out && echo "reports in $$out"
 
 tenants-hour: $(STAMP) ## an hour of virtual time beside a bad neighbour, with and without the cure
 	@$(BIN)/python -m benchmarks.tenants
@@ -349,7 +373,7 @@ $(TORCH_STAMP): pyproject.toml
 	@touch $@
 
 torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
-	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(wildcard tests/worker/torch_*cases.py)
+	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(wildcard tests/worker/torch_*cases.py tests/worker/*/torch_*cases.py)
 
 elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
 	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \

@@ -20,8 +20,9 @@ from edl.controller.loop import Controller
 from edl.controller.plan_maker import Planner
 from edl.model.actions import Action, CreatePod, Outcome, PatchStatus
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
+from edl.model.plan import Certificate, ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_node

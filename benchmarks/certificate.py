@@ -27,8 +27,9 @@ from edl.explain.decision import explained_study
 from edl.explain.plan_table import plan_dict
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Certificate, Limits
+from edl.model.plan import Certificate
 from edl.model.pods import Pod
 from edl.model.quantity import format_quantity
 from edl.model.resources import Resources

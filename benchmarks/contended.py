@@ -20,7 +20,8 @@ import numpy as np
 from benchmarks.contended_worlds import contended
 from benchmarks.two_planners import DEADLINE_S, Decide, planner_in, planner_of
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import POLICIES
 
 NODES, JOBS, SIZES = (6, 12, 30, 60, 120, 250), (6, 15, 40), (1, 4, 12)

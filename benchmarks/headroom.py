@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks import headroom_tokens
 from benchmarks.headroom_account import POD_CORES, Account, run
 from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, PODS, REQUESTS_A_MINUTE, replicas
+from edl.explain.steps import showing
 from edl.headroom.advisor import Room
 from edl.headroom.learner import Learner
 from edl.sim.campaign import interval
@@ -270,7 +271,12 @@ def main() -> None:
     path = RESULTS / f"headroom-{name}.json"
     stored = {one["case"]: one for one in json.loads(path.read_text())} if given.case and path.exists() else {}
     each = (simulated(*case, given.seeds) for case in simulations(which)) if which not in makers else makers[which]()
-    for one in each:
+    iterator = iter(each)
+    while True:
+        with showing(f"{which}, case {len(stored) + 1}"):
+            one = next(iterator, None)
+        if one is None:
+            break
         stored[one["case"]] = one
         sys.stdout.write(json.dumps(one) + "\n")
         sys.stdout.flush()

@@ -1,8 +1,9 @@
 """Weeks of headroom in seconds: one pool of cores instead of nodes, and no solver.
 
-Serving, trainers and the room between them, counted each 2.5 s by the times of the simulator: trainers take 8 s to
-end and pods 2 s to start, deletions for room pause as in the controller, and trainers come back 30 s after a shrink.
-What it leaves out is placement: no room is lost to fragments. The rules for the room are those of the simulator.
+Serving, trainers and the capacity between them, counted each 2.5 s by the times of the simulator: trainers take 8 s
+to end and pods 2 s to start, deletions for capacity pause as in the controller, and trainers come back 30 s after a
+shrink. What it leaves out is placement: no capacity is lost to fragments. The rules for the capacity are those of the
+simulator.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Account:
     """What came of a stretch of time.
 
     Attributes:
-        waiting_pod_s: pod-seconds that pods waited for room, then for their start.
+        waiting_pod_s: pod-seconds that pods waited for capacity, then for their start.
         idle_core_s: core-seconds that nobody requested; seconds: how long it was.
-        deleted: trainers deleted for pods that waited; ahead: for room.
+        deleted: trainers deleted for pods that waited; ahead: for capacity.
     """
 
     waiting_pod_s: float = 0.0
@@ -38,7 +39,7 @@ class Account:
 
 
 class Pool:
-    """One pool of cores; `room` says how many pods room is kept for, or a number always does."""
+    """One pool of cores; `room` says how many pods capacity is kept for, or a number always does."""
 
     def __init__(self, cores: float, room: Room | int) -> None:
         self._room, self._free = room, cores

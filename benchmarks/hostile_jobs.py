@@ -15,10 +15,9 @@ from dataclasses import replace
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
-from edl.model.qos import QosClass
-from edl.model.resources import NodeTerm, Placement, PodShape, Preference, Requirement, Toleration
+from edl.model.resources import NodeTerm, Placement, PodShape, Preference, QosClass, Requirement, Toleration
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.clock import Clock
 from edl.planner.decide import study
@@ -76,6 +75,19 @@ def ordinary(number: int, nodes: int) -> Job:
 def largest(number: int, _: int) -> Job:
     """Wants 10,000 trainers, and nothing else."""
     return make_job(f"largest-{number}", cpu=0.1, memory_gib=0.1, max_trainers=10_000)
+
+
+def growing(number: int, nodes: int) -> Job:
+    """Has ten trainers of a size of its own, and wants a thousand times as many."""
+    names = tuple(f"n{(number + i) % nodes:05d}" for i in range(10))
+    return make_job(
+        f"growing-{number}", trainers=10, on=names, cpu=0.1 + number / 1000, memory_gib=0.1, max_trainers=10_000
+    )
+
+
+def without_nodes(number: int, _: int) -> Job:
+    """Has 5,000 trainers that have no node yet."""
+    return make_job(f"without-{number}", trainers=5000, on=("",), cpu=0.1, memory_gib=0.1, max_trainers=10_000)
 
 
 def best_effort(number: int, _: int) -> Job:
@@ -161,6 +173,8 @@ KINDS: Mapping[str, Callable[[int, int], Job]] = {
     "levels": levels,
     "ordinary": ordinary,
     "largest": largest,
+    "growing": growing,
+    "without nodes": without_nodes,
     "best effort": best_effort,
     "best effort, hostnames": best_effort_with_preferences,
     "best effort, running": running_best_effort,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.worst_worlds import one_odd_job
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.clock import Clock
 from edl.planner.decide import study
 from edl.planner.policies.registry import POLICIES

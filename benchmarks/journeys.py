@@ -27,7 +27,7 @@ from edl.kube.leader_election import AlwaysHeld
 from edl.kube.master_key import MasterKey
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check

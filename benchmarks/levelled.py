@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.worst_worlds import many_sizes
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.clock import Clock
 from edl.planner.decide import study
 from edl.planner.policies.registry import POLICIES

@@ -32,7 +32,7 @@ from edl.kube.leader_election import AlwaysHeld
 from edl.kube.mirror.cache import ClusterCache
 from edl.model.actions import Action, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.planner.guard import check

@@ -1,4 +1,4 @@
-"""Measures the data master: `python -m benchmarks.master [rates|peer|latency|heartbeats|restart|lines ...]`.
+"""Measures the data master: `python -m benchmarks.master [rates|peer|latency|heartbeats|connections|restart|lines]`.
 
 `--dlrover-python PATH` names a Python with DLRover 0.6.1, whose master then does the same work in the same run.
 
@@ -31,6 +31,7 @@ from edl.master.datasets import Catalog
 
 TOKEN = "benchmark-token-0123456789"  # noqa: S105
 SECONDS = 5.0
+CLIENTS = 10_000
 
 
 class Client:
@@ -202,6 +203,17 @@ async def heartbeats() -> None:
         print(f"10,000 heartbeats in {passed_s:.1f} s: CPU {used:.0f} % of a core, {process.memory_mb:.0f} MB")
 
 
+async def connections() -> None:
+    """Measure the memory of a master with 10,000 trainers, each with a connection of its own and a lease."""
+    async with master(10**8, CLIENTS) as (process, trainers):
+        before_mb = process.memory_mb
+        for turn in range(2):
+            for first in range(0, CLIENTS, 100):
+                await asyncio.gather(*(trainer.sync(1) for trainer in trainers[first : first + 100]))
+            found = f"{process.memory_mb:.0f} MB; {before_mb:.0f} MB before"
+            print(f"{CLIENTS} trainers, call {turn + 1} of each: {found}")
+
+
 async def _pass(line: Client, bodies: list[str]) -> list[dict[str, Any]]:
     return [lease for body in bodies for lease in (await line.post(body.encode()))["leases"]]
 
@@ -264,6 +276,7 @@ def main() -> None:
         "peer": peer,
         "latency": latency,
         "heartbeats": heartbeats,
+        "connections": connections,
         "restart": restart,
         "lines": lines,
     }

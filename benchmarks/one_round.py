@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import pod_manifest
 from edl.api.v1 import parse_job
 from edl.clock import SystemClock
 from edl.controller.allotment import Start
@@ -32,12 +32,13 @@ from edl.dashboard.live import Live
 from edl.explain.decision import decide
 from edl.kube.translate.decoders import NODES, PODS, TRAINING_JOBS, Decoder
 from edl.kube.translate.objects import PodObject
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_permitted
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.planner.policies.registry import policy_named
@@ -180,7 +181,7 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
         translator.note_pods([((m.namespace, m.name), pod) for m, pod in named(changed)], ())
 
     def snapshot(at_s: float) -> ClusterSnapshot:
-        return translator.snapshot(nodes=None, pods=None, jobs=None, now_s=NOW_S + at_s)
+        return translator.snapshot(now_s=NOW_S + at_s, objects=ClusterObjects(nodes=None, pods=None, jobs=None))
 
     with timed("once: translate all pods, a hundred at a time"):
         note(pods)

@@ -18,8 +18,8 @@ from benchmarks.worlds import running_pod
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Condition, JobStatus
 from edl.planner.policies.registry import POLICIES
@@ -29,7 +29,7 @@ NODE_MILLI = 16_000
 SERVING_MILLI = (1200, 1500, 1600, 1700)  # what running serving pods request
 SERVING_A_NODE = 9
 WAITING_CORES = 3.0
-WAITING_A_NODE = 0.296  # more than nodes would have room for once every surplus trainer is gone
+WAITING_A_NODE = 0.296  # more than nodes would have capacity for once every surplus trainer is gone
 MASTER_MILLI = 100
 TRAINER_MILLI = 1000
 OUTAGE_TRAINERS = ((1, 2), (2, 4), (2.5, 10), (4, 16), (7, 30), (9, 18))
@@ -39,7 +39,7 @@ World = Callable[[int, int, int], ClusterSnapshot]
 
 
 def overload(nodes: int, jobs: int, seed: int = 1) -> ClusterSnapshot:
-    """More serving pods of three cores wait than all surplus trainers could make room for.
+    """More serving pods of three cores wait than all surplus trainers could free capacity for.
 
     Each node runs nine serving pods and has 1 to 4.5 cores left; the jobs have a master of a tenth of a core and
     trainers of one core, and use most of that. A master that stands where three cores are just free blocks one pod.
@@ -99,7 +99,7 @@ WORLDS: dict[str, World] = {
 
 
 class _Slots:
-    """Hands out nodes that still have room, in a random order that comes round again."""
+    """Hands out nodes that still have capacity, in a random order that comes round again."""
 
     def __init__(self, left_milli: list[int], random: Random) -> None:
         self._left = left_milli
@@ -140,7 +140,7 @@ def _serving_everywhere(nodes: int, random: Random) -> tuple[list[int], tuple[Po
 
 
 def _running_job(number: int, slots: _Slots, random: Random) -> Job:
-    """A job with a master and 4 to 11 trainers of one core, as far as there is room."""
+    """A job with a master and 4 to 11 trainers of one core, as far as there is capacity."""
     low = random.randint(1, 2)
     master = make_shape(MASTER_MILLI / 1000, 0.125)
     job = make_job(

@@ -21,7 +21,8 @@ from benchmarks.job_by_node import solve
 from benchmarks.worlds import carried_out, few_kinds, fleet, jobs_2017, mixed, nodes_2017, with_changes
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns, ScalePlan
 from edl.planner.guard import check
 from edl.planner.policies.edl_2017 import Edl2017
 from edl.planner.policies.registry import POLICIES

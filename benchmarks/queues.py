@@ -16,7 +16,7 @@ from benchmarks.calls import calls_of
 from benchmarks.worlds import fleet
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.queues import Queue
 from edl.model.resources import CPU
 from edl.planner.policies.registry import policy_named

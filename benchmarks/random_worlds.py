@@ -10,8 +10,8 @@ from random import Random
 
 from benchmarks.worst_worlds import FAMILIES, World, running
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Quota
 from edl.model.names import Role
-from edl.model.plan import Quota
 from edl.model.resources import CPU, MEMORY, Resources
 from tests.worlds.builders import make_serving, make_shape
 
@@ -30,7 +30,9 @@ def random_world(number: int) -> World:
         world = replace(world, limits=replace(world.limits, quotas=(*world.limits.quotas, *quotas)))
     if random.random() < 0.2:
         load = random.choice((0.6, 0.8, 0.97))
-        world = replace(world, limits=replace(world.limits, max_load_desired=load))
+        world = replace(
+            world, limits=replace(world.limits, sharing=replace(world.limits.sharing, max_load_desired=load))
+        )
     if random.random() < 0.3:
         world = running(world)
         count = random.randint(0, 9)

@@ -21,7 +21,7 @@ from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import Action, DeletePod, Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import SERVING_GRACE_S, Limits
+from edl.model.limits import SERVING_GRACE_S, Limits, ServingLimits
 from edl.model.pods import Pod
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
@@ -33,7 +33,7 @@ from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 NODES, JOBS, TRAINERS, LEAST = 500, 40, 100, 10
 ARRIVALS_PER_S = 200.0
 REST_S = 12.0
-LIMITS = Limits(deadline_s=1000.0, serving_grace_s=SERVING_GRACE_S)
+LIMITS = Limits(deadline_s=1000.0, serving=ServingLimits(grace_s=SERVING_GRACE_S))
 
 
 @dataclass

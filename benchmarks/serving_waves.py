@@ -3,7 +3,7 @@
     python -m benchmarks.serving_waves     # the counts of three jobs: 1 to 4 trainers, always 1, always 4
 
 Three nodes of 2 cpu hold serving and one job; a serving pod and a trainer request 1 cpu each. Serving goes
-1 -> 3 -> 5 -> 3 -> 1 pods, two minutes each, again and again. So there is room for 4 trainers, 3, 1, 3 and 4. The
+1 -> 3 -> 5 -> 3 -> 1 pods, two minutes each, again and again. So there is capacity for 4 trainers, 3, 1, 3 and 4. The
 controller, the life cycle and `decide` are those of a cluster (`edl.sim`); serving comes first for each of the jobs.
 """
 

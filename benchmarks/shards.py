@@ -17,7 +17,8 @@ from statistics import fmean
 from benchmarks.worlds import fleet
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
 from edl.planner.policies.registry import policy_named
 
 COUNTS = (2, 4)

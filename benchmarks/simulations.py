@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from edl.explain.steps import showing
 from edl.sim.campaign import interval, run_all
 from edl.sim.policies import check_policy, policy_names
 from edl.sim.report import shown
@@ -76,8 +77,8 @@ NOTES = {
     "edl2017-case2": "`maxmin` fills the cluster most, with equal shares, and serving pays for it: it is short by"
     " as much as under `edl-2017-priority`. Optimus, AFS and Sia divide totals: off-peak they share out 300"
     " trainers, and 278 fit on the nodes. A job starts with its whole number or not at all, so one of the six"
-    " waits for most of the run, as under `static-max`. That leaves room, so serving is short by half as much. The"
-    " others leave most of the cluster free, so serving waits as on an idle one.",
+    " waits for most of the run, as under `static-max`. That leaves capacity, so serving is short by half as much."
+    " The others leave most of the cluster free, so serving waits as on an idle one.",
     "pollux-workload-6": "The paper publishes average completion times of this workload: Pollux 2,446 s, Tiresias"
     " 3,470 s, Optimus with an oracle 5,302 s. Pollux may change the batch sizes of a job; here all keep their own.",
 }
@@ -121,7 +122,8 @@ def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
     stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for policy in policies or scenario.policies:
         check_policy(policy)
-        runs = run_all(scenario, [policy], seeds)[policy]
+        with showing(f"{name} under {policy}, seeds: {seeds}"):
+            runs = run_all(scenario, [policy], seeds)[policy]
         for one in runs:
             if one.problems:
                 sys.exit(f"{name} under {policy}, seed {one.seed}: {one.problems[0]}")

@@ -17,8 +17,8 @@ from edl.controller.plan_cycle import PlanCycle
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
+from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.simulated_controller import Living
@@ -36,7 +36,7 @@ class Row:
         lost: trainers of the honest job that were deleted.
         trainers: of the honest job, on average.
         idle: slots on average.
-        refused: requests that the API server refused.
+        refused: requests that the API server rejected.
     """
 
     lost: int
@@ -61,7 +61,7 @@ class _Unasking(Core):
 
 
 def refused_by_webhook(living: Living) -> Job:
-    """The other job, all of whose pods a webhook refuses."""
+    """The other job, all of whose pods a webhook rejects."""
 
     def judge(action: Action) -> tuple[bool, Outcome] | None:
         is_theirs = isinstance(action, CreatePod | ProbePod) and action.job == OTHER

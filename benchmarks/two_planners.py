@@ -31,7 +31,8 @@ from benchmarks.worst_worlds import World
 from edl.errors import PlanError
 from edl.kube.snapshot_files import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from tests.worlds.small_clusters import apply_plan, later
 
 NAME = "planner_before"

@@ -31,7 +31,7 @@ _TURN = 25  # steps of one loop before the other's
 _TRAINER = "benchmarks.elastic_torch_trainer"
 
 
-class _Master(LocalJob):
+class Master(LocalJob):
     """A master alone."""
 
     @property
@@ -79,7 +79,7 @@ def _run(kind: str, flags: list[str], steps: int) -> dict[str, float]:
         folder = Path(name)
         epochs = 2 + steps * BATCH // RECORDS  # so that the job goes on until the end of the run
         plan = Plan(0, 1, 0, records=RECORDS, epochs=epochs)
-        with _Master(folder, plan) as master:
+        with Master(folder, plan) as master:
             environment = {
                 **os.environ,
                 "PYTHONPATH": str(ROOT),

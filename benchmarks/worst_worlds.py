@@ -14,8 +14,8 @@ from benchmarks import overload_worlds
 from benchmarks.worlds import carried_out
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, Quota
 from edl.model.names import Role
-from edl.model.plan import Limits, Quota
 from edl.model.resources import (
     CPU,
     HOST_PORT_PREFIX,
@@ -221,7 +221,7 @@ def everything(nodes: int, jobs: int, seed: int) -> World:
 
 
 def tiny_requests(nodes: int, jobs: int, seed: int) -> World:
-    """Requests below a millionth of what a node has, beside large ones, with little room to spare."""
+    """Requests below a millionth of what a node has, beside large ones, with little capacity to spare."""
     random = Random(seed)  # noqa: S311
     world = many_sizes(nodes, jobs, seed).snapshot
     made = tuple(

@@ -1,3 +1,3 @@
-"""Elastic deep learning on Kubernetes: trains in the room your services leave."""
+"""Elastic deep learning on Kubernetes: trains in the capacity your services leave."""
 
 __version__ = "0.1.0"

@@ -38,7 +38,7 @@ class NotSyncedError(TemporaryError):
 
 
 class PermanentError(EdlError):
-    """The other side refused, and would refuse the same call again."""
+    """The other side rejected the call, and would reject the same call again."""
 
 
 class ConflictError(EdlError):

@@ -36,7 +36,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BY_NAME_ONLY = ("browser", "chart", "drills", "karpenter", "kuberay", "prometheus", "real", "volcano")
+_BY_NAME_ONLY = (
+    "browser",
+    "chart",
+    "drills",
+    "karpenter",
+    "kubeflow",
+    "kuberay",
+    "kueue",
+    "prometheus",
+    "real",
+    "volcano",
+)
 _WITH_PACKAGES = tuple(Path(__file__).parent / name for name in _BY_NAME_ONLY)
 
 

@@ -16,7 +16,11 @@ from tests.progress import file_of, is_end_to_end
 
 LONGEST = (
     "tests/sandbox/test_command.py",
+    "tests/e2e/scenarios/test_unstarted.py",
     "tests/e2e/faults/test_server.py",
+    "tests/e2e/parts/test_shadow.py",
+    "tests/e2e/rules/test_scenes.py",
+    "tests/e2e/rules/test_agreement.py",
     "tests/e2e/scenarios/test_batch_jobs.py",
     "tests/e2e/scenarios/test_nodes_on_demand.py",
     "tests/e2e/scenarios/test_faults.py",
@@ -27,6 +31,8 @@ LONGEST = (
     "tests/e2e/cases/test_cases.py",
     "tests/sandbox/test_stack_broken_node.py",
     "tests/e2e/faults/test_election.py",
+    "tests/e2e/faults/test_one_namespace.py",
+    "tests/e2e/scenarios/test_changed_requests.py",
     "tests/e2e/control_plane/test_control_plane.py",
     "tests/e2e/scenarios/test_modes.py",
     "tests/e2e/scenarios/test_masters.py",

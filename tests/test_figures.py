@@ -80,7 +80,7 @@ def unproved(page: str, text: str) -> list[str]:
 PAGES = sorted(
     page
     for page in (*(ROOT / "docs").rglob("*.md"), ROOT / "README.md")
-    if not any(page.is_relative_to(ROOT / "docs" / folder) for folder in ("adr", "reference"))
+    if not page.is_relative_to(ROOT / "docs" / "reference")
 )
 
 

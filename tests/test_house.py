@@ -23,14 +23,15 @@ MOST_WITHOUT_CONTRACT = 8
 # A library that is not named here may be used nowhere in edl.
 ALLOWED = {
     "aiohttp": {"dashboard", "kube", "master", "observability", "sandbox"},
+    "cel_expr_python": {"kube"},
     "highspy": {"planner"},
     "kubernetes": {"kube", "sandbox"},
     "lightning": {"worker_torch"},
     "msgspec": {"kube", "master", "observability", "sandbox"},
     "matplotlib": {"sim"},
-    "numpy": {"explain", "planner", "sim"},
+    "numpy": {"kube", "explain", "planner", "sim"},
     "prometheus_client": {"master", "observability", "install"},
-    "pydantic": {"api", "settings", "sim"},
+    "pydantic": {"api", "settings", "shadow", "sim"},
     "pydantic_core": {"api", "settings", "sim"},
     "rich": {"explain", "observability", "sandbox", "sim"},
     "scipy": {"planner", "sim"},
@@ -46,6 +47,7 @@ STANDARD_LIBRARY_ONLY = (
     "edl.pod.roles",
     "edl.ledger.ledger",
     "edl.lifecycle.desired_state",
+    "edl.model.limits",
     "edl.model.plan",
 )
 

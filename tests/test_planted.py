@@ -15,6 +15,7 @@ from tests.planted import Bug, targets
 from tests.planted.bugs import BUGS
 from tests.planted.install import BROKEN, REACHED, find, noted, resolve, swapped
 from tests.planted.run import ROOT, Verdict, judge, run_with
+from tests.planted.run import pytest as run_pytest
 
 QUICK = (
     "lifecycle:transition_time_renewed",
@@ -47,6 +48,11 @@ def test_a_bug_changes_what_it_names_and_the_test_that_catches_it_exists(bug: Bu
     path, name = ROOT / "tests" / file, test.partition("[")[0]
     exists = path.is_file() and (not name or name in names_in(path))
     assert exists, f"there is no test {bug.caught_by}; name another one"
+
+
+def test_pytest_finds_each_test_that_catches_a_bug_with_its_parameters() -> None:
+    found = run_pytest(sorted({f"tests/{bug.caught_by}" for bug in BUGS}), {}, "--collect-only")
+    assert found.returncode == 0, found.stdout[-2000:]
 
 
 def test_every_bug_has_a_name_and_every_target_a_bug() -> None:

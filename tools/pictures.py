@@ -188,7 +188,7 @@ def serving() -> Picture:
         760,
         330,
     )
-    picture.text(40, 34, "Serving takes room and returns it; training fills the rest", "text")
+    picture.text(40, 34, "Serving takes capacity and returns it; training fills the rest", "text")
     picture.bar(40, 48, 12, 12, "first")
     picture.text(58, 59, "serving pods (3 cpu)", "small")
     picture.bar(210, 48, 12, 12, "second")

@@ -26,13 +26,6 @@ FETCHED = re.compile(
 )
 
 
-def on_config(config: Any) -> Any:
-    """Append the design records to the navigation, in their order."""
-    records = [f"adr/{record.name}" for record in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))]
-    config.nav.append({"Design records": ["adr/README.md", *records]})
-    return config
-
-
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the pages and files outside docs/ that the documents link to."""
     found: set[str] = set()

@@ -15,7 +15,8 @@ from math import ceil, floor, gcd, lcm
 from pathlib import Path
 from typing import Any
 
-KINDS = {"Node": "v1", "Pod": "v1", "TrainingJob": "paddlepaddle.org/v1"}
+GLOBAL = ("Node", "PersistentVolume", "Namespace")
+KINDS = dict.fromkeys((*GLOBAL, "Pod", "PersistentVolumeClaim"), "v1") | {"TrainingJob": "paddlepaddle.org/v1"}
 RENAMED = {f"alpha.kubernetes.io/nvidia-gpu{a}": f"nvidia.com/gpu{b}" for a, b in (("", ""), ("-name", ".product"))}
 QUANTITY = re.compile(r"(\+?[\d.]{1,81})(?:([KMGTPE]i|[numkMGTPE])|([eE][+-]?\d{1,2}))?")
 DECIMAL = {unit: Fraction(1000) ** power for power, unit in enumerate(("n", "u", "m", None, *"kMGTPE"), -3)}
@@ -116,8 +117,8 @@ class Cluster:
             if kind.endswith("List") and "items" in item:  # an item of a NodeList need not say that it is a Node
                 unread += [{"apiVersion": version, "kind": kind[:-4]} | one for one in reversed(item["items"] or [])]
             elif KINDS.get(kind) == version:
-                found[kind][f"{meta.get('namespace') or 'default'}/" * (kind != "Node") + meta["name"]] = item
-        jobs = self.raw = found["TrainingJob"]
+                found[kind][f"{meta.get('namespace') or 'default'}/" * (kind not in GLOBAL) + meta["name"]] = item
+        self.found, jobs = found, found["TrainingJob"]
         self.nodes = {name: self._node(name, node) for name, node in found["Node"].items()}
         self.own: dict[str, list[Any]] = {name: [] for name in jobs}
         self.waiting = {name: read for name, pod in found["Pod"].items() if (read := self._pod(name, pod))}
@@ -139,7 +140,7 @@ class Cluster:
         roles += [r for r in ROLES if labels.get(f"paddle-job-{r}".removesuffix("-trainer")) == label]
         roles += [r for r in ROLES if meta["name"].startswith(f"{label}-{r}-")]  # if no label says it
         job, node = f"{name.partition('/')[0]}/{label}", spec.get("nodeName") or status.get("nominatedNodeName") or ""
-        live, uid = not meta.get("deletionTimestamp"), at(self.raw, job, "metadata", "uid")
+        live, uid = not meta.get("deletionTimestamp"), at(self.found["TrainingJob"], job, "metadata", "uid")
         mine = any(o.get("controller") and o.get("uid") == uid if uid else o.get("name") == label for o in owners)
         ours = next((r for r in roles if r in ROLES), "") if job in self.own and (mine or not (owners or uid)) else ""
         cpu = at(meta, "annotations", "paddlepaddle.org/declared-cpu") if ours == "trainer" else None
@@ -171,7 +172,9 @@ class Cluster:
         domain = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
         shapes = {role: shape_of(spec, role, domain) for role in ("trainer", *(r for r, n in count.items() if n))}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
-        return read | {"missing": missing, "domain": domain, "shapes": shapes, "low": low, "high": high}
+        sizes = {} if ended else spec["trainer"]
+        read |= {"sizes": sizes.get("sizes") or range(0, high + 1, sizes.get("step") or 1), "low": low, "high": high}
+        return read | {"missing": missing, "domain": domain, "shapes": shapes}
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
@@ -192,7 +195,8 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         if not is_on:
             continue
         runs = all(len(facts[role]) == n for role, n in job["missing"].items()) and not job["stopped"]
-        runs = runs and job["low"] <= facts["floor"] <= target <= job["high"] >= facts["cap"] >= job["low"]
+        runs = runs and job["low"] <= facts["floor"] <= target in job["sizes"]
+        runs = runs and target <= job["high"] >= facts["cap"] >= job["low"]
         found += [f"job {key}: it may not run, or not with {target} trainers, or lacks a node"] * (not runs)
         stay = ([p["node"] for p in job["live"] if p["role"] == r and p["name"] not in gone] for r in ROLES[:2])
         places = [[*new, *facts["pserver"]], *stay]
@@ -313,9 +317,7 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     worth = {key: fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items()}
     achieved, stated = sum(worth.values()), plan["certificate"]
     agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE
-    agrees = agrees and all(
-        stated[name] == cert["plan"][name] for name in ("achieved", "bound", "staying", "repacked")
-    )
+    agrees = agrees and all(stated[n] == cert["plan"][n] for n in ("achieved", "bound", "staying", "repacked"))
     served = (plan["serving"]["waiting"], plan["serving"]["placed"]) == (len(cluster.waiting), len(cert["pods"]))
     found += ["PLAN and CERTIFICATE do not state the same worth, bounds and serving"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
@@ -326,9 +328,7 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     fair = {key: min(chosen[key]["target"], n + ceil(last * (jobs[key]["cap"] - n))) for key, n in low.items()}
     fair = {key: max(n, floors[key]) for key, n in fair.items()}
     kept = {key: {p["name"] for p in cluster.jobs[key]["trainers"]} - {*chosen[key]["victims"]} for key in jobs}
-    steps = lcm(
-        *(max(1, jobs[key]["cap"] - n) for key, n in low.items())
-    )  # whole trainers add up to these parts of 1
+    steps = lcm(*(max(1, jobs[key]["cap"] - n) for key, n in low.items()))  # whole trainers are such parts of 1
     cases = {"promised": (floors, None), "minimum": (low, None), "repacked": (fair, None), "staying": (fair, kept)}
     for name, (least, stays) in cases.items():
         bound = Fraction(int(cert["proofs"][name]["bound"]), unit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from posixpath import join, normpath
 from typing import Any
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import pod_manifest
 from edl.api.v1 import TrainingJob
 from edl.model.names import Role
 

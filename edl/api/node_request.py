@@ -7,12 +7,13 @@ preempts nobody, and Cluster Autoscaler, which ignores pods below -10, sees it. 
 
 from __future__ import annotations
 
-from edl.api.manifest import SAFE_TO_EVICT, Object, owner_reference
+from edl.api.manifest import Object, owner_reference
+from edl.api.pods import SAFE_TO_EVICT
 from edl.api.priorities import PRIORITY_TRAINING
 from edl.api.v1 import TrainingJob
 from edl.model.actions import RequestNode
 from edl.model.names import LABEL_NODE_GROUP, LABEL_REQUESTS_NODE
-from edl.model.resources import CPU, HOST_PORT_PREFIX, PODS
+from edl.model.resources import CPU, PODS, is_amount
 
 _PAUSE = ["sh", "-c", "while :; do sleep 3600; done"]
 
@@ -22,7 +23,7 @@ def node_request_manifest(job: TrainingJob, action: RequestNode) -> Object:
     requests = {
         name: f"{amount}m" if name == CPU else str(amount)
         for name, amount in action.request.amounts
-        if name != PODS and not name.startswith(HOST_PORT_PREFIX)
+        if name != PODS and is_amount(name)
     }
     limits = {name: amount for name, amount in requests.items() if "/" in name}  # devices have equal limits
     return {

@@ -21,7 +21,13 @@ PRIORITY_CLASSES = (*BASIC_PRIORITY_CLASSES, PRIORITY_BEST_EFFORT, PRIORITY_BEST
 
 
 def priority_classes_of(
-    job: TrainingJob, role: Role, index: int, spec: Mapping[str, Any], *, is_best_effort: bool = True
+    job: TrainingJob,
+    role: Role,
+    index: int,
+    spec: Mapping[str, Any],
+    *,
+    is_best_effort: bool = True,
+    is_base: bool = False,
 ) -> tuple[str, ...]:
     """The PriorityClass of a pod, and behind it those that the pod has in a cluster that lacks this one.
 
@@ -33,10 +39,11 @@ def priority_classes_of(
         index: the number of the pod within its role, from 0.
         spec: the pod, which says whether it requests cpu or memory.
         is_best_effort: False if a trainer that requests neither gets requests by admission, from a LimitRange.
+        is_base: a trainer belongs to the minimum although its index does not, because others do not have that class.
     """
     if role is not Role.TRAINER:
         return (PRIORITY_CORE,)
-    is_surplus = index >= job.spec.trainer.min_trainers
+    is_surplus = index >= job.spec.trainer.min_trainers and not is_base
     usual = (*((PRIORITY_SURPLUS,) if is_surplus else ()), PRIORITY_TRAINING, PRIORITY_CORE)
     if not is_best_effort or any(name in (CPU, MEMORY) for name in _resources(spec)):
         return usual

@@ -77,7 +77,7 @@ def _check_limits(part: QueueSpec) -> Iterator[Values]:
 
 
 class QueueSpec(Part):
-    """What belongs to the queue, and on what terms it lends and borrows."""
+    """The resources of a queue, and the conditions on which the queue lends them and borrows others."""
 
     nominal_quota: Annotated[_Amounts, Field(min_length=1)]
     """Amounts that belong to the queue; a resource that is not listed has no limit."""
@@ -138,7 +138,7 @@ class QueueSummary(Part):
 
 
 class QueueStatusPart(Part):
-    """What the jobs of the queue use, and what they may use; the controller computes it."""
+    """The use and the share of the jobs of a queue; the controller computes both."""
 
     observed_generation: Annotated[WholeNumber, Field(ge=0, le=MAX_SAFE)] | None = None
     """Generation of the spec that this status describes."""

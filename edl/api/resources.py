@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from edl.api.base import MAX_INT64, Part, Rule, Values
+from edl.api.base import MAX_INT64, Label, Part, Rule, Values, keyed_list, unique_by
 from edl.model.quantity import exact_quantity
 from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY
 
@@ -112,6 +112,15 @@ def _uses(name: str) -> str:
     return " || ".join(f"(has(self.{field}) && '{name}' in self.{field})" for field in _MAPS)
 
 
+class ClaimUse(Part):
+    """A claim of the pod on devices that its container uses."""
+
+    name: Label
+    """The name of the claim in `template.spec.resourceClaims`."""
+    request: Label | None = None
+    """One request of the claim; all of them if it is empty."""
+
+
 class Requirements(Part):
     """Requests and limits of one pod of a role."""
 
@@ -119,6 +128,8 @@ class Requirements(Part):
     """Amounts that are reserved for a pod; a missing amount is that of limits."""
     limits: Amounts = Field(default_factory=dict)
     """The most that a pod may use."""
+    claims: Annotated[list[ClaimUse], AfterValidator(unique_by("name"))] = keyed_list("name", limit=32)
+    """The claims on devices that the container uses."""
 
     rules = (
         Rule(

@@ -12,6 +12,7 @@ from edl.api.resources import Quantity, Requirements
 from edl.api.template import Container, PodTemplate
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.names import Role
+from edl.model.sizes import MOST_SIZES, Sizes, allows, in_steps, named
 
 MAX_INSTANCES = 10_000
 
@@ -198,6 +199,44 @@ def _check_instances(part: TrainerSpec) -> Iterator[Values]:
         yield {"instances": part.instances, "min": low, "max": high}
 
 
+_NO_SIZES = "(!has(self.sizes) || size(self.sizes) == 0)"
+
+
+def _without_twins(sizes: list[int]) -> list[int]:
+    """Refuse a list with a number twice, as the API server does for `x-kubernetes-list-type: set`."""
+    twin = next((size for size in sizes if sizes.count(size) > 1), None)
+    if twin is not None:
+        raise ValueError(f"has {twin} twice; remove one of them")
+    return sizes
+
+
+def _check_one_of_both(part: TrainerSpec) -> Iterator[Values]:
+    if part.sizes and part.step > 1:
+        yield {}
+
+
+def _check_sizes(part: TrainerSpec) -> Iterator[Values]:
+    low, high = part.bounds
+    if part.sizes and (min(part.sizes), max(part.sizes)) != (low, high):
+        yield {"found": f", but go from {min(part.sizes)} to {max(part.sizes)}", "min": low, "max": high}
+
+
+def _check_step(part: TrainerSpec) -> Iterator[Values]:
+    low, high = part.bounds
+    if low % part.step or high % part.step:
+        yield {"min": low, "max": high, "step": part.step}
+
+
+def _check_pinned_size(part: TrainerSpec) -> Iterator[Values]:
+    if part.instances and not allows(part.allowed, part.instances):
+        yield {"instances": part.instances, "sizes": f" ({named(part.allowed)})"}
+
+
+def _check_requests_of_sizes(part: TrainerSpec) -> Iterator[Values]:
+    if part.allowed and not (part.resources and part.resources.has_cpu_or_memory):
+        yield {}
+
+
 class TrainerSpec(RoleSpec):
     """The trainers; the planner chooses their number between min-instance and max-instance."""
 
@@ -215,9 +254,48 @@ class TrainerSpec(RoleSpec):
     """Maximum number of trainers."""
     instances: Count = 0
     """Fixed number of trainers, as set by kubectl scale; 0 lets the planner decide."""
+    sizes: Annotated[list[Positive], AfterValidator(_without_twins)] = Field(
+        default_factory=list, max_length=MOST_SIZES, json_schema_extra={"x-kubernetes-list-type": "set"}
+    )
+    """The only numbers of trainers that the job may have, with min-instance and max-instance; every one if empty."""
+    step: Positive = 1
+    """The number of trainers is a multiple of this."""
 
     rules = (
         _BOUNDS_RULE,
+        Rule(
+            cel=f"{_NO_SIZES} || !has(self.step) || self.step == 1",
+            message="sizes and step are both set; remove one of them",
+            check=_check_one_of_both,
+        ),
+        Rule(
+            cel=f"{_NO_SIZES} || (self.min__dash__instance in self.sizes && "
+            "self.max__dash__instance in self.sizes && "
+            "self.sizes.all(n, n >= self.min__dash__instance && n <= self.max__dash__instance))",
+            message="sizes must begin with min-instance {min} and end with max-instance {max}{found}; change one of"
+            " them",
+            check=_check_sizes,
+        ),
+        Rule(
+            cel="!has(self.step) || (self.min__dash__instance % self.step == 0 && "
+            "self.max__dash__instance % self.step == 0)",
+            message="min-instance {min} and max-instance {max} are not both multiples of step {step}; make them so",
+            check=_check_step,
+        ),
+        Rule(
+            cel="!has(self.instances) || self.instances == 0 || "
+            f"(({_NO_SIZES} || self.instances in self.sizes) && "
+            "(!has(self.step) || self.instances % self.step == 0))",
+            message="instances {instances} is no count that sizes or step allow{sizes}; write one of these, or 0 to"
+            " let the planner decide",
+            check=_check_pinned_size,
+        ),
+        Rule(
+            cel=f"({_NO_SIZES} && (!has(self.step) || self.step == 1)) || (has(self.resources) && ({_HAS_REQUESTS}))",
+            message="the trainers request neither cpu nor memory, so edl cannot keep them to sizes or a step; set"
+            " spec.trainer.resources, or remove sizes and step",
+            check=_check_requests_of_sizes,
+        ),
         Rule(
             cel="!has(self.instances) || self.instances == 0 || (self.instances >= self.min__dash__instance && "
             "self.instances <= self.max__dash__instance)",
@@ -238,3 +316,8 @@ class TrainerSpec(RoleSpec):
     def bounds(self) -> tuple[int, int]:
         """min-instance and max-instance."""
         return self.min_trainers, self.max_trainers
+
+    @property
+    def allowed(self) -> Sizes:
+        """The numbers of trainers that `sizes` or `step` allow; empty for every number."""
+        return tuple(sorted(self.sizes)) or in_steps(*self.bounds, self.step)

@@ -46,8 +46,8 @@ class LedgerLoss(StrEnum):
 class Dataset(Part):
     """The data set that the master divides into shards."""
 
-    source: Annotated[str, Field(max_length=4096, pattern=r"^(index:[0-9]{1,18}|(lines|parquet):.+)$")]
-    """Source of the records: index:N, lines:GLOB or parquet:GLOB."""
+    source: Annotated[str, Field(max_length=4096, pattern=r"^(index:[0-9]{1,18}|(lines|parquet|tar|mix):.+)$")]
+    """Source of the records: index:N, lines:GLOB, parquet:GLOB, tar:GLOB, or mix:RECORDS;WEIGHT SOURCE;..."""
     epochs: Passes | None = None
     """Number of epochs; by default spec.passes."""
     seed: Annotated[WholeNumber, Field(ge=0, le=MAX_SAFE)] | None = None

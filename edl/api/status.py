@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from edl.api.base import MAX_INT32, MAX_SAFE, Part, WholeNumber, keyed_list, unique_by
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.model.status import JobPhase
 
 MAX_SPEEDS = 64

@@ -21,7 +21,7 @@ _DATASET_FIELDS = ("source", "seed", "shardSize", "maxQuarantinedFraction")
 
 
 def transition_rules() -> list[dict[str, Any]]:
-    """The rules that compare an object with its former version, as they stand in the CRD."""
+    """The rules that compare an object with its former version, as in the CRD."""
     pods = _pods_exist()
     return [
         *(

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 
 from edl.api.base import Part
 from edl.api.v1 import KIND
+from edl.model.units import count
+
+MAX_NAMED = 50
+"""The most fields that are named; to look for the field that each was meant for takes long."""
 
 
 def unknown_fields(spec: Part, written: object, kind: str = KIND) -> Iterator[str]:
     """Yield one warning for each field of a spec that the resource does not have, with the field it may be meant for.
 
+    Beyond `MAX_NAMED` they are only counted.
+
     Args:
         spec: parsed.
         written: the spec as the user wrote it.
-        kind: of the resource.
+        kind: the kind of the resource.
     """
-    for path, known in _unknown(spec, written, "spec"):
+    found = _unknown(spec, written, "spec")
+    for path, known in islice(found, MAX_NAMED):
         name = path.rpartition(".")[2]
         near = get_close_matches(name, known, n=1)
         remedy = f"did you mean {near[0]}?" if near else "remove it or correct its name"
         yield f"{path} is not a field of a {kind}, and edl ignores it; {remedy}"
+    if more := sum(1 for _ in found):
+        yield f"{count(more, 'more field')} of spec are none of a {kind}, and edl ignores them; remove them"
 
 
 def _unknown(part: object, written: object, path: str) -> Iterator[tuple[str, list[str]]]:

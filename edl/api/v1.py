@@ -21,6 +21,7 @@ from edl.api.template import VolumeMount
 from edl.errors import InvalidJobError
 from edl.model.job_policies import JobAction, JobEvent, default_action
 from edl.model.names import JobKey, Role
+from edl.model.sizes import SLICE_TOPOLOGY, TPU, chips_of_slice, hosts_of_slice
 
 GROUP = "paddlepaddle.org"
 VERSION = "v1"
@@ -158,7 +159,7 @@ def parse_job(obj: Mapping[str, Any], *, controller_namespace: str = "") -> Trai
         job = TrainingJob.model_validate(obj)
     except ValidationError as error:
         raise _invalid(label, describe(error, TrainingJob)) from None
-    problems = [*_kind_problems(obj), *find_problems(job)]
+    problems = [*_kind_problems(obj), *find_problems(job), *_slice_problems(job.spec.trainer)]
     if controller_namespace and job.key.namespace == controller_namespace:
         problems.append(f"namespace {controller_namespace} is reserved for the controller; use another namespace")
     if problems:
@@ -190,6 +191,25 @@ def _kind_problems(obj: Mapping[str, Any]) -> Iterator[str]:
         given = obj.get(field, expected)
         if given != expected:
             yield f"{field} {str(given)[:60]!r} is not supported; write {expected}"
+
+
+def _slice_problems(trainer: TrainerSpec) -> Iterator[str]:
+    """Why a number of trainers takes a part of a TPU slice, if it may."""
+    spec = trainer.template.spec if trainer.template else None
+    topology = spec.node_selector.get(SLICE_TOPOLOGY, "") if spec else ""
+    asked = trainer.resources.effective_limits().get(TPU, "") if trainer.resources else ""
+    hosts, (low, high) = hosts_of_slice(topology, int(asked) if asked.isdecimal() else 0), trainer.bounds
+    if low < high and hosts > 1:
+        bounds = f"min-instance {low} and max-instance {high} allow a part of a slice"
+    elif high % hosts:
+        bounds = f"{high} of them end with a part of a slice"
+    else:
+        return
+    yield (
+        f"the trainers are hosts of a TPU slice: {SLICE_TOPOLOGY} {topology} has {chips_of_slice(topology)} chips,"
+        f" and each requests {asked}, so {hosts} work together or not at all, but {bounds}; set both bounds to one"
+        f" multiple of {hosts}, or take a slice of one host"
+    )
 
 
 def _invalid(label: str, problems: list[str]) -> InvalidJobError:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import typer
 
+from edl.cli.warnings import warn
 from edl.clock import SystemClock
 from edl.controller.planning import report_snapshot
+from edl.explain.blocked_serving import waiting_lines
 from edl.explain.job_text import find_job, job_report_json, print_job_report
 from edl.explain.plan_table import make_console
+from edl.explain.steps import showing
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.read_once import look
 from edl.kube.queue_file import unlimited, unsaved
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
-from edl.printable import printable
 from edl.settings.explain import ExplainSettings
 from edl.settings.shared import TextOutput
 
@@ -28,28 +30,27 @@ def explain(settings: ExplainSettings) -> None:
         ConfigError: the job is unknown, or a file cannot be read.
         EdlError: the cluster cannot be read, or no plan can be made.
     """
-    snapshot, left_out = _snapshot(settings)
-    _warn(left_out)
+    with showing("reading the cluster"):
+        snapshot, left_out = _snapshot(settings)
+    warn(left_out)
     key, limits = find_job(snapshot, settings.job, settings.namespace), settings.read_limits()
-    _warn(unsaved(snapshot, limits.quotas) if settings.filename else ())
+    warn(unsaved(snapshot, limits.quotas) if settings.filename else ())
     jobs = [job for job in snapshot.jobs if job.key == key]
-    _warn(unlimited(jobs, limits.quotas, [queue.name for queue in snapshot.queues], limits.tenants))
-    report = report_snapshot(snapshot, key, settings.policy, limits)
+    warn(unlimited(jobs, limits.quotas, [queue.name for queue in snapshot.queues], limits.tenants))
+    with showing(f"planning {len(snapshot.jobs)} jobs on {len(snapshot.nodes)} nodes"):
+        report = report_snapshot(snapshot, key, settings.policy, limits)
     if settings.output is TextOutput.JSON:
         typer.echo(job_report_json(report, snapshot))
     else:
         print_job_report(report, snapshot, make_console())
 
 
-def _warn(warnings: Iterable[object]) -> None:
-    for warning in warnings:
-        typer.echo(printable(f"edl: {warning}"), err=True)
-
-
 def _snapshot(settings: ExplainSettings) -> tuple[ClusterSnapshot, Sequence[object]]:
-    """The saved cluster, or the live one; and what could not be read of it."""
+    """The saved cluster, or the live one; and what is to be told of it: what could not be read, for example."""
     if settings.filename:
-        return read_snapshot_files(settings.filename).snapshot(settings.now_s)
+        saved = read_snapshot_files(settings.filename)
+        snapshot, left_out = saved.snapshot(settings.now_s)
+        return snapshot, (*left_out, *saved.warnings(), *waiting_lines(snapshot))
     return asyncio.run(_read_cluster(settings.kubeconfig))
 
 

@@ -16,12 +16,12 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def end_at_once_on_interrupt() -> None:
-    """From now on SIGINT ends the process with 130; a SIGINT that the parent had ignored stays ignored."""
+    """Let SIGINT end the process with code 130; a SIGINT that the parent process ignored stays ignored."""
     _replace(signal.default_int_handler, _end)
 
 
 def raise_on_interrupt() -> None:
-    """From now on SIGINT raises KeyboardInterrupt again, as a command expects."""
+    """Let SIGINT raise KeyboardInterrupt again, as a command expects."""
     _replace(_end, signal.default_int_handler)
 
 

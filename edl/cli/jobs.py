@@ -1,4 +1,4 @@
-"""`edl submit|get|watch|logs|scale|delete`: the columns and words of kubectl, for people without kubectl."""
+"""The commands about jobs, `edl submit` to `edl delete`: the columns and words of kubectl, for people without it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from edl.settings.jobs import (
     LogsSettings,
     NamespaceSettings,
     ScaleSettings,
+    SeveralJobsSettings,
     SubmitSettings,
     WatchSettings,
 )
@@ -40,7 +41,7 @@ def submit(settings: SubmitSettings) -> None:
 
     Raises:
         ConfigError: a file cannot be read, or holds something else than TrainingJobs; nothing was created then.
-        EdlError: the API server refuses a job; the others are created.
+        EdlError: the API server rejects a job; the others are created.
     """
     bodies: list[Object] = []
     for path in settings.file:
@@ -109,7 +110,7 @@ def scale(settings: ScaleSettings) -> None:
     """Set the fixed number of trainers, as `kubectl scale` does.
 
     Raises:
-        EdlError: the job has ended or does not allow that number, or the API server refuses.
+        EdlError: the job has ended or does not allow that number, or the API server rejects the request.
     """
 
     async def change(client: JobClient) -> None:
@@ -123,11 +124,42 @@ def scale(settings: ScaleSettings) -> None:
     _run(settings, change)
 
 
+def suspend(settings: SeveralJobsSettings) -> None:
+    """End the pods of jobs until they are resumed.
+
+    Raises:
+        EdlError: a job does not exist or has ended, or the API server rejects one; the others are suspended.
+    """
+    _run(settings, lambda client: _each(client, settings.jobs, suspended=True))
+
+
+def resume(settings: SeveralJobsSettings) -> None:
+    """Let suspended jobs run again.
+
+    Raises:
+        EdlError: a job does not exist or has ended, or the API server rejects one; the others are resumed.
+    """
+    _run(settings, lambda client: _each(client, settings.jobs, suspended=False))
+
+
+async def _each(client: JobClient, names: tuple[str, ...], *, suspended: bool) -> None:
+    problems, done = [], "suspended" if suspended else "resumed"
+    for name in names:
+        try:
+            is_changed = await client.suspend(name, suspended=suspended)
+        except EdlError as error:
+            problems.append(str(error))
+        else:
+            typer.echo(f"{RESOURCE}/{name} {done}{'' if is_changed else ' (no change)'}")
+    if problems:
+        raise PermanentError("\n".join(problems))
+
+
 def delete(settings: DeleteSettings) -> None:
     """Delete jobs, and wait until they are gone unless `--wait false` is given.
 
     Raises:
-        EdlError: a job does not exist, or the API server refuses.
+        EdlError: a job does not exist, or the API server rejects the request.
     """
 
     async def remove(client: JobClient) -> None:

@@ -1,7 +1,7 @@
 """Makes options of the command line from the flags that `edl.settings` declares.
 
 typer reads the signature of a function; here the signature is made from a settings class. Every value reaches the
-settings class as text, and the class checks all of them at once. docs/adr/0015-flags-stated-once.md says why.
+settings class as text, and the class checks all of them at once. docs/design/code.md says why.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _parameter(flag: Declaration, *, is_enforced: bool) -> Parameter:
 
 
 def _completion(place: str) -> Callable[[typer.Context, str], list[str]]:
-    """What typer calls while a shell completes a value."""
+    """Make the function that typer calls while a shell completes a value."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         found: list[str] = load(place)(ctx.params, incomplete)

@@ -7,6 +7,7 @@ import typer
 from edl.cli.exit_codes import USAGE
 from edl.errors import ConfigError
 from edl.explain.plan_table import make_console
+from edl.explain.steps import showing
 from edl.observability.replay import exit_code, print_replays, replay_all, replays_json
 from edl.settings.replay import ReplaySettings
 from edl.settings.shared import TableOutput
@@ -21,7 +22,8 @@ def replay(settings: ReplaySettings) -> int:
     Raises:
         ConfigError: there is no readable record.
     """
-    replays = replay_all(settings.record_file)
+    with showing("making the decisions again"):
+        replays = replay_all(settings.record_file)
     code = exit_code(replays)
     if settings.output is TableOutput.JSON:
         typer.echo(replays_json(replays))

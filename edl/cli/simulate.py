@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from edl.cli.exit_codes import FAILED
+from edl.cli.warnings import warn
 from edl.errors import ConfigError
 from edl.explain.plan_table import make_console
 from edl.settings.simulate import SimulateSettings, SimulationOutput
@@ -34,7 +35,7 @@ def simulate(settings: SimulateSettings) -> int:
         scenario = read_scenario(settings.scenario)
     elif settings.from_ is not None:
         scenario = scenario_of_records(
-            settings.from_, lambda left_out: typer.echo(f"edl: --from {settings.from_}: {left_out}", err=True)
+            settings.from_, lambda left_out: warn([f"--from {settings.from_}: {left_out}"])
         )
     with stdout_for_the_report():
         runs = run_campaign(
@@ -46,8 +47,7 @@ def simulate(settings: SimulateSettings) -> int:
     if settings.plot is not None:
         draw_all(scenario, runs, settings.plot)
     problems = {problem for those in runs.values() for run in those for problem in run.problems}
-    for problem in sorted(problems):
-        typer.echo(f"edl: the controller of a run reported: {problem}", err=True)
+    warn(f"the controller of a run reported: {problem}" for problem in sorted(problems))
     return FAILED if problems else 0
 
 
@@ -65,8 +65,9 @@ def _note_empty_window(scenario: Scenario, runs: Runs) -> None:
     from_s = scenario.measure.from_s
     ends_s = [run.samples[-1].at_s for those in runs.values() for run in those]
     if from_s and min(ends_s, default=from_s + 1) <= from_s:
-        typer.echo(
-            f"edl: measure.from_s {from_s:g}: a run ended at second {min(ends_s):.0f}, after its last job;"
-            " it has no utilisation, so choose an earlier second",
-            err=True,
+        warn(
+            [
+                f"measure.from_s {from_s:g}: a run ended at second {min(ends_s):.0f}, after its last job;"
+                " it has no utilisation, so choose an earlier second"
+            ]
         )

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
+from edl.lifecycle.trials.unended import nominated_in_vain
 from edl.model.actions import CreatePod, ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -22,17 +24,20 @@ from edl.model.status import Reason
 Slot = tuple[Role, str]
 """Free capacity for one pod: its role, and the name of the node."""
 
+BY_ITSELF = frozenset({Reason.AT_MAX.value, Reason.PINNED.value})
+"""The reasons of deletions that only take a job down to its own maximum, or to the count that somebody has set."""
+
 FOR_OTHER_JOBS = VOLUNTARY_SHRINKS | {Reason.ADMITTED}
 """The reasons of deletions whose capacity goes to another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a plan, or an eviction ahead of it, grants one job.
+    """The trainers, places and victims that the last plan, or an eviction ahead of the next plan, grants one job.
 
     Attributes:
         decision: as the plan made it.
-        uid: of the job.
+        uid: the UID of the job.
         pods: name -> UID of the pods that end, as the plan saw them.
         slots: what may be created now; a slot that is used is counted elsewhere (`allotments.Allotments.used`).
         awaited: UIDs of the serving pods that the victims end for; empty if they end for something else.
@@ -51,7 +56,10 @@ class Allotment:
         return (self.uid, self.decision.generation) == (job.uid, job.generation)
 
     def decision_for(self, job: Job) -> ScaleDecision | None:
-        """The decision, with only those victims and moves that are still the same pods; None for another job."""
+        """The decision, with only those victims and moves that are still the same pods; None for another job.
+
+        Of a job that only shrinks, and for nobody else, no more trainers end than it still has too many.
+        """
         if not self.is_for(job):
             return None
         if not self.pods:
@@ -61,6 +69,9 @@ class Allotment:
             tuple(name for name in names if name in here and here[name] == self.pods.get(name))
             for names in (self.decision.victims, self.decision.moves)
         )
+        if self.decision.shrink_reason in BY_ITSELF and not self.decision.nodes:
+            live = {pod.name for pod in job.live_trainers}
+            victims = tuple(name for name in victims if name in live)[: max(0, len(live) - self.decision.target)]
         if (victims, moves) == (self.decision.victims, self.decision.moves):
             return self.decision
         return replace(self.decision, victims=victims, moves=moves)
@@ -84,7 +95,7 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """What is left of the allotment of a job.
+    """The part of a job's allotment that the job has not used yet.
 
     Attributes:
         decision: what its allotment says; None if it has none that counts.
@@ -103,8 +114,8 @@ class Start(NamedTuple):
     """A pod of a plan whose node has free capacity for it.
 
     Attributes:
-        job: of the pod.
-        role: of the pod.
+        job: the job of the pod.
+        role: the role of the pod.
         node: the name of the node.
     """
 
@@ -114,8 +125,9 @@ class Start(NamedTuple):
 
 
 def serving_needing_capacity(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """UIDs of the serving pods that wait for capacity."""
-    return frozenset(pod.uid for pod in snapshot.waiting_serving if pod.needs_room)
+    """UIDs of the serving pods that wait for capacity, also of those that are nominated to a node in vain."""
+    vain = (replace(pod, nominated="") for pod in nominated_in_vain(snapshot))
+    return frozenset(pod.uid for pod in chain(snapshot.waiting_serving, vain) if pod.needs_room)
 
 
 def allotment_of(
@@ -150,7 +162,7 @@ def without_taken(
     first, as request what the pod requests.
 
     Args:
-        starts: of the new plan.
+        starts: the starts of the new plan.
         sent: the pods that were created after the snapshot of the plan.
         jobs: as the plan saw them.
     """

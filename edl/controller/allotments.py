@@ -55,7 +55,7 @@ class Planning:
 
 @dataclass
 class Allotments:
-    """What the last plan grants, and what of it is used.
+    """The allotments of all jobs in the last plan, and how much of each is used.
 
     Attributes:
         by_job: what the last plan grants each job.
@@ -135,7 +135,7 @@ class Allotments:
         Args:
             decisions: for the jobs that lose trainers.
             view: what they were made from.
-            awaited: UIDs of the serving pods that the trainers make way for.
+            awaited: UIDs of the serving pods that the trainers are evicted for.
         """
         bases = {job.key: job for job in view.jobs}
         self.known |= awaited
@@ -166,7 +166,7 @@ class Allotments:
         return [*changed, *self.donors()] if self.kept_donors else changed
 
     def _without_evictions(self, granted: Mapping[JobKey, Allotment]) -> dict[JobKey, Allotment]:
-        """The new allotments; a job that would lose trainers to serving keeps its old one, without growth."""
+        """The new allotments, where a job that would lose trainers to serving keeps its old one, without growth."""
         kept = {}
         for key, allotment in granted.items():
             if not allotment.ends_for_serving:
@@ -178,7 +178,7 @@ class Allotments:
     # --- What a job may do
 
     def of(self, job: Job, waits: frozenset[str]) -> Usable:
-        """What a job may do now.
+        """Return the part of its allotment that a job may use now.
 
         Args:
             job: as the cache shows it.
@@ -248,7 +248,7 @@ class Allotments:
         _mark(self.obsolete, key, is_in=is_obsolete)
 
     def is_held(self, waits: frozenset[str], now_s: float) -> bool:
-        """True while somebody wants capacity that the allotments do not take into account.
+        """True while a pod or job needs capacity that the allotments do not take into account yet.
 
         Nobody else's surplus takes it meanwhile. Whoever comes, and however often, this is so for `HELD_S` of
         `HELD_S + FREE_S` at most.

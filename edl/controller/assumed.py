@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from edl.model.actions import CreatePod, DeletePod
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import SURPLUS_VALUE, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
 
@@ -37,9 +37,11 @@ def _pod(job: Job, action: CreatePod) -> Pod:
     """The pod that an action creates."""
     shape = next((fixed.shape for fixed in job.fixed if fixed.role is action.role), job.trainer)
     lent_milli = round(shape.request[CPU] * (1 - action.cpu_request)) if action.role is Role.TRAINER else 0
+    is_surplus = action.role is Role.TRAINER and action.index >= job.min_trainers and not action.is_base
     return Pod(
         namespace=job.key.namespace,
         name=action.pod_name,
+        priority=SURPLUS_VALUE if is_surplus else 0,
         uid=f"{UID_OF_ASSUMED}{action.pod_name}",
         shape=shape,
         planned=action.node or "",

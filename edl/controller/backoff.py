@@ -5,7 +5,8 @@ at any time (an administrator raises a quota or repairs a webhook), so the contr
 double. Each job has its own pauses: the refusals of one job never slow another job down.
 
 A creation that fails again counts as refused, if writes of other kinds or jobs do not fail: a policy or a webhook may
-make the server fail at it, or answer that it is busy, for ever.
+make the server fail at it, or answer that it is busy, for ever. So does a resize of a workload. If nothing else was
+written, it may be an outage: then it is asked again after the next write that succeeds.
 
 A refused creation is first asked again without effect (`ProbePod`). If the answer is yes, the job may try for one
 trainer, then two, then four: no job is shrunk by much for pods that are refused after all.
@@ -18,7 +19,18 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from edl.lifecycle.trials.retries import Retries
-from edl.model.actions import Action, CreatePod, EmitEvent, Need, Outcome, ProbePod, RequestNode, Result
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    EmitEvent,
+    Need,
+    Outcome,
+    ProbePod,
+    RequestNode,
+    ResizeWorkload,
+    Result,
+)
+from edl.model.names import Role
 
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
@@ -27,14 +39,15 @@ AGAIN_S = 0.5
 BUSY_S = 10.0
 """A server that asks to be asked later is busy, until it has done so for so long for one job alone."""
 DENIED_AT_MOST_S = 3600.0
-"""The longest pause if the server accepts the question, and then not the pod: each attempt may cost others pods."""
+"""The longest pause if the server accepts the question, and then not the pod, or for resizes, about which it is not
+asked: each attempt may cost others pods."""
 TRUSTED_AFTER = 14
 """After so many doublings without a refusal the step is beyond every maximum, and the refusal is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedAction:
-    """The last refusal of one kind of action for one job; times are monotonic seconds.
+    """The last rejection of one kind of action for one job; times are monotonic seconds.
 
     Attributes:
         action: what was refused.
@@ -60,7 +73,7 @@ class RefusedAction:
 
 
 class Backoff:
-    """The refusals by job and kind of action; creating a pod and creating what it needs are one kind.
+    """Growing pauses after rejections, by job and kind of action; a pod and the objects it needs are one kind.
 
     Attributes:
         retries: the pauses of pods that failed or that a node rejected.
@@ -69,10 +82,11 @@ class Backoff:
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self.retries = Retries()
-        self._failed_s: dict[str, float] = {}  # by UID: when creations of the job began to fail
+        self._failed_s: dict[tuple[str, str], float] = {}  # by UID and `_part`: when creations began to fail
         self._succeeded_s = -inf  # when the last write of any job succeeded
         self._failures: dict[tuple[str, type[Action]], float] = {}  # when the last write of a job and kind failed
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
+        self._in_doubt: set[str] = set()  # UIDs of jobs about which asking failed, and nothing was written since
 
     def knows(self, job_uid: str) -> bool:
         """True if some action of the job was refused, and that is not forgotten yet."""
@@ -104,7 +118,7 @@ class Backoff:
         return (found[0][2].reason, found[0][2].message) if found else None
 
     def refused_creation(self, job_uid: str, now_s: float) -> RefusedAction | None:
-        """The refusal of the job's pods, or of what they need; None if the server does not refuse them."""
+        """The rejection of the job's pods or of the objects they need; None if the server accepts them."""
         refused = self._of_job.get(job_uid, {}).get(CreatePod)
         if refused is None or not refused.permanent or refused.accepted_s is None:
             return refused if refused is not None and refused.permanent else None
@@ -114,8 +128,18 @@ class Backoff:
             return None
         return replace(refused, step=refused.step << doubled)
 
+    def refused_resize(self, job_uid: str) -> RefusedAction | None:
+        """The rejection of the last resize of a workload; None if the server accepts resizes of it."""
+        refused = self._of_job.get(job_uid, {}).get(ResizeWorkload)
+        return refused if refused is not None and refused.permanent else None
+
+    def resize_s(self, now_s: float) -> float:
+        """When a workload may next be resized that may not be resized now; infinity if there is none."""
+        found = (refused.get(ResizeWorkload) for refused in self._of_job.values())
+        return min((one.until_s for one in found if one is not None and one.until_s > now_s), default=inf)
+
     def record(self, outcome: Outcome, now_s: float) -> None:
-        """Take an outcome into account: a refusal doubles the pause, a success ends it.
+        """Note an outcome: a rejection doubles the pause, a success ends it.
 
         A created pod ends no refusal of a creation, because it may have been under way when another one was refused.
         """
@@ -124,24 +148,41 @@ class Backoff:
         fails = self._fails_alone(outcome, kind, now_s)
         if is_refused or fails or outcome.retry_after_s is not None:
             self._refuse(uid, kind, outcome, now_s, permanent=is_refused or fails)
-        elif outcome.is_ok and (refused := self._of_job.get(uid, {}).get(kind)) is not None:
-            self._accept(refused, kind, outcome, now_s)
+        elif (refused := self._of_job.get(uid, {}).get(kind)) is not None:
+            if outcome.is_ok:
+                self._accept(refused, kind, outcome, now_s)
+            elif outcome.result is Result.FAILED:
+                self._prolong(refused, kind, outcome, now_s)
 
     def _fails_alone(self, outcome: Outcome, kind: type[Action], now_s: float) -> bool:
         """True if creations of the job fail again and again, and nothing else does."""
         uid = outcome.action.job_uid
         if outcome.is_ok:
             self._succeeded_s = now_s
-            if isinstance(outcome.action, CreatePod | ProbePod):
-                self._failed_s.pop(uid, None)
+            self._end_doubts(now_s)
+            self._failed_s.pop((uid, _part(outcome.action)), None)
         if outcome.result is not Result.FAILED:
             return False
-        self._failures[uid, kind] = now_s
+        before_s, self._failures[uid, kind] = self._failures.get((uid, kind), now_s), now_s
         again_s = AGAIN_S if outcome.retry_after_s is None else BUSY_S
-        if kind is not CreatePod or now_s - (first_s := self._failed_s.setdefault(uid, now_s)) < again_s:
+        if kind not in {CreatePod, ResizeWorkload}:
             return False
+        first_s = self._failed_s.setdefault((uid, _part(outcome.action)), now_s)
+        if now_s - first_s < again_s:
+            return False
+        if self._succeeded_s > (before_s if kind is ResizeWorkload else first_s):
+            return True
+        if isinstance(outcome.action, ProbePod | ResizeWorkload):  # to try a pod anew costs others more
+            self._in_doubt.add(uid)
         others_s = (at_s for key, at_s in self._failures.items() if key != (uid, kind))
-        return self._succeeded_s > first_s or max(others_s, default=-inf) < first_s
+        return kind is CreatePod and max(others_s, default=-inf) < first_s
+
+    def _end_doubts(self, now_s: float) -> None:
+        """The server writes: let those be asked about again that may have failed because it did not."""
+        for refused in (self._of_job.get(uid, {}) for uid in self._in_doubt):
+            for kind in refused.keys() & {CreatePod, ResizeWorkload}:
+                refused[kind] = replace(refused[kind], until_s=min(refused[kind].until_s, now_s))
+        self._in_doubt.clear()
 
     def drop(self, job_uid: str, kind: type[Action]) -> None:
         """Drop the refusal, because the job needs no such action any more."""
@@ -150,26 +191,27 @@ class Backoff:
     def forget(self, job_uid: str) -> None:
         """Drop every refusal and every pause of a job that no longer exists."""
         self._of_job.pop(job_uid, None)
-        self._failed_s.pop(job_uid, None)
+        self._in_doubt.discard(job_uid)
+        self._failed_s = {key: at_s for key, at_s in self._failed_s.items() if key[0] != job_uid}
         self._failures = {key: at_s for key, at_s in self._failures.items() if key[0] != job_uid}
         self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
-        """When the first pause of a job ends, in monotonic seconds; infinity if none does."""
+        """The end of the shortest pause of a job, in monotonic seconds; infinity if no job pauses."""
         ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
         refused_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
         return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
-        """Drop the refusals of actions other than creations that the job needs no more.
+        """Drop the refusals of actions other than creations and resizes that the job needs no more.
 
-        An event is wanted only when something changes, and a request pod is no action of the life
-        cycle. Their refusals last for their pause.
+        A workload is not resized while that is refused, and a success ends it. An event is wanted only when something
+        changes, and a request pod is no action of the life cycle. Their refusals last for their pause.
         """
         kinds = {_group(type(action)) for action in wanted}
         for kind, refused in list(self._of_job.get(job_uid, {}).items()):
             is_over = kind not in {EmitEvent, RequestNode} or now_s >= refused.until_s
-            if kind not in kinds and kind is not CreatePod and is_over:
+            if kind not in kinds and kind not in {CreatePod, ResizeWorkload} and is_over:
                 self._drop(job_uid, kind)
 
     def _drop(self, job_uid: str, kind: type[Action]) -> None:
@@ -183,7 +225,7 @@ class Backoff:
         if before is not None and now_s < before.until_s:
             return
         is_denied = before is not None and before.accepted_s is not None
-        longest_s = DENIED_AT_MOST_S if is_denied else self._longest_s
+        longest_s = DENIED_AT_MOST_S if is_denied or kind is ResizeWorkload else self._longest_s
         pause_s = min(longest_s, before.pause_s * 2 if before else self._first_s)
         if outcome.retry_after_s is not None:
             pause_s = max(outcome.retry_after_s, pause_s if permanent else 0.0)
@@ -196,16 +238,39 @@ class Backoff:
             permanent,
         )
 
+    def _prolong(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:
+        """Let what was refused pause again, if asking again fails twice; the words stay, as this may be an outage."""
+        first_s = self._failed_s.get((outcome.action.job_uid, _part(outcome.action)), now_s)
+        if (
+            refused.permanent
+            and refused.accepted_s is None
+            and now_s >= refused.until_s
+            and now_s - first_s >= AGAIN_S
+        ):
+            pause_s = min(self._longest_s, refused.pause_s * 2)
+            self._of_job[outcome.action.job_uid][kind] = replace(refused, until_s=now_s + pause_s, pause_s=pause_s)
+
+    def accept_questions(self, job_uid: str, now_s: float) -> None:
+        """Note that a dry run has accepted every kind of pod that the job still needs."""
+        refused = self._of_job.get(job_uid, {}).get(CreatePod)
+        if refused is not None and refused.permanent and refused.accepted_s is None and now_s >= refused.until_s:
+            self._of_job[job_uid][CreatePod] = replace(refused, accepted_s=now_s)
+
     def _accept(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:
-        uid = outcome.action.job_uid
+        uid, action = outcome.action.job_uid, outcome.action
         if kind is not CreatePod or not refused.permanent:
-            if type(outcome.action) is kind:
+            if type(action) is kind:
                 self._drop(uid, kind)
-        elif refused.accepted_s is None:
-            if isinstance(outcome.action, (ProbePod, type(refused.action))) and now_s >= refused.until_s:
-                self._of_job[uid][kind] = replace(refused, accepted_s=now_s)
-        elif isinstance(outcome.action, CreatePod):
+        elif refused.accepted_s is None:  # an answer about pods of another role is none about these
+            if not isinstance(action, ProbePod) and _part(action) == _part(refused.action):
+                self.accept_questions(uid, now_s)
+        elif isinstance(action, CreatePod) and _part(action) in {Role.TRAINER.value, _part(refused.action)}:
             self._of_job[uid][kind] = replace(refused, step=refused.step + 1)
+
+
+def _part(action: Action) -> str:
+    """The subject of a failure: pods of one role, or one kind of object that pods need."""
+    return action.role.value if isinstance(action, CreatePod | ProbePod) else type(action).__name__
 
 
 def _group(kind: type[Action]) -> type[Action]:

@@ -4,8 +4,9 @@ It takes what the cache shows (`seen`), when a plan begins and what it grants (`
 evicted ahead of it (`amended`), and how each write ended (`ended`). It answers with the next write (`take`).
 
 A job's writes are never patched. If the job, its pods or its allotment change, they are computed anew and replace the
-old ones, so nothing of an old plan or an old spec is sent. What a plan grants is in `grants`, where it says why no
-capacity is used twice. All that is remembered may be lost at any moment: that costs time and never correctness.
+old ones, so nothing of an old plan or an old spec is sent. Which job is next is in `due_jobs`. What a plan grants is
+in `allotments`, where it says why no capacity is used twice. All that is remembered may be lost at any moment: that
+costs time and never correctness.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from edl.controller.allotment import Start, serving_needing_capacity
 from edl.controller.allotments import Allotments
 from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
-from edl.controller.job_timers import next_end_s
+from edl.controller.due_jobs import DueJobs, next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
 from edl.controller.pending_writes import STATUS_EVERY, Lane, PendingWrites, Write
 from edl.controller.probes import Probes
@@ -34,14 +35,12 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 
-JOBS_AT_ONCE = 5
-"""So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
-CONFLICT_S = 0.5
-"""How long a job rests after its first conflict: the watch shows soon what has changed."""
 REPEAT_S = 1.0
 """The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 SHORTEST_S = 0.01
 """A job is looked at again after this time at the earliest, if only the time changes what it needs."""
+STARTS = (Lane.END, Lane.BASE, Lane.MINIMUM)
+"""What comes before first statuses in every second turn."""
 URGENT = tuple(lane for lane in Lane if lane < Lane.SURPLUS)
 
 
@@ -72,15 +71,11 @@ class Core:
         retry_at_most_s: float = 30.0,
     ) -> None:
         self._clock, self._writes, self._backoff = clock, writes, backoff
-        self._retry_s, self._retry_at_most_s = retry_s, retry_at_most_s
         self.allotments, self.under_way = Allotments(), UnderWay()
         self.snapshot, self.looked_at, self.at_once = ClusterSnapshot(0.0), 0, False
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
-        self._dirty: dict[str, bool] = {}  # by UID: the jobs to look at, and whether they have changed themselves
-        self._later: dict[str, float] = {}  # by UID: when a job is looked at without a change
-        self._earliest_s = inf  # no time in `_later` is earlier
-        self._rests: dict[str, tuple[int, float]] = {}  # by UID: failures in a row, and until when it rests
+        self._due = DueJobs(retry_s, retry_at_most_s)
         self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write that made no pod, and when it ended
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
         self._turns = 0  # counts the writes that were taken, from 0 to STATUS_EVERY
@@ -108,16 +103,16 @@ class Core:
         """Look at these jobs again: something that they depend on has changed. Until then nothing is sent of them.
 
         Args:
-            uids: of the jobs.
+            uids: the UIDs of the jobs.
             is_news: something has happened to the jobs themselves: they come first. After a plan hundreds of jobs are
                 looked at, and none of them waits as much.
         """
         for uid in uids:
             if uid not in self._jobs:
                 continue
-            if uid not in self._dirty:
+            if uid not in self._due:
                 self._pending.empty(uid)
-            self._dirty[uid] = is_news or self._dirty.get(uid, False)
+            self._due.add(uid, is_news=is_news)
 
     def look_at_all(self) -> None:
         """Look at every job again."""
@@ -130,7 +125,7 @@ class Core:
             self.look_at_all()
 
     def plan_begins(self, unprobed: frozenset[str] = frozenset()) -> ClusterSnapshot:
-        """A plan is being made; returns the cluster that it is made from, see `assumed`.
+        """Note that a plan is begun; return the cluster that the plan should assume, see `assumed`.
 
         Args:
             unprobed: what `unprobed` has returned.
@@ -147,7 +142,7 @@ class Core:
         *,
         awaited: frozenset[str] = frozenset(),
     ) -> None:
-        """A plan was made, or none could be made; see `Allotments.publish`."""
+        """Replace the allotments by those of a new plan; see `Allotments.publish`."""
         if plan is not None and self.allotments.planning is not None:
             self._statuses.plan_s = plan.seconds
         self.look_at(self.allotments.publish(plan, starts, requests or {}, awaited, self._jobs.values()))
@@ -160,6 +155,7 @@ class Core:
         """Note how a write ended; the cache shows what the API server answered already."""
         now_s, uid = self._clock.monotonic_s(), write.job_uid
         self.under_way.writes.remove(write)
+        self._statuses.ended(write, outcomes, now_s)
         for outcome in outcomes:
             self._backoff.record(outcome, now_s)
             if isinstance(outcome.action, CreatePod):
@@ -173,6 +169,8 @@ class Core:
         failed = [o for o in outcomes if not o.is_ok and not isinstance(o.action, EmitEvent)]
         if is_probe(write):
             self._probes.ended(job, outcomes)
+            if len(outcomes) == len(write.actions) and not failed:
+                self._backoff.accept_questions(uid, now_s)
         elif not failed and isinstance(write.actions[0], Need):
             self._writes.sent(write.actions[0], generation=job.generation)
         for outcome in outcomes:
@@ -180,21 +178,22 @@ class Core:
                 self._writes.sent(outcome.action, generation=job.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
             self._done[uid] = (write, now_s)
-        has_own_pauses = (CreatePod, ProbePod, Need) if fails_for_ever else ()  # its status must not wait for them
-        self._let_rest(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
+        pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
+        has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
+        self._due.let_rest(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
         is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:
             self.look_at((uid,))
 
     def try_again(self) -> None:
         """Let no job rest any more after a failure."""
-        self._rests.clear()
+        self._due.end_rests()
 
     def stand_down(self) -> None:
         """The lease is lost: forget what was granted, as another controller acts now."""
         if self.allotments.by_job or self.allotments.planning is not None:
             self.allotments = Allotments(unknown={job.key for job in self.snapshot.jobs if job.is_schedulable})
-            self._rests.clear()
+            self._due.end_rests()
             self._turns = 0
             self._pending.clear()
             self.look_at_all()
@@ -211,12 +210,17 @@ class Core:
         self._compute(now_s)
         is_held = self.is_held(now_s) or self.has_more
         lanes = [lane for lane in Lane if (patient or lane in URGENT) and not (is_held and lane is Lane.SURPLUS)]
+        if not self._statuses.may_send_oversized(now_s, at_once=self.at_once):
+            lanes = [lane for lane in lanes if lane is not Lane.OVERSIZED]
+        if self._turns % 2:  # hundreds of new jobs do not keep pods from others
+            lanes.sort(key=lambda lane: (lane is not Lane.EVICT and lane not in STARTS, lane))
         if patient and (self._turns + 1) % STATUS_EVERY == 0:
             lanes = [Lane.STATUS, *lanes]
         write = self._pending.take(lanes)
         if write is None:
             return None
         self._turns = (self._turns + 1) % STATUS_EVERY
+        self._statuses.begins(write)
         self.under_way.writes.append(write)
         self._note_sent(write)
         return write
@@ -246,7 +250,7 @@ class Core:
     @property
     def has_more(self) -> bool:
         """True if jobs have yet to be looked at that need not wait for anything."""
-        return bool(self._dirty) and any(self._may_be_looked_at(self._dirty, self._clock.monotonic_s()))
+        return self._due.has_more(self.under_way.jobs_that_wait, self._clock.monotonic_s())
 
     def has_new_spec(self, job: Job) -> bool:
         """True if the API server was asked about pods of an older spec of the job."""
@@ -271,9 +275,9 @@ class Core:
 
     def next_look_s(self) -> float:
         """The monotonic time at which something may be sent although nothing changes; infinity if there is none."""
-        rests = (self._rests[uid][1] for uid in self._dirty if uid in self._rests)
         held = self.allotments.held_until_s(self._clock.monotonic_s())
-        return min((*self._later.values(), *rests, *held), default=inf)
+        large = [self._statuses.oversized_s] if self._pending.has((Lane.OVERSIZED,)) else []
+        return min((*self._due.next_s(), *held, *large), default=inf)
 
     # --- What is seen
 
@@ -307,10 +311,10 @@ class Core:
         now_s, uid = self._clock.monotonic_s(), job.uid
         mine = self.under_way.pods_of(uid)
         if before is not None and before.generation != job.generation:
-            self._rests.pop(uid, None)
-        if before is not None and uid not in self._dirty and is_foreseen(before, job, mine):
+            self._due.end_rests((uid,))
+        if before is not None and uid not in self._due and is_foreseen(before, job, mine):
             due_s = self._statuses.counted(uid, now_s)
-            self._look_later(uid, now_s if self.at_once else min(self._later.get(uid, inf), due_s))
+            self._due.later(uid, now_s if self.at_once else due_s, or_sooner=True)
             return
         if before is None:
             self._probes.first_seen(job)
@@ -323,37 +327,23 @@ class Core:
         uid = job.uid
         self.allotments.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
         self._pending.replace(uid, ())
-        for known in (self._dirty, self._later, self._done, self._rests):
-            known.pop(uid, None)
-        for part in (self.under_way, self._writes, self._probes, self._statuses, self._backoff):
+        self._done.pop(uid, None)
+        for part in (self._due, self.under_way, self._writes, self._probes, self._statuses, self._backoff):
             part.forget(uid)
 
     # --- One job
 
     def _compute(self, now_s: float) -> None:
         """Compute the writes of some jobs that have changed; the others of these jobs have none until then."""
-        if now_s >= self._earliest_s:
-            for uid in [uid for uid, at_s in self._later.items() if at_s <= now_s]:
-                del self._later[uid]
-                self.look_at((uid,))
-            self._earliest_s = min(self._later.values(), default=inf)
+        self.look_at(self._due.take_later(now_s))
         self.look_at(self.allotments.keep_donors())
-        if not self._dirty:
-            return
-        due = sorted(self._may_be_looked_at(self._dirty, now_s), key=self._rank)
-        for uid in due[:JOBS_AT_ONCE]:
-            del self._dirty[uid]
+        for uid in self._due.first(self.under_way.jobs_that_wait(), now_s, self._order):
+            self._due.remove(uid)
             self.looked_at += 1
-            self._pending.replace(uid, self._wanted(self._jobs[uid], now_s))
+            self._pending.replace(uid, list(self._wanted(self._jobs[uid], now_s)))
 
-    def _rank(self, uid: str) -> tuple[bool, bool]:
-        """Which jobs are looked at first; the lowest."""
-        return not self._dirty[uid], self._statuses.is_counted(uid)
-
-    def _may_be_looked_at(self, uids: Iterable[str], now_s: float) -> Iterator[str]:
-        """Those jobs that do not rest, and for which nothing is under way on whose end it depends what follows."""
-        closed = self.under_way.jobs_that_wait()
-        return (uid for uid in uids if uid not in closed and self._rests.get(uid, (0, -inf))[1] <= now_s)
+    def _order(self, uid: str) -> tuple[str, bool]:
+        return self._jobs[uid].key.namespace, self._statuses.is_counted(uid)
 
     def _wanted(self, job: Job, now_s: float) -> Iterator[Write]:
         """All that may be sent of a job now."""
@@ -374,11 +364,7 @@ class Core:
                 yield write
             else:
                 due_s = min(due_s, sent_s)
-        self._look_later(job.uid, due_s)
-
-    def _look_later(self, uid: str, at_s: float) -> None:
-        self._later[uid] = at_s
-        self._earliest_s = min(self._earliest_s, at_s)
+        self._due.later(job.uid, due_s)
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
         usable = self.allotments.of(job, self._waits)
@@ -406,23 +392,7 @@ class Core:
                 self.allotments.use(action)
 
     def _note_creation(self, action: CreatePod, outcome: Outcome) -> None:
-        """Note whether a pod was created; if nobody knows, the same creation is sent again before anything else."""
+        """Note whether a pod was created; if that is unknown, the same creation is sent again first."""
         self.under_way.answered(action, outcome)
         if not outcome.is_ok and outcome.result is not Result.FAILED:
             self.allotments.give_back(action)
-
-    def _let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
-        """Let a job rest after a failure or a conflict, longer each time; a success ends that.
-
-        What ends while the job rests was sent before, and says nothing new.
-        """
-        before, until_s = self._rests.get(uid, (0, -inf))
-        if now_s < until_s:
-            return
-        if not failed:
-            self._rests.pop(uid, None)
-            return
-        first_s = {Result.FAILED: self._retry_s, Result.CONFLICT: CONFLICT_S}.get(failed[-1].result)
-        if first_s is not None:
-            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(before, 10))
-            self._rests[uid] = (before + 1, now_s + pause_s)

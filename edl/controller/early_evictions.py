@@ -1,4 +1,4 @@
-"""Evictions ahead of the plan: trainers make way for a serving pod although no plan has seen it yet.
+"""Evictions ahead of the plan: trainers are evicted for a serving pod that no plan has seen yet.
 
 On a large cluster a plan takes a second, and most of it says who grows where. Which surplus trainers must end so that
 a serving pod fits is found in a fraction of that. It is found while kube-scheduler tries the pod, and the trainers
@@ -21,7 +21,8 @@ from edl.controller.core import Core
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import Recorder
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
 from edl.planner.waits import refused, serving_grace_left_s
 
 SLOW_S = 0.25
@@ -52,7 +53,7 @@ class EarlySearch:
 
 
 class EarlyEvictions:
-    """Finds trainers for serving pods that come while plans take long. For each pod that is done once.
+    """Finds trainers to evict for serving pods that arrive while a plan is being made, once for each pod.
 
     Args:
         core: is told which trainers end.

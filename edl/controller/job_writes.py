@@ -19,7 +19,7 @@ from edl.clock import Clock
 from edl.controller.allotment import Slot, Usable
 from edl.controller.assumed import UID_OF_ASSUMED
 from edl.controller.backoff import Backoff
-from edl.controller.job_timers import spread
+from edl.controller.due_jobs import spread
 from edl.controller.pending_writes import Lane, Write
 from edl.controller.ports import Recorder
 from edl.lifecycle.action_order import degraded_update, status_updates
@@ -37,6 +37,7 @@ from edl.lifecycle.tenancy import limited_priority
 from edl.lifecycle.trials.rejecting_nodes import away_when_created
 from edl.model.actions import (
     Action,
+    ChangeWorkloads,
     CreatePod,
     DeletePod,
     EmitEvent,
@@ -44,13 +45,15 @@ from edl.model.actions import (
     MarkPod,
     Need,
     PatchStatus,
+    Report,
     ResizePod,
     ResizeWorkload,
+    WorkloadAction,
 )
 from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, JobKey, Role, WorkloadKind
-from edl.model.plan import Limits
 from edl.model.status import Reason
 
 REPAIR_S = 1800.0
@@ -61,16 +64,16 @@ ENSURED_FOR_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the needs of every job depend on, besides the job itself.
+    """Facts about the cluster from which the pending actions of every job are computed.
 
     Attributes:
-        nodes: of the cluster.
+        nodes: the nodes of the cluster.
         unreachable: UIDs of pods whose end no kubelet will confirm.
         watch: what is known about nodes on which trainers failed or hung.
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
-        node_requests: of each job, its request pods that exist.
+        node_requests: for each job, its request pods that exist.
         serving_waits: a serving pod waits for capacity.
-        in_the_way: UIDs of kept pods that make way; see `edl.planner.queues.kept_pods`.
+        in_the_way: UIDs of kept pods that are to be deleted; see `edl.planner.queues.kept_pods`.
     """
 
     nodes: Sequence[Node] = ()
@@ -132,8 +135,8 @@ class JobWrites:
         """Note an action that succeeded.
 
         Args:
-            action: it.
-            generation: of its job.
+            action: the action.
+            generation: the generation of the job for which it was computed.
         """
         if isinstance(action, EmitEvent) and action.job.kind is not WorkloadKind.TRAINING_JOB:
             self._noticed[action.job_uid] = action.message
@@ -174,6 +177,7 @@ class JobWrites:
         moved = [a for a in actions if isinstance(a, EmitEvent) and a.reason == Intent.MOVED]
         may_mark = self._backoff.allows(shown.uid, MarkPod, now_s)
         yield from _end_writes(marks if may_mark else (), ends, moved)
+        yield from (Write((a,), _lane_of_workloads(a)) for a in actions if isinstance(a, WorkloadAction))
         if not (ends or going or marks):  # one of them may fail
             yield from self._creations(assumed, actions, facts, under_way)
         yield from (Write((a,), Lane.SURPLUS) for a in self._resizes(shown, usable, facts))
@@ -201,7 +205,7 @@ class JobWrites:
     def _actions(
         self, job: Job, usable: Usable, slots: Sequence[Slot], context: JobContext, time_s: float
     ) -> tuple[Action, ...]:
-        """What the life cycle asks for, without what the API server rejects for now."""
+        """The actions that the life cycle of a job requests, without those that the API server rejects at present."""
         _, actions = desired_state(job, usable.decision, slots, time_s, context)
         now_s, uid, allows = self._clock.monotonic_s(), job.uid, self._backoff.allows
         self._backoff.forget_unwanted(uid, (*actions, *usable.requests), now_s)
@@ -223,7 +227,7 @@ class JobWrites:
     def _creations(
         self, job: Job, actions: Sequence[Action], facts: Facts, under_way: Collection[CreatePod | DeletePod]
     ) -> Iterator[Write]:
-        """What pods need, then masters and pservers, then trainers; each once the one before exists."""
+        """The creations in order: objects that pods need, masters and pservers, trainers."""
         if not any(isinstance(a, CreatePod) for a in actions):
             return
         generation, until_s = self._ensured.get(job.uid, (-1, 0.0))
@@ -241,7 +245,7 @@ class JobWrites:
             yield Write((pod,), Lane.MINIMUM if number < lacking else Lane.SURPLUS)
 
     def _placed(self, job: Job, actions: Iterable[Action], facts: Facts) -> tuple[Action, ...]:
-        """The creations, with what binds the pods to the nodes of the plan or keeps them away from others."""
+        """The creations, with node affinity for the planned nodes and against nodes to avoid."""
         if self._closed[0] is not facts.nodes:
             self._closed = (facts.nodes, nodes_without_lending(facts.nodes))
         placed = require_domains(actions, job, facts.nodes)
@@ -269,7 +273,7 @@ class JobWrites:
         if not usable.may_request_nodes and job.is_schedulable:
             return ()
         requests, now_s = facts.node_requests.get(job.key, ()), self._clock.monotonic_s()
-        found = node_request_actions(job, requests, usable.decision, self._limits.expected_nodes, time_s)
+        found = node_request_actions(job, requests, usable.decision, self._limits.nodes.expected, time_s)
         allowed: list[Action] = []
         for action in found:
             if self._backoff.allows(job.uid, type(action), now_s):
@@ -277,7 +281,7 @@ class JobWrites:
         return tuple(allowed)
 
     def _repairs(self, job: Job, now_s: float) -> Iterator[Write]:
-        """Make again what a job with pods needs, in case that somebody deleted it; each job at its own moment."""
+        """Create again the objects that a job with pods needs, in case they were deleted; jobs at different times."""
         if not (job.is_schedulable and job.live_trainers):
             return
         generation, due_s = self._repaired.get(job.uid, (-1, 0.0))
@@ -291,10 +295,10 @@ class JobWrites:
         """The resize of a workload with its event, or the event that says why edl does not resize it."""
         free = sum(role is Role.TRAINER for role, _ in usable.slots)
         actions = workload_actions(job, usable.decision, free, self._clock.now_s())
-        if not job.problem:
-            self._noticed.pop(job.uid, None)
         now_s = self._clock.monotonic_s()
         self._backoff.forget_unwanted(job.uid, actions, now_s)
+        if not job.problem and self._backoff.refused_resize(job.uid) is None:
+            self._noticed.pop(job.uid, None)
         if not all(self._backoff.allows(job.uid, type(action), now_s) for action in actions):
             return []
         news = tuple(a for a in actions if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
@@ -339,6 +343,8 @@ def _end_writes(marks: Iterable[MarkPod], ends: Iterable[DeletePod], moved: Iter
 
 def _lane_of_status(job: Job, updates: Iterable[Action]) -> Lane:
     """The first status of a job and its last one come before most; others come after growth, unless pods are lost."""
+    if job.is_oversized:
+        return Lane.OVERSIZED
     status = next((a.status for a in updates if isinstance(a, PatchStatus)), None)
     if status is None:
         return Lane.STATUS
@@ -356,3 +362,12 @@ def _lane_of_resize(job: Job, actions: Iterable[Action]) -> Lane:
     if resize.count < resize.before:
         return Lane.EVICT if resize.resize.reason == Reason.SERVING_NEEDS_ROOM else Lane.END
     return Lane.MINIMUM if resize.before < job.min_trainers else Lane.SURPLUS
+
+
+def _lane_of_workloads(action: WorkloadAction) -> Lane:
+    """What gives quota back comes first; what is asked for comes with the pods that need it."""
+    if isinstance(action, ChangeWorkloads):
+        if action.gone:
+            return Lane.END
+        return Lane.SURPLUS if all(one.index for one in action.new) else Lane.BASE
+    return Lane.STATUS if all(one.report is Report.READY for one in action.reports) else Lane.END

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.consolidation import quiet_time
 from edl.planner.lending.clearing import clearing_times_s
 from edl.planner.topology.gathering import settled_s
@@ -27,7 +28,7 @@ S = TypeVar("S")
 
 
 class KeptPlan(Generic[S]):
-    """Remembers one plan, what it was made from, and what may start by it.
+    """Remembers one plan with its input, and which of its pods may still start.
 
     Args:
         limits: what the operator allows.
@@ -83,15 +84,15 @@ def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
     now_s = view.observed_at_s
     for left_s in serving_grace_left_s(view, limits).values():
         yield now_s + left_s
-    if limits.consolidate_after_s:
-        yield now_s - quiet_time(view)[0] + limits.consolidate_after_s
+    if limits.sharing.consolidate_after_s:
+        yield now_s - quiet_time(view)[0] + limits.sharing.consolidate_after_s
         yield from (settled_s(job) for job in view.jobs if job.topology is not None)
     yield from clearing_times_s(view, limits)
     for job in view.jobs:
         yield now_s + growth_hold_left_s(job, limits, now_s)
         yield now_s + cooldown_left_s(job, now_s)
-        yield job.created_s + limits.head_wait_s
+        yield job.created_s + limits.sharing.head_wait_s
         if job.status is not None and (admitted := job.status.condition("Admitted")) is not None:
-            yield admitted.since_s + limits.head_wait_s
+            yield admitted.since_s + limits.sharing.head_wait_s
             if is_arriving(job, now_s):
                 yield admitted.since_s + job.cooldown_s

@@ -1,4 +1,4 @@
-"""The controller: it takes what the cache shows, and keeps a plan and the writes going beside each other.
+"""The controller: reads the cache, and runs planning and writes concurrently.
 
 Whenever something happens (a change in the cluster, a write or a plan that has ended, a time that has come) it takes
 one turn, which never waits for the API server or the planner:
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from math import inf
 
 from edl.clock import Clock
@@ -36,7 +37,7 @@ from edl.controller.job_writes import JobWrites
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace
-from edl.controller.plan_cycle import PlanCycle
+from edl.controller.plan_cycle import CycleCalls, PlanCycle
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.controller.ports import (
     Cluster,
@@ -52,11 +53,33 @@ from edl.errors import EdlError
 from edl.lifecycle.data_progress import MasterView
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.waiting import wait_for_first
 
 SHORTEST_S = 0.001
 """The shortest wait between two turns, if a time has come that nothing follows from yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """What a controller may do besides planning and writing; each part may be missing.
+
+    Attributes:
+        show: gets each plan, and nothing is written: a dry run.
+        masters: calls the masters of the jobs.
+        queues: writes the status of Queue objects.
+        nodes: reports nodes that trainers avoid.
+        advisor: says what capacity to reserve for serving; without it only the limits do.
+        changed_limits: is asked before each plan for new limits; returns None if they have not changed.
+    """
+
+    show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None
+    masters: MasterMonitor | None = None
+    queues: QueueReporter | None = None
+    nodes: NodeReporter | None = None
+    advisor: HeadroomAdvisor | None = None
+    changed_limits: Callable[[], Awaitable[Limits | None]] | None = None
 
 
 class Controller:
@@ -76,12 +99,7 @@ class Controller:
         planner: Planner,
         limits: Limits,
         pace: Pace | None = None,
-        show: Callable[[ClusterSnapshot, ScalePlan], None] | None = None,
-        masters: MasterMonitor | None = None,
-        queues: QueueReporter | None = None,
-        nodes: NodeReporter | None = None,
-        advisor: HeadroomAdvisor | None = None,
-        changed_limits: Callable[[], Awaitable[Limits | None]] | None = None,
+        partners: Partners | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -93,17 +111,13 @@ class Controller:
             planner: the functions that decide.
             limits: what the operator allows a plan to do.
             pace: how often plans are made.
-            show: gets each plan, and nothing is written: a dry run.
-            masters: calls the masters of the jobs; None calls none.
-            queues: shows what the queues use; None shows nothing.
-            nodes: reports nodes that trainers avoid; None reports nothing.
-            advisor: says what capacity to keep for serving; None keeps only what the limits say.
-            changed_limits: is asked before each plan for new limits; None if they have not changed.
+            partners: what a controller may do besides; by default nothing.
         """
-        self._changed_limits = changed_limits
+        partners = partners or Partners()
+        self._changed_limits = partners.changed_limits
         self._cluster, self._clock, self._lease, self._recorder = cluster, clock, lease, recorder
-        self._pace, self._show, self._masters = pace or Pace(), show, masters
-        self._queues, self._nodes = queues, nodes
+        self._pace, self._show, self._masters = pace or Pace(), partners.show, partners.masters
+        self._queues, self._nodes = partners.queues, partners.nodes
         self._wake = asyncio.Event()
         backoff = Backoff()
         self._plans = PlanMaker(planner, limits, recorder)
@@ -115,20 +129,19 @@ class Controller:
             retry_s=self._pace.retry_s,
             retry_at_most_s=self._pace.retry_at_most_s,
         )
-        self._observer = Observer(clock, recorder, self._plans, self._pace.unreachable_s, limits, advisor=advisor)
+        self._observer = Observer(
+            clock, recorder, self._plans, self._pace.unreachable_s, limits, advisor=partners.advisor
+        )
+        calls = CycleCalls(recorder, self._is_finishing, self._look_again, self._wake.set, partners.advisor)
         self._cycle = PlanCycle(
             self._core,
             clock,
             self._plans,
             self._observer,
             backoff=backoff,
-            recorder=recorder,
             pace=self._pace,
             limits=limits,
-            is_finishing=self._is_finishing,
-            advisor=advisor,
-            look=self._look_again,
-            wake=self._wake.set,
+            calls=calls,
         )
         self._evictions = EarlyEvictions(
             self._core, clock, self._plans, recorder, view=self._view_now, wake=self._wake.set
@@ -151,7 +164,7 @@ class Controller:
         return max(self.last_turn_s, self._sender.last_write_s)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take turns until `stop` is set; then the writes under way end. No error in a turn ends the controller."""
+        """Run the loop until `stop` is set, then wait for the writes in flight. No error ends the loop."""
         try:
             while not stop.is_set():
                 self._wake.clear()
@@ -228,7 +241,7 @@ class Controller:
     # --- Turns
 
     async def _turn(self) -> float:
-        """Take one turn; returns for how long nothing follows unless something happens, in seconds."""
+        """Run one iteration of the loop; return how many seconds to sleep unless an event comes."""
         self.last_turn_s = self._clock.monotonic_s()
         try:
             await self._look()
@@ -245,7 +258,7 @@ class Controller:
         return self._pace.debounce_s
 
     async def _lead(self) -> float:
-        """What a turn does with the lease."""
+        """Do the part of one iteration of the loop that needs the lease."""
         now_s = self._clock.monotonic_s()
         self._cycle.note_probe_answers()
         if self._cycle.next_due_s() <= now_s:
@@ -327,7 +340,7 @@ class Controller:
         return leads
 
     async def _observe_only(self) -> float:
-        """What a turn does without the lease."""
+        """Do the part of one iteration of the loop that a replica without the lease does: only observe."""
         now_s = self._clock.monotonic_s()
         if now_s - self._reported_s >= self._pace.interval_s:
             self._reported_s = now_s
@@ -347,7 +360,7 @@ class Controller:
     # --- Masters and reports
 
     def _look_at_masters(self) -> None:
-        """Look again at the jobs of whose masters something else is known now."""
+        """Recompute the jobs whose masters' state has changed."""
         if self._masters is None:
             return
         before = self._views

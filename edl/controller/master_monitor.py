@@ -82,7 +82,7 @@ class CallPace:
 
 @dataclass(eq=False)
 class _Lanes:
-    """Limit the calls to the masters of one namespace: to those that answer in time, and to all the others."""
+    """Limit the concurrent calls to the masters of one namespace: one limit for those in time, one for the others."""
 
     prompt: asyncio.Semaphore
     others: asyncio.Semaphore
@@ -90,7 +90,7 @@ class _Lanes:
 
 @dataclass(slots=True)
 class _MonitoredMaster:
-    """What is known about the master of one job.
+    """The address, the last report and the call state of the master of one job.
 
     Attributes:
         lost: UIDs of pods that no kubelet will end; None until the job was taken.
@@ -105,7 +105,7 @@ class _MonitoredMaster:
         restored: the model for which the master went back to a checkpoint; empty once the status says so.
         is_foreign: the last call was answered by a program that is not an edl master of this job.
         is_prompt: the last call was answered in time.
-        lanes: of the namespace.
+        lanes: the lanes of the namespace.
         news: how many more reports may change what a plan should follow, and when that was counted.
     """
 
@@ -359,7 +359,7 @@ class MasterMonitor:
             await self._publish(master, address, report, saving)
             if saving or not model:
                 return
-            await self._restore(master, address, model)
+            await self._restore(master, address, report, model)
             needs_round = True
         await self._publish(master, address, report, roster)
         master.called_s = started_s
@@ -380,12 +380,15 @@ class MasterMonitor:
         await self._client.publish(address, generation, roster)
         master.published = (generation, roster)
 
-    async def _restore(self, master: _MonitoredMaster, address: MasterAddress, model: str) -> None:
+    async def _restore(
+        self, master: _MonitoredMaster, address: MasterAddress, report: MasterReport, model: str
+    ) -> None:
         if not self._lease.is_held():
             return
         checkpoint = await self._client.restore(address)
         master.restored = model
-        where = f"checkpoint {checkpoint}" if checkpoint else "the start of the epoch"
+        start = "the start of the first epoch" if report.in_step else "the start of the epoch"
+        where = f"checkpoint {checkpoint}" if checkpoint else start
         self._log(master.job.key, f"the pods that held the model are gone; the master went back to {where}")
 
 
@@ -397,12 +400,12 @@ def _about_pods_of(job: Job, report: MasterReport) -> MasterReport:
 
 
 def _written_part(report: MasterReport) -> tuple[object, ...]:
-    """What the status of the job says, apart from progress and speeds."""
+    """The part of a report that the job's status shows, without progress and speeds."""
     return *_urgent_part(report), report.left_out
 
 
 def _urgent_part(report: MasterReport) -> tuple[object, ...]:
-    """What a plan should follow at once if it changes."""
+    """The part of a report whose change makes a new plan due at once."""
     return report.state, report.blocked, frozenset(one.pod_uid for one in report.hung)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.node_groups import NodeGroup
-from edl.model.plan import Limits
 from edl.planner.nodes.idle import idle_nodes
 
 LONGEST_REST_S = 3600.0
@@ -21,14 +21,14 @@ class NodeMemory:
     def __init__(self, limits: Limits) -> None:
         """Use the groups and the time of these limits."""
         self._limits = limits
-        self._groups = {group.name: group for group in limits.expected_nodes}
+        self._groups = {group.name: group for group in limits.nodes.expected}
         self._rests: dict[str, tuple[float, float]] = {}  # (until when, how long) by group
         self._idle_since_s: dict[str, float] = {}
 
     def use(self, limits: Limits) -> None:
-        """From now on, use the groups and the time of these limits; a group that is gone is forgotten."""
+        """Replace the node groups and the time limit; forget groups that no longer exist."""
         self._limits = limits
-        self._groups = {group.name: group for group in limits.expected_nodes}
+        self._groups = {group.name: group for group in limits.nodes.expected}
         self._rests = {name: rest for name, rest in self._rests.items() if name in self._groups}
 
     def update(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -41,7 +41,7 @@ class NodeMemory:
         return replace(snapshot, resting_groups=resting, idle_nodes=self._to_empty(snapshot, now_s))
 
     def _note_requests(self, snapshot: ClusterSnapshot, now_s: float) -> None:
-        """Let a group rest that brought no node in time, twice as long each time; a node that came ends that."""
+        """Pause a group that brought no node in time, twice as long each time; the next new node ends the pause."""
         for request in snapshot.node_requests:
             group = self._groups.get(request.group)
             if group is None or not request.pod.is_live:
@@ -58,9 +58,9 @@ class NodeMemory:
             self._rests[group.name] = (now_s + rest_s, rest_s)
 
     def _to_empty(self, snapshot: ClusterSnapshot, now_s: float) -> tuple[str, ...]:
-        if not self._limits.drain_idle_s:
+        if not self._limits.nodes.drain_idle_s:
             return ()
         idle, before = idle_nodes(snapshot, self._limits), self._idle_since_s
         self._idle_since_s = {name: before.get(name, now_s) for name in idle}
-        due_s = now_s - self._limits.drain_idle_s
+        due_s = now_s - self._limits.nodes.drain_idle_s
         return tuple(name for name, since_s in self._idle_since_s.items() if since_s <= due_s)

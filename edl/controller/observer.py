@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from edl.clock import Clock
 from edl.controller.node_memory import NodeMemory
@@ -20,12 +21,27 @@ from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.node_watch import NodeWatch
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
+from edl.lifecycle.trials.stranded import as_stranded
 from edl.lifecycle.unreachable_pods import UnreachablePods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
+
+
+class Queues(NamedTuple):
+    """What the bounds of jobs depend on besides the jobs and the limits, as names of queues.
+
+    Attributes:
+        names: every queue.
+        unknown: those of which no valid version is known.
+        allowing: those whose jobs may request nothing.
+    """
+
+    names: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    allowing: frozenset[str] = frozenset()
 
 
 class Observer:
@@ -37,7 +53,7 @@ class Observer:
         plans: computes the wait records in the planner thread.
         unreachable_s: how long a pod must have been unreachable before it counts as lost.
         limits: what the operator allows.
-        advisor: says what room the plans are to keep; None asks for none.
+        advisor: says what capacity the plans are to keep; None asks for none.
     """
 
     def __init__(
@@ -58,13 +74,11 @@ class Observer:
         self._untried: set[str] = set()
         self._blocked: dict[str, str] = {}
         self._headroom: tuple[Headroom, ...] = ()
-        self._viewed: dict[str, tuple[Job, bool, Job]] = {}
-        self._queues: frozenset[str] = frozenset()
-        self._unknown: frozenset[str] = frozenset()
-        self._allowing: frozenset[str] = frozenset()
+        self._queues = Queues()
+        self._viewed: dict[str, tuple[Job, bool, Job]] = {}  # as long as the queues are the same
 
     def use(self, limits: Limits) -> None:
-        """From now on, use these limits."""
+        """Replace the limits."""
         self._limits = limits
         self._viewed.clear()
         self._nodes.use(limits)
@@ -84,7 +98,7 @@ class Observer:
         return min((end_s for end_s in ends_s if end_s > now_s), default=inf)
 
     def watch(self, snapshot: ClusterSnapshot) -> NodeWatch:
-        """What is known now about nodes on which trainers failed or hung."""
+        """Return the nodes on which trainers failed or hung, as of now."""
         return watch_nodes(snapshot, self._limits)
 
     async def planner_view(
@@ -140,15 +154,18 @@ class Observer:
         unprobed: frozenset[str],
     ) -> ClusterSnapshot:
         """The snapshot with the effective bounds of its jobs, and without new jobs of which nothing is known yet."""
-        queues = frozenset(queue.name for queue in snapshot.queues)
-        unknown = frozenset(queue.name for queue in snapshot.queues if queue.is_unknown)
-        allowing = best_effort_queues(snapshot.queues, self._limits.quotas)
-        if (queues, unknown, allowing) != (self._queues, self._unknown, self._allowing):
-            self._queues, self._unknown, self._allowing, self._viewed = queues, unknown, allowing, {}
+        queues = Queues(
+            frozenset(queue.name for queue in snapshot.queues),
+            frozenset(queue.name for queue in snapshot.queues if queue.is_unknown),
+            best_effort_queues(snapshot.queues, self._limits.quotas),
+        )
+        if queues != self._queues:
+            self._queues, self._viewed = queues, {}
         planned = [job for job in snapshot.jobs if job.pods or job.uid not in unprobed]
         jobs = [self._viewed_job(job, is_finishing=is_finishing(job)) for job in planned]
         if len(self._viewed) > 2 * len(jobs):
             self._viewed = {job.uid: self._viewed[job.uid] for job in planned}
+        jobs = [as_stranded(job, snapshot.nodes, self._limits.nodes.expected) for job in jobs]
         if watch.avoided:
             jobs = [as_avoiding(job, watch.avoided, snapshot.nodes) for job in jobs]
         if unprobed:
@@ -159,9 +176,9 @@ class Observer:
         """The job with its effective bounds; the same object again while nothing has changed."""
         known = self._viewed.get(job.uid)
         if known is None or known[0] is not job or known[1] is not is_finishing:
-            view = as_permitted(as_planned(job, is_finishing=is_finishing), self._limits, self._queues)
-            view = as_requested(view, self._allowing)
-            self._viewed[job.uid] = known = (job, is_finishing, as_held(view, self._unknown))
+            view = as_permitted(as_planned(job, is_finishing=is_finishing), self._limits, self._queues.names)
+            view = as_requested(view, self._queues.allowing)
+            self._viewed[job.uid] = known = (job, is_finishing, as_held(view, self._queues.unknown))
         return known[2]
 
     def _report_untried(self, view: ClusterSnapshot) -> None:
@@ -172,7 +189,7 @@ class Observer:
                 name = pod.scheduler or "default-scheduler"
                 self._recorder.postponed(
                     f"capacity for serving pod {pod.namespace}/{pod.name}: scheduler {name} has not tried it (does it"
-                    " run, and is spec.schedulerName right?); edl keeps no room for it until one does"
+                    " run, and is spec.schedulerName right?); edl keeps no capacity for it until one does"
                 )
         self._untried = set(untried)
 
@@ -182,7 +199,7 @@ class Observer:
         for uid, pod in blocked.items():
             if self._blocked.get(uid) != pod.blocked:
                 self._recorder.postponed(
-                    f"capacity for serving pod {pod.namespace}/{pod.name}: no eviction helps it: {pod.blocked}; edl"
+                    f"capacity for serving pod {pod.namespace}/{pod.name}: {pod.blocked}; edl"
                     " deletes no trainers for it"
                 )
         self._blocked = {uid: pod.blocked for uid, pod in blocked.items()}

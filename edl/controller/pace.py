@@ -52,14 +52,14 @@ class PlanTimer:
             self._urgent_s, self._last_urgent_s = min(self._urgent_s, now_s), now_s
 
     def began(self, now_s: float) -> bool:
-        """A plan is being made from now on; True if something urgent has changed before it."""
+        """Note that a plan is begun; True if an urgent change has caused it."""
         is_urgent = self._urgent_s < inf
         self._changed_s = self._urgent_s = self._wake_s = inf
         self._began_s = now_s
         return is_urgent
 
     def wake(self, at_s: float) -> None:
-        """A new plan is due at that time, whatever happens."""
+        """Make a plan due at that time in any case."""
         self._wake_s = at_s
 
     def due_s(self, *, is_growing: bool) -> float:

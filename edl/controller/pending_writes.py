@@ -18,7 +18,7 @@ STATUS_EVERY = 8
 
 
 class Lane(IntEnum):
-    """What a write is for; the lowest number is sent first."""
+    """The purpose of a write; writes of the lane with the lowest number are sent first."""
 
     EVICT = 0  # deletions so that serving pods fit
     REPORT = 1  # the first status of a job, and its last one
@@ -28,6 +28,7 @@ class Lane(IntEnum):
     LOSS = 5  # the status of a job that has lost ready pods
     SURPLUS = 6  # the other trainers
     STATUS = 7  # other statuses, with their events
+    OVERSIZED = 8  # the same of jobs that are too large to be read, one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,50 +50,70 @@ class Write:
 
 
 class PendingWrites:
-    """The writes of all jobs that have not been sent, by lane; in a lane the jobs take turns."""
+    """The writes of all jobs that have not been sent, by lane; in it the namespaces take turns, and their jobs."""
 
     def __init__(self) -> None:
-        self._ready: dict[Lane, dict[str, deque[Write]]] = {lane: {} for lane in Lane}
+        self._ready: dict[Lane, dict[str, dict[str, deque[Write]]]] = {lane: {} for lane in Lane}
+        self._namespaces: dict[str, str] = {}  # by UID of the job
 
     def replace(self, job_uid: str, writes: Iterable[Write]) -> None:
         """Replace all writes of a job; the job keeps its place among the others."""
         by_lane: dict[Lane, deque[Write]] = {}
         for write in writes:
             by_lane.setdefault(write.lane, deque()).append(write)
-        for lane, jobs in self._ready.items():
+            self._namespaces[job_uid] = write.actions[0].job.namespace
+        namespace = self._namespaces.get(job_uid)
+        if namespace is None:  # it has never had any
+            return
+        for lane, namespaces in self._ready.items():
             if lane in by_lane:
-                jobs[job_uid] = by_lane[lane]
-            else:
-                jobs.pop(job_uid, None)
+                namespaces.setdefault(namespace, {})[job_uid] = by_lane[lane]
+            elif job_uid in (jobs := namespaces.get(namespace, {})):
+                del jobs[job_uid]
+                if not jobs:
+                    del namespaces[namespace]
+        if not by_lane:
+            del self._namespaces[job_uid]
 
     def empty(self, job_uid: str) -> None:
         """Remove the writes of a job whose writes are computed anew soon; the job keeps its place."""
-        for jobs in self._ready.values():
-            if job_uid in jobs:
-                jobs[job_uid] = deque()
+        for jobs in self._of(job_uid):
+            jobs[job_uid] = deque()
 
     def take(self, lanes: Iterable[Lane]) -> Write | None:
         """Remove and return the next write of the first of these lanes that has one; None if none has."""
         for lane in lanes:
-            jobs = self._ready[lane]
-            uid = next((uid for uid, writes in jobs.items() if writes), None)
-            if uid is not None:
+            namespaces = self._ready[lane]
+            for namespace, jobs in namespaces.items():
+                uid = next((uid for uid, writes in jobs.items() if writes), None)
+                if uid is None:
+                    continue
                 writes = jobs.pop(uid)
                 write = writes.popleft()
                 if writes:
                     jobs[uid] = writes  # behind the other jobs
+                del namespaces[namespace]
+                if jobs:
+                    namespaces[namespace] = jobs  # behind the other namespaces
                 return write
         return None
 
     def has(self, lanes: Iterable[Lane]) -> bool:
         """True if one of these lanes has a write."""
-        return any(any(self._ready[lane].values()) for lane in lanes)
+        return any(any(jobs.values()) for lane in lanes for jobs in self._ready[lane].values())
 
     def has_of(self, job_uid: str) -> bool:
         """True if a job has a write."""
-        return any(jobs.get(job_uid) for jobs in self._ready.values())
+        return any(jobs[job_uid] for jobs in self._of(job_uid))
 
     def clear(self) -> None:
         """Remove every write."""
-        for jobs in self._ready.values():
-            jobs.clear()
+        self._namespaces.clear()
+        for namespaces in self._ready.values():
+            namespaces.clear()
+
+    def _of(self, job_uid: str) -> list[dict[str, deque[Write]]]:
+        """The jobs of each lane and namespace in which a job has a place."""
+        namespace = self._namespaces.get(job_uid, "")
+        found = (namespaces.get(namespace, {}) for namespaces in self._ready.values())
+        return [jobs for jobs in found if job_uid in jobs]

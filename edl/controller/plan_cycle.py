@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 
 from edl.clock import Clock
@@ -17,7 +18,9 @@ from edl.controller.core import Core
 from edl.controller.kept_plan import next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
+from edl.controller.pauses.refused_resizes import as_refused
 from edl.controller.pauses.undone_starts import UndoneStarts
+from edl.controller.pauses.unscheduled import UnscheduledTrainers
 from edl.controller.pauses.unstarted_growth import UnstartedGrowth
 from edl.controller.plan_maker import PlanMaker
 from edl.controller.ports import HeadroomAdvisor, Recorder, RoundResult
@@ -28,15 +31,36 @@ from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.running_requests import changed_requests, keep_refusals
 from edl.lifecycle.trials.rejecting_nodes import away_in_plan
+from edl.lifecycle.trials.unended import as_ending
 from edl.lifecycle.trials.unstarted import as_started
-from edl.model.actions import CreatePod, ResizePod
+from edl.model.actions import CreatePod, ResizePod, ResizeWorkload
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 
 PROBES_S = 1.0
 """How long a plan waits for the answers of the API server about the pods of new jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleCalls:
+    """What a cycle of plans asks its controller, and tells it.
+
+    Attributes:
+        recorder: is told how each plan ended.
+        is_finishing: True if the master of a job says that all data is consumed.
+        look: takes what the cache shows; called before a plan is published, as pods may have found nodes meanwhile.
+        wake: called once a plan is published.
+        advisor: hears of each plan; it says what capacity to reserve for serving.
+    """
+
+    recorder: Recorder
+    is_finishing: Callable[[Job], bool]
+    look: Callable[[], Awaitable[None]]
+    wake: Callable[[], None]
+    advisor: HeadroomAdvisor | None = None
 
 
 class PlanCycle:
@@ -48,13 +72,9 @@ class PlanCycle:
         plans: makes them.
         observer: makes the planner's view.
         backoff: which pods the API server rejects.
-        recorder: is told how each plan ended.
         pace: how often.
         limits: what the operator allows.
-        is_finishing: True if the master of a job says that all data is consumed.
-        advisor: says what capacity to keep for serving; None keeps only what the limits say.
-        look: takes what the cache shows; called before a plan is published, as pods may have found nodes meanwhile.
-        wake: called once a plan is published.
+        calls: what the controller is asked and told meanwhile.
 
     Attributes:
         timer: when the next plan is due.
@@ -69,19 +89,15 @@ class PlanCycle:
         observer: Observer,
         *,
         backoff: Backoff,
-        recorder: Recorder,
         pace: Pace,
         limits: Limits,
-        is_finishing: Callable[[Job], bool],
-        advisor: HeadroomAdvisor | None,
-        look: Callable[[], Awaitable[None]],
-        wake: Callable[[], None],
+        calls: CycleCalls,
     ) -> None:
         self._core, self._clock, self._plans, self._observer = core, clock, plans, observer
-        self._backoff, self._recorder, self._advisor = backoff, recorder, advisor
-        self._is_finishing, self._look, self._wake = is_finishing, look, wake
+        self._backoff, self._recorder, self._advisor = backoff, calls.recorder, calls.advisor
+        self._is_finishing, self._look, self._wake = calls.is_finishing, calls.look, calls.wake
         self.limits, self.timer = limits, PlanTimer(pace)
-        self._undone, self._unstarted = UndoneStarts(), UnstartedGrowth()
+        self._undone, self._unstarted, self._unscheduled = UndoneStarts(), UnstartedGrowth(), UnscheduledTrainers()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -89,7 +105,7 @@ class PlanCycle:
         self._task: asyncio.Task[None] | None = None
 
     def note_probe_answers(self) -> None:
-        """Note whether the API server was asked meanwhile about a job that the last plan left out: a plan is due."""
+        """Make a plan due if the API server has meanwhile accepted the pods of a job that the last plan left out."""
         answered = {uid for uid in self._left_out if not self._core.is_unprobed(uid)}
         if answered:
             self._left_out -= answered
@@ -135,7 +151,7 @@ class PlanCycle:
         return await self.publish(view, await self._plans.plan(view))
 
     async def begin(self) -> ClusterSnapshot:
-        """Begin a plan; returns what it is made from: what the cache shows now, and what is under way."""
+        """Begin a plan; return its input: the present state of the cache with the effects of the writes in flight."""
         began_s = self._clock.monotonic_s()
         is_urgent = self.timer.began(began_s)
         self._left_out = unprobed = self._core.unprobed()
@@ -148,12 +164,13 @@ class PlanCycle:
         self._core.watch(watch)
         allowed = self.allowed(view)
         wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
-        ends_s = self._undone.next_end_s(began_s), self._unstarted.next_end_s(began_s)
-        self.timer.wake(min(began_s + wake_in_s, *ends_s))
+        pauses = (self._undone, self._unstarted, self._unscheduled)
+        ends_s = [pause.next_end_s(began_s) for pause in pauses]
+        self.timer.wake(min(began_s + wake_in_s, *ends_s, self._backoff.resize_s(began_s)))
         return allowed
 
     async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
-        """Publish the plan that was made of what `begin` has returned; None: none could be made.
+        """Publish the plan made from the result of `begin`; None if no plan could be made.
 
         What the cache shows by now decides which CPU requests change.
         """
@@ -206,14 +223,20 @@ class PlanCycle:
         rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
         if any(rejecting.values()):
             jobs = tuple(away_in_plan(job, rejecting[job.key], view.nodes) for job in view.jobs)
-            view = replace(view, jobs=jobs)
+            view = replace(view, jobs=jobs, rejecting=tuple(chain.from_iterable(rejecting.values())))
         view = self._undone.apply(view, now_s)
         jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))
         view = view if jobs == view.jobs else replace(view, jobs=jobs)
-        return self._unstarted.apply(view, now_s)
+        retries, time_s = self._backoff.retries, view.observed_at_s
+        view = self._unstarted.apply(view, now_s, lambda job: retries.holds_back(job, now_s, time_s))
+        return as_ending(self._unscheduled.apply(view, now_s))
 
     def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
-        rejected = self._backoff.refused_jobs(CreatePod)
+        kept, rejected = self._backoff.refused_jobs(ResizeWorkload), self._backoff.refused_jobs(CreatePod)
+        if kept:
+            refused = self._backoff.refused_resize
+            jobs = (as_refused(job, refused(job.uid), now_s) if job.uid in kept else job for job in view.jobs)
+            view = replace(view, jobs=tuple(jobs))
         if not rejected:
             return view.jobs
         for job in (job for job in view.jobs if job.uid in rejected):
@@ -222,7 +245,7 @@ class PlanCycle:
         return tuple(as_allowed(job, self._refusal(job, now_s)) for job in view.jobs)
 
     def _refusal(self, job: Job, now_s: float) -> Refusal | None:
-        """What the API server rejects of the job now."""
+        """The creation of the job that the API server rejects at present."""
         rejected = self._backoff.refused_creation(job.uid, now_s)
         if rejected is None:
             return None
@@ -234,7 +257,7 @@ class PlanCycle:
         self, snapshot: ClusterSnapshot, busy_nodes: set[str]
     ) -> Mapping[JobKey, tuple[ResizePod, ...]]:
         """The CPU requests of running trainers that change, by job."""
-        if not self.limits.lend_running:
+        if not self.limits.lending.running:
             return {}
         self._held_requests = keep_refusals(self._held_requests, snapshot, self._clock.monotonic_s())
         changes = changed_requests(snapshot, self.limits, busy_nodes, self._held_requests)

@@ -18,15 +18,16 @@ from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
 from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import RefusedPlanError
 from edl.planner.unplaceable import LOOK_AFTER_S, LOOK_EVERY_S, WaitRecords, watch
 
 T = TypeVar("T")
 _DEADLINE_SLACK_S = 1.0
-"""`decide` keeps its own deadline; the thread is given up this much later, if `decide` hangs."""
+"""`decide` keeps its own deadline; the thread is abandoned this much later, if `decide` hangs."""
 
 
 class StartablePod(Protocol):
@@ -66,8 +67,8 @@ class Planner:
         check: names each broken rule of a plan; used for fallback plans, which `decide` did not make.
         startable: the pods of a plan that fit on their nodes now.
         new_thread: makes the threads that these functions run in.
-        relieve: makes room for waiting serving pods ahead of a plan, by decisions for the jobs that lose trainers; it
-            may be called while `decide` runs.
+        relieve: frees capacity for waiting serving pods ahead of a plan, by decisions for the jobs that lose
+            trainers; it may be called while `decide` runs.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
@@ -94,11 +95,11 @@ class PlanMaker:
         self.took_s = 0.0
 
     def use(self, limits: Limits) -> None:
-        """From now on, plan with these limits; the kept plan is made anew."""
+        """Replace the limits and discard the kept plan."""
         self._limits, self._kept = limits, KeptPlan(limits)
 
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
-        """A plan that has passed its checks: a new one, else a fallback plan; None leaves the cluster unchanged.
+        """Return a checked plan: a new one, else a fallback plan; None leaves the cluster unchanged.
 
         The last plan counts as new while nothing has changed that a decision depends on.
 
@@ -120,7 +121,7 @@ class PlanMaker:
         return plan
 
     async def relieve(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
-        """Decisions that make room for waiting serving pods ahead of a plan; none if that cannot be computed in time.
+        """Choose evictions for pending serving pods ahead of the next plan; none if that would take too long.
 
         Args:
             view: the snapshot as the planner sees it.
@@ -128,7 +129,7 @@ class PlanMaker:
         try:
             return await self._compute(self._relief_thread, lambda: self._planner.relieve(view, self._limits))
         except PlanError as error:
-            self._recorder.postponed(f"room for serving pods ahead of the plan: {error}")
+            self._recorder.postponed(f"capacity for serving pods ahead of the plan: {error}")
             return ()
 
     async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
@@ -150,7 +151,7 @@ class PlanMaker:
     async def wait_records(
         self, before: WaitRecords, view: ClusterSnapshot, now_s: float, *, is_urgent: bool
     ) -> WaitRecords:
-        """The records of `planner.unplaceable.watch`; the old ones if the new ones cannot be computed in time.
+        """Return the records of `planner.unplaceable.watch`; the old ones if new ones would take too long.
 
         Args:
             before: the records of the plan before.

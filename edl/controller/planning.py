@@ -20,10 +20,13 @@ from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
+from edl.lifecycle.trials.stranded import as_stranded
+from edl.lifecycle.trials.unended import as_ending
 from edl.lifecycle.trials.unstarted import as_started
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import COMPARISONS, policy_named, policy_names
 
 
@@ -114,8 +117,8 @@ def compare_snapshots(
     Raises:
         PlanError: no plan was made, or it broke a rule.
     """
-    if limits.consolidate_after_s:
-        limits = replace(limits, consolidate_after_s=0.0)
+    if limits.sharing.consolidate_after_s:
+        limits = replace(limits, sharing=replace(limits.sharing, consolidate_after_s=0.0))
         plan = plan_snapshot(after, plan.policy, limits)
     return compare(plan_snapshot(before, plan.policy, limits), plan, against)
 
@@ -127,11 +130,12 @@ def _as_controller_sees(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSna
     allowing = best_effort_queues(snapshot.queues, limits.quotas)
     permitted = (as_requested(as_permitted(as_planned(job), limits, queues), allowing) for job in snapshot.jobs)
     jobs = (as_held(job, unknown) for job in permitted)
-    open_jobs = (as_avoiding(job, avoided, snapshot.nodes) for job in jobs)
+    able = (as_stranded(job, snapshot.nodes, limits.nodes.expected) for job in jobs)
+    open_jobs = (as_avoiding(job, avoided, snapshot.nodes) for job in able)
     seen = tuple(as_started(job, snapshot.observed_at_s) for job in open_jobs)
-    view = replace(snapshot, jobs=seen, avoided=avoided)
-    if limits.serving_slo and not view.headroom:  # nobody has watched this cluster
-        return replace(view, headroom=Advisor(limits.serving_slo).advise(view))
+    view = as_ending(replace(snapshot, jobs=seen, avoided=avoided))
+    if limits.serving.slo and not view.headroom:  # nobody has watched this cluster
+        return replace(view, headroom=Advisor(limits.serving.slo).advise(view))
     return view
 
 

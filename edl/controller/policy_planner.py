@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from edl.controller.plan_maker import Planner
 from edl.errors import PlanError
 from edl.explain.decision import explained_study
 from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import NO_COLUMNS, Limits, ScaleDecision, ScalePlan
+from edl.model.limits import Limits, Quota
+from edl.model.plan import NO_COLUMNS, ScaleDecision, ScalePlan
 from edl.planner.clock import Clock
-from edl.planner.guard import check_relief
+from edl.planner.guard import check, check_relief
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
 from edl.planner.starts import Start, startable
 
 GIVES_WAY_S = 0.3
 """So long a plan waits for a search ahead of it, each time."""
+
+
+def planner_of(policy: Policy, quotas: Callable[[], tuple[Quota, ...]]) -> Planner:
+    """The functions that a controller decides with.
+
+    Args:
+        policy: how jobs share.
+        quotas: returns those that count now.
+    """
+    deciding = PolicyPlanner(policy)
+
+    def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
+        return check(snapshot, plan, quotas())
+
+    return Planner(deciding.decide, broken_rules, deciding.startable, relieve=deciding.relieve)
 
 
 class PolicyPlanner:
@@ -56,7 +73,7 @@ class PolicyPlanner:
         return made.plan
 
     def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
-        """Make room for serving pods ahead of a plan; see `planner.admission.relief`.
+        """Free capacity for serving pods ahead of a plan; see `planner.admission.relief`.
 
         Raises:
             PlanError: the decisions broke a rule, or there was no time for them.

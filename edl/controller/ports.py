@@ -14,8 +14,9 @@ from edl.lifecycle.data_progress import MasterReport, RosterEntry
 from edl.model.actions import Action, Outcome
 from edl.model.cluster import AvoidedNode, ClusterSnapshot
 from edl.model.headroom import Headroom
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 
 
 class Cluster(Protocol):
@@ -42,7 +43,7 @@ class Cluster(Protocol):
         """
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out one action, if the object is still the one in the snapshot.
+        """Carry out one action on condition that the object has not changed since the snapshot.
 
         A refusal of the API server is an Outcome with a reason, not an exception.
         """
@@ -80,10 +81,10 @@ class RoundResult(StrEnum):
 
 
 class HeadroomAdvisor(Protocol):
-    """Says how much room to keep for serving pods that do not exist yet."""
+    """Decides how much capacity a plan reserves for serving pods that do not exist yet."""
 
     def advise(self, snapshot: ClusterSnapshot) -> tuple[Headroom, ...]:
-        """What the next plan is to keep; it is asked for each plan, in the order of time."""
+        """Return the capacity that the next plan should reserve; called once for each plan, in the order of time."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan was made for a snapshot with that advice."""
@@ -93,16 +94,16 @@ class Recorder(Protocol):
     """Records what the controller does: in metrics, in the log and in decision records."""
 
     async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken; counting a large one takes long, so other tasks get their turn in between."""
+        """Count a new snapshot; other tasks may run in between, because a large one takes long."""
 
     def skipped(self, reason: str) -> None:
-        """No plan was made, or no turn was taken, for that reason."""
+        """Count a plan or an iteration that was skipped for a reason."""
 
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
     def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Room is made for waiting serving pods ahead of a plan, by the jobs of these decisions."""
+        """Capacity is made for waiting serving pods ahead of a plan, by the jobs of these decisions."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""
@@ -114,7 +115,7 @@ class Recorder(Protocol):
         """A planned action waits for a later plan; the text says which one and why."""
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out, or the API server refused it."""
+        """An action was carried out, or the API server rejected it."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
         """A plan was published, or could not be made."""
@@ -126,7 +127,7 @@ class MasterAddress(NamedTuple):
     Attributes:
         job, job_uid: the job; the token of a call is derived from them.
         pod_uid: the pod that has the address now.
-        ip: of that pod.
+        ip: the IP address of that pod.
         pods: how many pods the job has: a master cannot truthfully say more than about these.
     """
 
@@ -145,7 +146,7 @@ class MasterClient(Protocol):
 
         Raises:
             TemporaryError: the master does not answer, or asks to try later.
-            PermanentError: the master refuses the call, or the answer is not that of a master.
+            PermanentError: the master rejects the call, or the answer is not that of a master.
         """
 
     async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:

@@ -6,7 +6,7 @@ its pods. Until the first answer a plan gives it nothing new:
 1. `Core.unprobed` names the jobs that have to be asked about when a plan begins, and `Core.look_at` them.
 2. `Core` offers the question as a write: `Probes.questions`, creations with `dryRun=All`.
 3. The plan leaves those jobs as they are (`lifecycle.allowance.as_unasked`), and what it says of them is ignored.
-4. `Core.ended` notes the answer here, and rejections in `Backoff`.
+4. `Core.ended` notes the answer here, and rejections in `Backoff`. Without an answer it is asked again after a pause.
 5. `PlanCycle.note_probe_answers` makes the next plan due at once. A plan that is due waits `PROBES_S` for answers.
 """
 
@@ -22,7 +22,7 @@ from edl.planner.quota import QuotaNow
 
 
 class Probes:
-    """Remembers with which generation each job was asked about.
+    """Asks the API server by dry runs whether it accepts the pods of each job, once per generation of the job.
 
     Args:
         backoff: which pods the API server rejects.
@@ -31,20 +31,21 @@ class Probes:
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._asked: dict[str, int] = {}
+        self._unanswered: set[str] = set()
 
     def is_due(self, job: Job, quota: QuotaNow, now_s: float) -> bool:
         """True if the API server has to be asked about the pods of a job now.
 
         Args:
             job: as the cache shows it.
-            quota: what ResourceQuotas have left; a full one would reject what a plan may make room for.
+            quota: what ResourceQuotas have left; a full one would reject what a plan may free capacity for.
             now_s: monotonic seconds.
         """
         if job.owner_count is not None or not wants_pods(job):
             return False
         rejected = self._backoff.refused_creation(job.uid, now_s)
         if rejected is None:
-            is_due = self._asked.get(job.uid) != job.generation
+            is_due = self._asked.get(job.uid) != job.generation or job.uid in self._unanswered
         else:
             is_due = rejected.accepted_s is None and now_s >= rejected.until_s
         return is_due and all(quota.has(job, role) for role in missing_roles(job))
@@ -71,8 +72,13 @@ class Probes:
 
     def ended(self, job: Job, outcomes: Sequence[Outcome]) -> None:
         """Note the answers; a question that was not sent is asked again."""
-        if outcomes and outcomes[-1].result not in {Result.CONFLICT, Result.NOT_LEADER}:
-            self._asked[job.uid] = job.generation
+        if not outcomes or outcomes[-1].result in {Result.CONFLICT, Result.NOT_LEADER}:
+            return
+        self._asked[job.uid] = job.generation
+        if outcomes[-1].result is Result.FAILED:
+            self._unanswered.add(job.uid)  # nobody gives anything for pods that it may be unable to create
+        else:
+            self._unanswered.discard(job.uid)
 
     def is_new(self, job: Job) -> bool:
         """True if the spec of the job has changed since it was asked about, so that an old rejection says nothing."""
@@ -81,3 +87,4 @@ class Probes:
     def forget(self, job_uid: str) -> None:
         """Forget a job that no longer exists."""
         self._asked.pop(job_uid, None)
+        self._unanswered.discard(job_uid)

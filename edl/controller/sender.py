@@ -65,7 +65,7 @@ class Sender:
         self.last_write_s, self.failures = -float("inf"), 0
 
     def send(self) -> None:
-        """Send as many writes as there are places for, if the lease is held."""
+        """Send as many writes as the limit allows, if this replica holds the lease."""
         if not self._lease.is_held():
             return
         concurrency = self._concurrency
@@ -96,7 +96,7 @@ class Sender:
         return any(task.done() for task in self._tasks)
 
     async def wait(self) -> None:
-        """Wait until a write has ended, or until a place that rests may be used again."""
+        """Wait until a write has ended or a paused place may be used again."""
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         else:

@@ -6,11 +6,12 @@ edited gets its first plan within moments, unless plans take long: then its stat
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
 from edl.controller.pending_writes import Lane, Write
-from edl.model.actions import EmitEvent, PatchStatus
+from edl.model.actions import EmitEvent, Outcome, PatchStatus
 from edl.model.jobs import Job
 from edl.model.status import JobStatus
 
@@ -27,15 +28,17 @@ class StatusPace:
 
     Attributes:
         plan_s: how long the last plan took.
+        oversized_s: when the next status of a job that is too large to be read may be sent, in monotonic seconds;
+            infinity while one is under way.
     """
 
     def __init__(self) -> None:
-        self.plan_s = 0.0
+        self.plan_s, self.oversized_s = 0.0, -inf
         self._changed_s: dict[str, float] = {}
         self._counted_s: dict[str, tuple[float, float]] = {}
 
     def changed(self, job_uid: str, now_s: float) -> None:
-        """A job has changed, or came."""
+        """Note that a job was created or changed."""
         self._changed_s[job_uid] = now_s
         if job_uid in self._counted_s:
             self.counted(job_uid, now_s)
@@ -47,12 +50,31 @@ class StatusPace:
         return min(first_s + LONGEST_S, now_s + QUIET_S)
 
     def is_counted(self, job_uid: str) -> bool:
-        """True if new counts of the job have yet to be written."""
+        """True if the job's status does not show its latest pod counts yet."""
         return job_uid in self._counted_s
 
     def sent(self, job_uid: str) -> None:
         """The status of a job was sent."""
         self._counted_s.pop(job_uid, None)
+
+    def begins(self, write: Write) -> None:
+        """A write is being sent."""
+        if write.lane is Lane.OVERSIZED:
+            self.oversized_s = inf
+
+    def ended(self, write: Write, outcomes: Iterable[Outcome], now_s: float) -> None:
+        """A write has ended; after that of a large job the API server has as much time for others as it took."""
+        if write.lane is Lane.OVERSIZED:
+            self.oversized_s = now_s + sum(outcome.seconds for outcome in outcomes)
+
+    def may_send_oversized(self, now_s: float, *, at_once: bool) -> bool:
+        """True if a status of a job that is too large to be read may be sent: the last one has ended, and the pause.
+
+        Args:
+            now_s: the time.
+            at_once: without a pause.
+        """
+        return self.oversized_s <= now_s or (at_once and self.oversized_s < inf)
 
     def forget(self, job_uid: str) -> None:
         """Forget a job that no longer exists."""
@@ -63,7 +85,7 @@ class StatusPace:
         """When a write may be sent, in monotonic seconds; minus infinity for one that need not wait.
 
         Args:
-            job: of the write.
+            job: the job of the write.
             write: a status or anything else.
             now_s: the time.
             is_planned: the last plan takes the job into account as it is.

@@ -16,6 +16,7 @@ from edl.model.actions import CreatePod, DeletePod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import Role
+from edl.model.pods import PodPhase
 
 
 class UnderWay:
@@ -66,7 +67,8 @@ class UnderWay:
     def repeats(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
         """The creations of a job that are to be sent again: their answer was lost, and the cache shows no such pod.
 
-        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum.
+        Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum. So are
+        those of a gang whose run ends: a pod that exists all the same goes with the others.
 
         Args:
             job: as the cache shows it.
@@ -77,12 +79,13 @@ class UnderWay:
         there = {pod.name for pod in job.pods} | {a.pod_name for a in under_way if isinstance(a, CreatePod)}
         live = {pod.name for pod in job.live_trainers}
         live |= {a.pod_name for a in under_way if isinstance(a, CreatePod) and a.role is Role.TRAINER}
+        ends = not job.fault_tolerant and any(p.terminating or p.phase is PodPhase.FAILED for p in job.pods)
         kept: list[CreatePod] = []
         for key, action in list(self.unanswered.items()):
             if key[0] != job.uid:
                 continue
             is_beyond = action.role is Role.TRAINER and len(live) >= job.bounds.max_trainers
-            if action.pod_name in there or not job.is_schedulable or is_beyond:
+            if action.pod_name in there or not job.is_schedulable or is_beyond or ends:
                 del self.unanswered[key]
             else:
                 kept.append(action)

@@ -1,7 +1,7 @@
 """Who may see the page's data: nobody without a token.
 
 Two gates: a token that was printed (`edl dashboard`), and the Kubernetes token of the caller (a controller, and the
-kubelet of the sandbox). docs/adr/0022-who-sees-the-page.md says why.
+kubelet of the sandbox). docs/design/rights.md says why.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Gate(Protocol):
 
 
 class TokenGate:
-    """Lets requests pass that have one token.
+    """Accepts requests that carry a fixed token.
 
     Args:
         token: the token, not empty.
@@ -86,7 +86,7 @@ class TokenGate:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the API server said about a token, and how long that holds."""
+    """The API server's verdict on a token, and until when it counts."""
 
     until_s: float
     refusal: str = ""

@@ -1,7 +1,7 @@
 """Plans, reports and comparisons for the page: in one thread, and only a few may wait.
 
 A plan can take seconds of processor time. So a page that asks too often has to wait, and nobody can keep a
-controller busy by asking.
+controller busy by asking. What depends on a text of others is computed by a process of its own, see `what_if`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from edl.controller.planning import compare_snapshots, plan_snapshot, report_snapshot
-from edl.dashboard.pasted import with_pasted
-from edl.dashboard.view import certificate_body, short
+from edl.controller.planning import plan_snapshot, report_snapshot
+from edl.dashboard.what_if import BoundedProcess, Bounds, Question
 from edl.errors import TemporaryError
 from edl.explain.job_text import find_job, job_report_json
-from edl.explain.whatif import changes_dict
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 
 T = TypeVar("T")
 
 MAX_WAITING = 4
-MAX_SHOWN_CHANGES = 200
 _RETRY_S = 3.0
 
 
@@ -39,16 +37,28 @@ class Calculator:
         policy: its name; empty for the default.
         limits: what the operator allows now.
         waiting: the most calculations that run or wait at a time.
+        bounds: what one comparison may use.
     """
 
-    def __init__(self, policy: str, limits: Callable[[], Limits], *, waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        policy: str,
+        limits: Callable[[], Limits],
+        *,
+        waiting: int = MAX_WAITING,
+        bounds: Bounds | None = None,
+    ) -> None:
         self._policy, self._limits, self._most = policy, limits, waiting
+        self._bounds = bounds or Bounds()
+        self._process: BoundedProcess | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edl-page")
         self._pending: list[Future[Any]] = []
 
     def close(self) -> None:
-        """Start no further calculation; one that runs ends by itself at its deadline."""
+        """Start no further calculation; one that runs ends by itself at its deadline, a process at once."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        if (process := self._process) is not None:
+            process.end()
 
     async def plan(self, snapshot: ClusterSnapshot) -> ScalePlan:
         """The plan for a snapshot.
@@ -76,29 +86,21 @@ class Calculator:
         return await self._run(work)
 
     async def what_if(self, snapshot: ClusterSnapshot, text: str) -> dict[str, Any]:
-        """What applying the pasted jobs would change, and why each changed job would have its count.
+        """Compute what applying the pasted jobs would change, with the reason for each changed trainer count.
 
         Raises:
             ConfigError: the text cannot be used.
             PlanError, BusyError: as for `plan`.
         """
-        return await self._run(lambda: self._compare(snapshot, text))
+        question = Question(snapshot, text, self._policy, self._limits())
+        return await self._run(lambda: self._compare(question))
 
-    def _compare(self, snapshot: ClusterSnapshot, text: str) -> dict[str, Any]:
-        pasted = with_pasted(snapshot, text)
-        limits = self._limits()
-        plan = plan_snapshot(pasted.snapshot, self._policy, limits)
-        changes = compare_snapshots(snapshot, pasted.snapshot, plan, limits, "the cluster")
-        body = changes_dict(changes)
-        messages = {str(c.job): short(c.after.account) for c in changes.jobs if c.after is not None}
-        shown = [{**one, "message": messages.get(f"{one['namespace']}/{one['name']}", "")} for one in body["jobs"]]
-        return {
-            **body,
-            "jobs": shown[:MAX_SHOWN_CHANGES],
-            "hidden": max(0, len(shown) - MAX_SHOWN_CHANGES),
-            "warnings": [short(warning) for warning in pasted.warnings],
-            "certificates": {"before": certificate_body(changes.before), "after": certificate_body(changes.after)},
-        }
+    def _compare(self, question: Question) -> dict[str, Any]:
+        self._process = BoundedProcess(self._bounds)
+        try:
+            return self._process.run(question)
+        finally:
+            self._process = None
 
     async def _run(self, work: Callable[[], T]) -> T:
         self._pending = [one for one in self._pending if not one.done()]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from edl.dashboard.view import Body, certificate_body, decision_body
+from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.status import Reason
 
 CAPACITY = 200
 MAX_OF_A_PLAN = 50
 """So many changes of one plan are kept; a plan for 1,000 new jobs would push out everything else."""
+_NAMED_PODS = 3
+"""So many serving pods are named for which trainers end."""
 
 
 class DecisionLog:
@@ -25,27 +30,30 @@ class DecisionLog:
         self._last: dict[JobKey, ScaleDecision] = {}
         self._number = 0
 
-    def take(self, plan: ScalePlan, time_s: float) -> list[Body]:
+    def take(self, plan: ScalePlan, snapshot: ClusterSnapshot) -> list[Body]:
         """Note what a plan changes; returns the new entries.
 
         Args:
             plan: the newest plan.
-            time_s: when it was made, in seconds since the epoch.
+            snapshot: what it was made from.
         """
         changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
         self._last = {d.job: d for d in plan.decisions}
-        entries = [self._entry(d, plan, time_s) for d in changed[:MAX_OF_A_PLAN]]
+        waiting = [f"{pod.namespace}/{pod.name}" for pod in islice(snapshot.waiting_serving, _NAMED_PODS)]
+        entries = [self._entry(d, plan, snapshot.observed_at_s, waiting) for d in changed[:MAX_OF_A_PLAN]]
         self.entries.extend(entries)
         return entries
 
-    def _entry(self, decision: ScaleDecision, plan: ScalePlan, time_s: float) -> Body:
+    def _entry(self, decision: ScaleDecision, plan: ScalePlan, time_s: float, waiting: list[str]) -> Body:
         self._number += 1
+        is_for_serving = decision.shrink_reason == Reason.SERVING_NEEDS_ROOM.value
         return {
             "id": self._number,
             "time": round(time_s, 1),
             "job": str(decision.job),
             "current": decision.current,
             **decision_body(decision),
+            "for": waiting if is_for_serving else [],
             "certificate": certificate_body(plan),
         }
 

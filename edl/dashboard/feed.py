@@ -38,7 +38,7 @@ class Client:
         self._is_behind = False
 
     def put(self, message: bytes) -> None:
-        """Add a message; if there is no space for it, the page has to start anew."""
+        """Queue a message; if the queue is full, the page reloads the whole state."""
         if len(self._messages) >= self._backlog:
             self._messages.clear()
             self._is_behind = True

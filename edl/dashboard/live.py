@@ -15,6 +15,7 @@ from edl.dashboard.decision_log import DecisionLog
 from edl.dashboard.differences import differences
 from edl.dashboard.feed import Feed
 from edl.dashboard.history import History, Sample, sample_of
+from edl.dashboard.job_counts import JobCounts
 from edl.dashboard.view import Body, View, short, view_of
 from edl.errors import EdlError
 from edl.model.cluster import ClusterSnapshot
@@ -23,12 +24,14 @@ from edl.model.plan import ScalePlan
 PACE_S = 1.0
 _REST_OF_PLAN = 3.0
 """A page computes plans at most a quarter of the time."""
+_REST_OF_SAMPLE = 50.0
+"""The pods are added up at most a fiftieth of the time."""
 
 Decide = Callable[[ClusterSnapshot], Awaitable[ScalePlan]]
 
 
 class Live:
-    """What the pages show now.
+    """The state of the cluster that open pages show now.
 
     Args:
         clock: for pauses and times.
@@ -39,12 +42,12 @@ class Live:
 
     def __init__(self, clock: Clock, feed: Feed, decide: Decide, *, pace_s: float = PACE_S) -> None:
         self._clock, self._feed, self._decide, self._pace_s = clock, feed, decide, pace_s
-        self._history, self._log = History(), DecisionLog()
+        self._history, self._log, self._counts = History(), DecisionLog(), JobCounts()
         self._snapshot: ClusterSnapshot | None = None
-        self._sample: Sample | None = None
+        self._sampled: tuple[ClusterSnapshot, Sample] | None = None
         self._plan: ScalePlan | None = None
         self._planned: ClusterSnapshot | None = None
-        self._plan_due_s = 0.0
+        self._plan_due_s = self._sample_due_s = 0.0
         self._leads = False
         self._view = View()
         self._problem = self._no_plan = ""
@@ -58,25 +61,21 @@ class Live:
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool, problem: str = "") -> None:
         """A snapshot was taken; if `leader`, its plan is handed over too. The pages say what it lacks."""
-        before, self._snapshot, self._leads = self._snapshot, snapshot, leader
-        if self._sample is None or before is None or not snapshot.shares_all(before):
-            self._sample = sample_of(snapshot)
-        sample = replace(self._sample, time_s=snapshot.observed_at_s)
-        if self._history.add(sample):
-            self._feed.send("sample", sample.body)
+        self._snapshot, self._leads = snapshot, leader
+        self._counts.take(snapshot)
         self.note_problem(problem)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan was made."""
         self._plan, self._planned = plan, snapshot
         self._tell(self._problem, "")
-        entries = self._log.take(plan, snapshot.observed_at_s)
+        entries = self._log.take(plan, snapshot)
         if entries:
             self._feed.send("decisions", entries)
         self._changed.set()
 
     def not_planned(self, error: Exception) -> None:
-        """No plan was made; the pages say so until the next one."""
+        """Note that no plan was made; the pages say so until the next plan."""
         self._tell(self._problem, f"no plan was made: {short(str(error))}")
 
     def note_problem(self, problem: str) -> None:
@@ -98,6 +97,7 @@ class Live:
             "jobs": self._view.jobs,
             "cluster": self._view.cluster,
             "history": [sample.body for sample in self._history.samples],
+            "counts": self._counts.steps,
             "decisions": list(self._log.entries),
             "problem": self._problem or self._no_plan,
         }
@@ -112,12 +112,28 @@ class Live:
             change = await asyncio.to_thread(differences, self._view, view)
             self._view = view
             if change is not None:
-                self._feed.send("change", change)
+                self._feed.send("change", {"time": round(self._snapshot.observed_at_s, 1), **change})
+
+    async def sample(self) -> None:
+        """Add the newest snapshot to the history, unless it is too soon after the last one."""
+        snapshot, now_s = self._snapshot, self._clock.monotonic_s()
+        if snapshot is None or not self._history.wants(snapshot.observed_at_s):
+            return
+        if self._sampled is None or not snapshot.shares_all(self._sampled[0]):
+            if now_s < self._sample_due_s:
+                return
+            self._sampled = (snapshot, await asyncio.to_thread(sample_of, snapshot))
+            took_s = self._clock.monotonic_s() - now_s
+            self._sample_due_s = now_s + _REST_OF_SAMPLE * took_s
+        sample = replace(self._sampled[1], time_s=snapshot.observed_at_s)
+        if self._history.add(sample):
+            self._feed.send("sample", sample.body)
 
     async def run(self) -> None:
         """Keep the open pages up to date until cancelled."""
         while True:
             await self._changed.wait()
+            await self.sample()
             if self._feed.is_watched:
                 await self._plan_if_due()
                 await self.refresh()

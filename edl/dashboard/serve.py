@@ -19,12 +19,12 @@ from edl.dashboard.web import PREFIX, Page
 from edl.errors import NotSyncedError, TemporaryError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.cache import ClusterCache
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.observability.status_server import listen_on
 
 DEFAULT_LISTEN = "127.0.0.1:8400"
 PATIENCE_S = 5.0
-"""How long an error of the API server must last before the first snapshot is given up."""
+"""How long an error of the API server must last before the first snapshot fails."""
 
 _INTERVAL_S = 5.0
 _ALL_ADDRESSES = {"0.0.0.0", "::"}  # noqa: S104 - the two names of all addresses
@@ -32,7 +32,7 @@ _ALL_ADDRESSES = {"0.0.0.0", "::"}  # noqa: S104 - the two names of all addresse
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What a page is started with.
+    """The settings of the process that serves the page.
 
     Attributes:
         listen: HOST:PORT.
@@ -158,6 +158,6 @@ async def _to_page(_: web.Request) -> web.Response:
 
 
 def _url(host: str, port: int, token: str) -> str:
-    """What a browser opens; the name of this machine if the page listens on all of its addresses."""
+    """The URL for the browser; with the name of this machine if the page listens on all of its addresses."""
     name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}{PREFIX}#token={token}"

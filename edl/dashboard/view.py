@@ -7,7 +7,7 @@ are shortened here and never interpreted: the page writes them as text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -17,7 +17,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
-from edl.model.resources import EPHEMERAL_STORAGE, HOST_PORT_PREFIX, PODS, Resources
+from edl.model.resources import EPHEMERAL_STORAGE, PODS, Resources, is_amount
 from edl.model.units import rank_of
 
 Body = dict[str, Any]
@@ -26,6 +26,7 @@ MAX_NODES = 2_000
 MAX_JOBS = 1_000
 MAX_BLOCKS = 60
 MAX_PODS_OF_A_NODE = 500
+MAX_WAITING = 100
 MAX_TEXT = 2_000
 _NAMED_VICTIMS = 12
 _MAX_RESOURCES = 6
@@ -49,7 +50,7 @@ def view_of(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> View:
         snapshot: the cluster.
         plan: None if there is none yet; then each job shows what its status says.
     """
-    on_node = _by_node(snapshot)
+    on_node = _by_node(snapshot, {node.name for node in islice(snapshot.nodes, MAX_NODES)})
     decisions = {d.job: d for d in plan.decisions} if plan is not None else {}
     nodes = {n.name: _node(n, on_node.get(n.name, [])) for n in islice(snapshot.nodes, MAX_NODES)}
     jobs = {str(job.key): _job(job, decisions.get(job.key)) for job in islice(snapshot.jobs, MAX_JOBS)}
@@ -58,7 +59,7 @@ def view_of(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> View:
 
 def pods_of_node(snapshot: ClusterSnapshot, name: str) -> list[Body]:
     """Every pod of one node, sorted by namespace and name; at most `MAX_PODS_OF_A_NODE`."""
-    pods = sorted(_by_node(snapshot).get(name, []), key=lambda p: (p.namespace, p.name))
+    pods = sorted(_by_node(snapshot, {name}).get(name, []), key=lambda p: (p.namespace, p.name))
     return [
         {
             "namespace": p.namespace,
@@ -66,7 +67,7 @@ def pods_of_node(snapshot: ClusterSnapshot, name: str) -> list[Body]:
             "kind": kind_of(p),
             "job": str(p.job) if p.job is not None else "",
             "phase": "Terminating" if p.terminating else p.phase.value,
-            "each": _shown(p.shape.request),
+            "each": shown(p.shape.request),
         }
         for p in pods[:MAX_PODS_OF_A_NODE]
     ]
@@ -86,7 +87,7 @@ def is_running_serving(pod: Pod) -> bool:
 
 
 def short(value: str) -> str:
-    """A text of a user or of a plan, cut to what the page shows."""
+    """Shorten a text of a user or of a plan to the length that the page shows."""
     return value if len(value) <= MAX_TEXT else f"{value[: MAX_TEXT - 3]}..."
 
 
@@ -100,6 +101,7 @@ def decision_body(decision: ScaleDecision) -> Body:
         "account": short(decision.account),
         "victims": list(decision.victims[:_NAMED_VICTIMS]),
         "victimCount": len(decision.victims),
+        "shrinkReason": decision.shrink_reason,
         "nodes": dict(decision.nodes[:_NAMED_VICTIMS]),
         "moves": list(decision.moves[:_NAMED_VICTIMS]),
     }
@@ -111,11 +113,11 @@ def certificate_body(plan: ScalePlan) -> Body:
     return {"objective": proof.objective, "achieved": proof.achieved, "bound": proof.bound, "gap": proof.gap}
 
 
-def _by_node(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
-    """The pods that occupy a node, by its name."""
+def _by_node(snapshot: ClusterSnapshot, names: Container[str]) -> dict[str, list[Pod]]:
+    """The pods that occupy one of these nodes, by its name."""
     found: dict[str, list[Pod]] = {}
     for pod in _all_pods(snapshot):
-        if pod.node and not pod.is_finished:
+        if pod.node in names and not pod.is_finished:
             found.setdefault(pod.node, []).append(pod)
     return found
 
@@ -131,7 +133,7 @@ def _node(node: Node, pods: list[Pod]) -> Body:
     for pod in pods:
         for name, amount in pod.requested.amounts:
             used[name] = used.get(name, 0) + amount
-    has = _shown(node.allocatable)
+    has = shown(node.allocatable)
     state = "not ready" if not node.ready else "cordoned" if node.cordoned else "ready"
     return {
         "state": state,
@@ -151,7 +153,7 @@ def _blocks(pods: list[Pod]) -> list[Body]:
     ordered = sorted(groups.items(), key=lambda item: (item[0][:4], item[0][4].amounts))
     blocks: list[Body] = []
     for (_, kind, job, leaving, request), number in ordered[:MAX_BLOCKS]:
-        block: Body = {"kind": kind, "n": number, "each": _shown(request)}
+        block: Body = {"kind": kind, "n": number, "each": shown(request)}
         blocks.append({**block, **({"job": job} if job else {}), **({"leaving": True} if leaving else {})})
     return blocks
 
@@ -159,10 +161,10 @@ def _blocks(pods: list[Pod]) -> list[Body]:
 _ORDER = {"serving": 0, "master": 1, "pserver": 2, "trainer": 3, "other": 4}
 
 
-def _shown(amounts: Resources) -> dict[str, int]:
+def shown(amounts: Resources) -> dict[str, int]:
     """The amounts that the page draws: cpu (millicores), memory (bytes) and devices (pieces)."""
     hidden = {PODS, EPHEMERAL_STORAGE}
-    names = [name for name in amounts if name not in hidden and not name.startswith(HOST_PORT_PREFIX)]
+    names = [name for name in amounts if name not in hidden and is_amount(name)]
     return {name: amounts[name] for name in sorted(names, key=rank_of)[:_MAX_RESOURCES]}
 
 
@@ -179,7 +181,7 @@ def _job(job: Job, decision: ScaleDecision | None) -> Body:
         "phase": status.phase.value if status is not None else "Pending",
         "queue": short(job.queue),
         "problem": short(job.problem),
-        "each": _shown(job.trainer.request),
+        "each": shown(job.trainer.request),
         "decision": decision_body(decision) if decision is not None else _decision_of_status(job),
     }
 
@@ -198,6 +200,7 @@ def _decision_of_status(job: Job) -> Body | None:
         "account": short(admitted.message if admitted is not None else status.explanation),
         "victims": [],
         "victimCount": 0,
+        "shrinkReason": "",
         "nodes": {},
         "moves": [],
     }
@@ -206,7 +209,7 @@ def _decision_of_status(job: Job) -> Body | None:
 def _cluster(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> Body:
     total: Counter[str] = Counter()
     for node in snapshot.nodes:
-        total.update(_shown(node.allocatable))
+        total.update(shown(node.allocatable))
     body: Body = {
         "nodes": len(snapshot.nodes),
         "readyNodes": sum(1 for n in snapshot.nodes if n.ready and not n.cordoned),
@@ -218,8 +221,20 @@ def _cluster(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> Body:
             "running": sum(1 for p in snapshot.pods if is_running_serving(p)),
             "waiting": len(snapshot.waiting_serving),
         },
+        "waitingPods": [_waiting(pod) for pod in islice(snapshot.waiting_serving, MAX_WAITING)],
     }
     return body | (_quality(plan) if plan is not None else {"certificate": None})
+
+
+def _waiting(pod: Pod) -> Body:
+    """A serving pod without a node, and why it has none."""
+    why = pod.blocked or pod.unscheduled or ("" if pod.tried else "its scheduler has not tried it yet")
+    return {
+        "name": f"{pod.namespace}/{pod.name}",
+        "since": round(pod.created_s, 1),
+        "each": shown(pod.shape.request),
+        "why": short(why),
+    }
 
 
 def _quality(plan: ScalePlan) -> Body:

@@ -30,6 +30,7 @@ from edl.dashboard.pasted import MAX_BYTES
 from edl.dashboard.view import pods_of_node
 from edl.errors import ConfigError, EdlError, TemporaryError
 from edl.model.cluster import ClusterSnapshot
+from edl.observability.bounded_connections import kept
 from edl.observability.own_hosts import foreign
 
 PREFIX = "/page/"
@@ -107,7 +108,7 @@ class Page:
         return web.json_response({"login": self._gate.login})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        with self._feed.opened() as client:
+        with self._feed.opened() as client, kept(request.transport):
             await self._live.refresh()
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             with suppress(ConnectionError, TimeoutError):  # the page was closed, or takes nothing any more

@@ -49,7 +49,7 @@ class BestPossible:
     Attributes:
         levels: the lowest levels of fulfilment, three at most, from the lowest upwards; none under `utility`.
         staying: no plan with these levels is worth more if the trainers that this plan keeps stay on their nodes.
-        repacked: no plan with these levels is worth more, even if all pods were placed anew.
+        repacked: no plan with these levels is worth more, even if all pods were repacked.
         found: the levels with the prices that show them.
         proofs: the solutions behind `staying` and `repacked`.
     """
@@ -62,7 +62,7 @@ class BestPossible:
 
     @property
     def price_of_staying(self) -> float:
-        """What the sum loses at most because pods that run do not move; 0 if that is within rounding."""
+        """The most that the objective loses because running pods do not move; 0 if that is within rounding."""
         lost = self.repacked - self.staying
         return lost if lost > GAP_ROUNDING else 0.0
 
@@ -135,9 +135,7 @@ def best_lines(certificate: Certificate, best: BestPossible) -> Iterator[str]:
     given = "With these levels and" if best.levels else "With"
     line = f"{given} the trainers that stay on their nodes: at most {best.staying:.6g} (gap {gap:.3%})"
     if price := best.price_of_staying:
-        line += (
-            f"; with all pods placed anew: at most {best.repacked:.6g}, so not moving pods costs up to {price:.6g}"
-        )
+        line += f"; with all pods repacked: at most {best.repacked:.6g}, so not moving pods costs up to {price:.6g}"
     yield line
 
 

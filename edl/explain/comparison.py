@@ -1,4 +1,4 @@
-"""Two plans for the same moment side by side: which jobs get a different count, and what that is worth to them."""
+"""Compares two plans for the same moment: which jobs get another count, and what each gains or loses by it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from edl.explain.node_asks import with_node_sentences
 from edl.explain.sentences import with_sentences
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns, ScalePlan
 from edl.planner.clock import Clock, without_collections
 from edl.planner.decide import Study, study
 from edl.planner.policies.base import Policy

@@ -1,4 +1,4 @@
-"""Learned headroom in one line: how much room there is for which pods, what it costs now, and why."""
+"""Learned headroom in one line: how much capacity there is for which pods, what it costs now, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edl.model.units import amounts, count
 def headroom_line(kept: KeptRoom) -> str:
     """Such as `room for 8 of 10 pods of 3 cores; 4 trainers deleted for it; 98.5% of the growths are no larger`."""
     if not kept.wanted:
-        return f"no room is kept for pods of {amounts(kept.request)}; {kept.reason}"
-    room = f"room for {kept.held} of {count(kept.wanted, 'pod')} of {amounts(kept.request)}"
+        return f"no capacity is kept for pods of {amounts(kept.request)}; {kept.reason}"
+    room = f"capacity for {kept.held} of {count(kept.wanted, 'pod')} of {amounts(kept.request)}"
     deleted = f"; {count(kept.deleted, 'trainer')} deleted for it" if kept.deleted else ""
     return f"{room}{deleted}; {kept.reason}"

@@ -11,31 +11,36 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.explain.next_size import lacking_trainers
 from edl.explain.not_lending import why_nothing_is_lent
-from edl.explain.places import Places
+from edl.explain.places import MORE_LATER, Places
 from edl.explain.queue_room import QueueRooms
+from edl.explain.rejected.rejections import against_rules
+from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.explain.room_holders import OlderTrainers, held_by_others, older_trainers
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, how_to_resume, maximum_of, minimum_of, queue_of
 from edl.model.plan import ScaleDecision
+from edl.model.resources import RULE_PREFIX
 from edl.model.status import Reason
 from edl.model.units import amount, count, listed, seconds
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.pools import pool_of
+from edl.planner.findings.rule_steps import has_next_step, is_by_steps
 from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open_nodes
-from edl.planner.interruption import payback_s
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
 from edl.planner.quota import QuotaRow
 from edl.planner.topology.rooms import Rooms
+from edl.planner.waits import payback_s
 
 EPSILON = 1e-6
 
 
 class OneMore(StrEnum):
-    """What solving again with one more trainer for the job has shown."""
+    """The result of solving again with one more trainer for the job."""
 
     COSTS = "costs"  # it is possible, and all jobs together have less by it
     FREE = "free"  # in fractions of trainers it costs nothing, but whole trainers do not fit
@@ -151,6 +156,8 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         )
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
+    limited = limited or bool(demand.job.sizes)  # one more trainer alone is of no use to it
+    limited = limited or is_by_steps(demand, context)  # the program knows the rule as it is now
     is_known = demand.shape not in context.problem.odd_shapes  # of odd shapes, no program knows the capacity
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
@@ -236,26 +243,36 @@ def _held(context: DecisionContext, holder: SurplusHolder) -> JobSurplus:
 
 
 def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[str]:
-    """What would let a running job have one more trainer."""
+    """List the changes that would let a running job have one more trainer."""
     packing, problem = context.shared.packing, context.problem
     known = {
         Reason.PINNED: "set spec.trainer.instances to another number, or to 0 so that edl chooses",
-        Reason.AT_MAX: _ALREADY_FASTEST if demand.job.slowed_beyond else "raise spec.trainer.max-instance",
+        Reason.AT_MAX: _ALREADY_FASTEST if demand.job.slowed_beyond else f"raise {maximum_of(demand.job.key.kind)}",
         Reason.COOLDOWN: "wait: the cooldown ends by itself",
         Reason.QUOTA_REACHED: _within_quota(demand, context),
         Reason.PODS_REFUSED: _ACCEPTED,
         Reason.PODS_NOT_STARTED: _STARTED,
+        Reason.PODS_DO_NOT_END: _ENDED,
+        Reason.UNSCHEDULABLE: ALLOWED,
     }
     if decision.reason in known:
         return [known[decision.reason]]
     scarce = context.scarce(demand.shape)
     node, lacks = nearest(packing, demand.shape)
+    if rules := _under_rules(demand, context):
+        return rules
     if node < 0:
         return ["make a node ready that accepts its trainers"]
     if packing.count[demand.index] >= demand.max_trainers and not demand.job.is_best_effort:
-        return ["add a node that accepts its trainers: more would not fit even without other jobs"]
+        on_nodes = on_nodes_of_volumes(demand.job.trainer.placement.rules)
+        return on_nodes or ["add a node that accepts its trainers: more would not fit even without other jobs"]
+    if demand.job.sizes:
+        lacking = count(lacking_trainers(demand, packing), "more trainer")
+        return [
+            f"free capacity for {lacking}, or add a node that accepts its trainers: it needs all up to its next size"
+        ]
     found = _in_larger_domain(demand, context)
-    if scarce.kept and context.problem.limits.serving_headroom:
+    if scarce.kept and context.problem.limits.serving.headroom:
         found.append("lower --serving-headroom")
     if scarce.kept and context.shared.headroom:
         found.append("lower --serving-slo")
@@ -269,6 +286,27 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         key = problem.demands[offer.donor].job.key
         found.append(f"take {count(offer.deletions, 'trainer')} from {key}: lower its max-instance, or end that job")
     return found
+
+
+def _under_rules(demand: JobDemand, context: DecisionContext) -> list[str]:
+    """What helps a running job that nothing but rules keeps from one more trainer; nothing if something else does."""
+    if nearest(context.shared.packing, demand.shape)[0] < 0:
+        return against_rules(context.problem, demand.job.trainer)
+    if is_by_steps(demand, context):
+        wait = [f"wait: {MORE_LATER}"] if has_next_step(demand, context) else []
+        return [*wait, "add a node on which the rule allows a trainer, or change the rule"]
+    shortages = context.scarce(demand.shape).shortages
+    if shortages and all(one.resource.startswith(RULE_PREFIX) for one in shortages):
+        return against_names(one.resource for one in shortages)
+    return []
+
+
+def _to_fit(demand: JobDemand, context: DecisionContext) -> list[str]:
+    """What would let a job start that does not fit even without other jobs."""
+    pods = [(demand.job.trainer, demand.min_trainers), *((f.shape, f.count) for f in demand.job.fixed if f.count)]
+    found = (against_rules(context.problem, shape, least) for shape, least in pods)
+    smaller = f"lower the requests of its pods or {minimum_of(demand.job.key.kind)}"
+    return next((one for one in found if one), [f"{smaller}, relax node selectors, or add a larger node"])
 
 
 def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
@@ -286,8 +324,8 @@ def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
     lost_s = payback_s(job, more)
     after = f"; what it repeats is made up after {seconds(lost_s)}" if lost_s else ""
     return [
-        f"start it again in {topology.word} {larger.domain}, which has free room for {count(larger.free, 'trainer')}:"
-        f" set spec.suspend to true, and to false once its pods are gone{after}"
+        f"start it again in {topology.word} {larger.domain}, which has free capacity for"
+        f" {count(larger.free, 'trainer')}: set spec.suspend to true, and to false once its pods are gone{after}"
     ]
 
 
@@ -295,11 +333,14 @@ _ALREADY_FASTEST = (
     "nothing: more trainers would slow it; correct spec.elasticity.throughput if it is declared and wrong"
 )
 _STARTED = "correct what the condition Degraded names; once one of its trainers has run, the job grows again"
-_ACCEPTED = "change the policy that refuses its pods, or the spec of the job; edl asks again after a pause"
+_ENDED = "end the pods that were deleted: remove their finalizers, or shorten terminationGracePeriodSeconds"
+_ACCEPTED = "change the policy that rejects its pods, or the spec of the job; edl asks again after a pause"
 
 
 def _accepted(job: Job) -> str:
-    """What ends the refusal of a job: only the API server gives details, else its queue has no valid object."""
+    """Name the remedy for a rejected job: the answer of the API server, or else a valid Queue object."""
+    if job.kueue is not None:
+        return "let Kueue admit what waits, raise its quotas, or give the job a higher priority class"
     is_held = job.refusal is not None and not job.refusal.details
     return f"correct Queue {job.queue}, which is not valid" if is_held else _ACCEPTED
 
@@ -331,29 +372,27 @@ def _has_others_above_minimum(demand: JobDemand, row: QuotaRow, context: Decisio
 
 
 def _to_start(demand: JobDemand | None, decision: ScaleDecision, context: DecisionContext) -> list[str]:
-    """What would let a waiting job start."""
+    """List the changes that would let a waiting job start."""
     if demand is None:
         known = {
-            Reason.SUSPENDED: "set spec.suspend to false",
+            Reason.SUSPENDED: how_to_resume(decision.job.kind),
             Reason.PODS_REFUSED: _ACCEPTED,
             Reason.QUOTA_REACHED: _accepted(next(j for j in context.problem.snapshot.jobs if j.key == decision.job)),
-            Reason.QUEUE_NOT_ALLOWED: "set spec.queue to a queue that its namespace may use",
+            Reason.QUEUE_NOT_ALLOWED: f"set {queue_of(decision.job.kind)} to a queue that its namespace may use",
             Reason.BEST_EFFORT_NOT_ALLOWED: "the line above says what to change",
             Reason.NOT_RESIZED: "the line above says why, and what to change",
             Reason.INVALID_SPEC: "correct the spec: the lines above name each wrong value, its rule and the remedy",
         }
         return [known[decision.reason]] if decision.reason in known else []
     if decision.reason is Reason.UNSCHEDULABLE:
-        return [
-            "lower the requests of its pods or spec.trainer.min-instance, relax node selectors, or add a larger node"
-        ]
+        return _to_fit(demand, context)
     if decision.reason is Reason.QUOTA_REACHED:
-        fewer = ["lower spec.trainer.min-instance of this job"] if demand.min_trainers > 1 else []
+        fewer = [f"lower {minimum_of(demand.job.key.kind)} of this job"] if demand.min_trainers > 1 else []
         return [_within_quota(demand, context), *fewer]
     head = context.admission.head.get(demand.index, demand.index)
     if head != demand.index:
         return [f"wait until {context.problem.demands[head].job.key}, the first in the queue, starts, or suspend it"]
     return [
         "end another job or lower its min-instance, scale serving down, or add a node",
-        *(["lower spec.trainer.min-instance of this job"] if demand.min_trainers > 1 else []),
+        *([f"lower {minimum_of(demand.job.key.kind)} of this job"] if demand.min_trainers > 1 else []),
     ]

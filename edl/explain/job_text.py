@@ -20,10 +20,11 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
 from edl.model.quantity import format_quantity
+from edl.model.resources import RULE_PREFIX
 from edl.model.status import POD_CANNOT_START, Condition, JobPhase, Reason
 from edl.model.times import text_of
 from edl.model.units import amount, count, listed, plain, rank_of
-from edl.printable import printable
+from edl.printable import one_line
 
 NODES_LISTED = 20
 HOLDERS_LISTED = 5
@@ -131,7 +132,7 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
 def print_job_report(report: JobReport, snapshot: ClusterSnapshot, console: Console) -> None:
     """The report for people."""
     for line in _lines(report, snapshot):
-        console.print(Text(printable(line)), soft_wrap=True)
+        console.print(Text(one_line(line)), soft_wrap=True)
 
 
 def _changed_by_admission(job: Job | None) -> tuple[tuple[str, int, int], ...]:
@@ -144,7 +145,7 @@ def _changed_by_admission(job: Job | None) -> tuple[tuple[str, int, int], ...]:
 
 
 def _admission_json(job: Job | None) -> dict[str, dict[str, str]] | None:
-    """What admission makes of the requests of a trainer; None if nothing, or if no pod has shown it yet."""
+    """The requests of a trainer after admission plugins changed them; None if none did, or none is known to have."""
     changed = _changed_by_admission(job)
     if not changed:
         return None
@@ -164,7 +165,7 @@ def _admission(job: Job | None) -> Iterator[str]:
 
 
 def _lending_price(job: Job | None) -> float | None:
-    """What a core costs that the job lends, as measured; None if it was not."""
+    """The measured training speed that the job loses for each core that it lends; None if not measured."""
     return job.status.measured.lending_price if job is not None and job.status is not None else None
 
 
@@ -223,13 +224,13 @@ def _job_of(report: JobReport, snapshot: ClusterSnapshot) -> Job | None:
 
 
 def _trouble(job: Job | None) -> Condition | None:
-    """The condition Degraded of a job if it is True: what keeps the job from its full count besides room."""
+    """The condition Degraded of a job if it is True: what keeps the job from its full count besides capacity."""
     found = job.status.condition("Degraded") if job is not None and job.status is not None else None
     return found if found is not None and found.status == "True" else None
 
 
 def _hides_room(report: JobReport, trouble: Condition) -> bool:
-    """True if a higher maximum or more room would not help: its pods cannot start, as `status.reason` says, too."""
+    """True if pods of the job cannot start (`status.reason`), so that neither a higher maximum nor capacity helps."""
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
         Reason.INSUFFICIENT_CAPACITY,
@@ -246,14 +247,14 @@ def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
 
 
 def _problem(job: Job | None, trouble: Condition | None) -> Iterator[str]:
-    """What its status says keeps it from its full count, and the pods that cannot start now."""
+    """The cause in the job's status that keeps it from its full count, and the pods that cannot start."""
     if trouble is not None:
         yield f"  Degraded, {trouble.reason}: {trouble.message}"
     yield from _stuck(job) if job is not None else ()
 
 
 def _stuck(job: Job) -> Iterator[str]:
-    """Pods that cannot start, and why: more room would not help them."""
+    """Pods that cannot start, and why: more capacity would not help them."""
     blocked = [pod for pod in job.pods if pod.cannot_start]
     if not blocked:
         return
@@ -295,6 +296,9 @@ def _standing(report: JobReport) -> Iterator[str]:
 
 def _scarcity(report: JobReport) -> Iterator[str]:
     for full in report.full:
+        if full.resource.startswith(RULE_PREFIX):
+            yield f"  {full.resource}: no more on {full.place}"
+            continue
         yield (
             f"  {plain(full.resource)} is {state_of(is_proved=full.is_proved)} on {full.place}: at most"
             f" {full.most_free} free; a trainer requests {full.requested}"

@@ -20,13 +20,13 @@ _OBSTACLES = {
 
 
 def with_node_sentences(plan: ScalePlan, snapshot: ClusterSnapshot) -> ScalePlan:
-    """The plan whose lines say what each job asks for; the same object if nobody asks and no node is emptied."""
+    """Return the plan with sentences about requested and emptied nodes; the same object if there are none."""
     is_quiet = all(d.asks is None and d.shrink_reason != Reason.NODE_IDLE for d in plan.decisions)
     return plan if is_quiet else replace(plan, decisions=tuple(_worded(d, snapshot) for d in plan.decisions))
 
 
 def asks_dict(asks: NodeAsk | None) -> dict[str, Any] | None:
-    """What a job asks for, for scripts; None if it may not ask or lacks no room."""
+    """The nodes that a job asks an autoscaler for, as JSON; None if it may not ask or lacks no capacity."""
     if asks is None:
         return None
     return {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import LEAST_CPU_MILLI, Lending, least
+from edl.model.limits import Limits
 from edl.model.names import LABEL_LENDING
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import CPU
 
@@ -23,7 +23,7 @@ def why_nothing_is_lent(job: Job, snapshot: ClusterSnapshot, limits: Limits) -> 
         limits: what the operator allows. Lending is on by these, or if any job of the cluster lends.
     """
     trainers = [pod for pod in job.live_trainers if pod.node]
-    is_on = limits.surplus_cpu_request < 1.0 or any(_lends(other) for other in snapshot.jobs)
+    is_on = limits.lending.surplus_cpu_request < 1.0 or any(_lends(other) for other in snapshot.jobs)
     if not is_on or not trainers or _lends(job):
         return ""
     return _rule_against(job, limits) or _why_these_do_not(job, trainers, snapshot)
@@ -34,7 +34,7 @@ def _lends(job: Job) -> bool:
 
 
 def _rule_against(job: Job, limits: Limits) -> str:
-    """What keeps every trainer of the job from lending."""
+    """Name the rule that keeps every trainer of the job from lending CPU."""
     if job.owner_count is not None:
         return "its pods belong to another controller, and only trainers of TrainingJobs lend"
     if job.lending is Lending.NEVER:
@@ -48,7 +48,7 @@ def _rule_against(job: Job, limits: Limits) -> str:
 
 
 def _why_these_do_not(job: Job, trainers: list[Pod], snapshot: ClusterSnapshot) -> str:
-    """What keeps the trainers that run from lending."""
+    """Say why the trainers that run lend no CPU."""
     may = [pod for pod in trainers if pod.index is not None and job.may_lend(pod.index)]
     if not may:
         return "it runs with its minimum, and only trainers above the minimum lend"

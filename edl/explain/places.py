@@ -1,19 +1,30 @@
-"""Nodes in words: the pools they belong to, and which resource is full on them."""
+"""Nodes in words: the pools they belong to, which resource is full on them, and which ones a job avoids."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from edl.model.cluster import Node
-from edl.model.units import amount, listed, plain
+from edl.model.cluster import AvoidedNode, ClusterSnapshot, Node
+from edl.model.jobs import Job
+from edl.model.resources import RULE_PREFIX, Placement
+from edl.model.times import text_of
+from edl.model.units import amount, count, listed, plain
+from edl.planner.eligibility import first_broken
 from edl.planner.findings.pools import pool_of
+from edl.planner.findings.reasons import Cause
 from edl.planner.findings.scarcity import Shortage, open_nodes
 from edl.planner.trial_packing import TrialPacking
 
 NAMED_POOLS = 3
 NAMED_RESOURCES = 2
+NAMED_RULES = 2
+NAMED_NODES = 3
+MORE_LATER = "once its new trainers run, the rule may allow more"
 UNPROVED = "another arrangement of the pods that start may have a slot, but none was found"
+
+_OF_CAPACITY = frozenset({Cause.NO_ROOM, Cause.NEVER_FITS, Cause.LOST_TO_SERVING, Cause.HEAD_OF_QUEUE})
+"""What a node that the job avoids for a while could help against."""
 
 
 class Places:
@@ -62,10 +73,13 @@ class Places:
         """
         nodes = open_nodes(packing, shape)
         state = state_of(is_proved=is_proved)
-        short = f"{plain(found[0].resource)} is {state} on {self.where(found[0].nodes, nodes)}"
+        short = _full(found[0].resource, state, self.where(found[0].nodes, nodes))
         parts: list[str] = []
         for one in found[:NAMED_RESOURCES]:
             requested = int(packing.problem.request[shape, packing.problem.names.index(one.resource)])
+            if one.resource.startswith(RULE_PREFIX):
+                parts.append(_full(one.resource, state, self.where(one.nodes, nodes)))
+                continue
             free = (
                 f" (at most {amount(one.resource, one.most_free)} free on a node;"
                 f" a trainer requests {amount(one.resource, requested)})"
@@ -75,9 +89,58 @@ class Places:
             verb = f"is {state} on" if not parts else "on"
             parts.append(f"{plain(one.resource)} {verb} {self.where(one.nodes, nodes)}{free}")
         full = ", ".join(parts)
+        if len(nodes) < len(self._nodes) and (kept := self._kept_by(packing, shape, set(nodes))):
+            full += f"; no other node takes its trainers: {kept}"
         return short, full if is_proved else f"{full}; {UNPROVED}"
+
+    def _kept_by(self, packing: TrialPacking, shape: int, usable: set[int]) -> str:
+        """The rules about pods and volumes that exclude other nodes than some; empty for none."""
+        others = [node for number, node in enumerate(self._nodes) if number not in usable]
+        each = (Placement(rules=(rule,)) for rule in packing.problem.shapes[shape].placement.rules)
+        broken = (one.rules[0] for one in each if any(first_broken(node, one) for node in others))
+        whys = dict.fromkeys(rule.why.removeprefix(RULE_PREFIX) for rule in broken)
+        return "; ".join([*whys][:NAMED_RULES])
+
+
+def _full(resource: str, state: str, where: str) -> str:
+    """Name full nodes: `cpu is full on pool a`, `rule: one pod of app=web a node: pool a takes no more`."""
+    if resource.startswith(RULE_PREFIX):
+        return f"{resource}: no more on {where}"
+    return f"{plain(resource)} is {state} on {where}"
 
 
 def state_of(*, is_proved: bool) -> str:
-    """What a resource is of which one more trainer finds too little: `full` only if no arrangement has a slot."""
+    """Return `full` if no arrangement of pods has a slot for one more trainer, else `short`."""
     return "full" if is_proved else "short"
+
+
+def avoided_nodes(job: Job, cause: Cause, snapshot: ClusterSnapshot) -> tuple[str, str]:
+    """Name the nodes that a job avoids while it lacks capacity: in short, and with times; empty if there are none.
+
+    Without them `cpu is full on all 2 nodes that accept its trainers` would be false: a third one has capacity, and
+    the job's own selectors accept it.
+    """
+    if cause not in _OF_CAPACITY or not (snapshot.rejecting or snapshot.avoided):
+        return "", ""
+    rejecting = [node for node in snapshot.rejecting if job.key in node.jobs and _excludes(job, node.name)]
+    broken = [node for node in snapshot.avoided if node.is_closed_to(job.key) and _excludes(job, node.name)]
+    short = full = ""
+    for nodes, why in ((rejecting, "rejected its pods"), (broken, "made trainers fail")):
+        if nodes:
+            avoids = f"; it avoids {_named(nodes)}"
+            short += f"{avoids}, which {why}"
+            full += f"{avoids} until {text_of(min(node.until_s for node in nodes))}, which {why}"
+    return short, full
+
+
+def _excludes(job: Job, name: str) -> bool:
+    """True if no trainer may run on a node of that name; if no other accepts them, they go there all the same."""
+    terms = job.trainer.placement.required
+    return bool(terms) and all(any(name in field.values for field in term.fields) for term in terms)
+
+
+def _named(nodes: Sequence[AvoidedNode]) -> str:
+    names = [node.name for node in nodes[:NAMED_NODES]]
+    if more := len(nodes) - len(names):
+        names.append(count(more, "other node"))
+    return f"node {names[0]}" if len(nodes) == 1 else f"nodes {listed(names)}"

@@ -22,7 +22,7 @@ from edl.model.headroom import KeptRoom
 from edl.model.names import Role
 from edl.model.plan import Price, ScaleDecision, ScalePlan
 from edl.model.status import Reason
-from edl.printable import printable
+from edl.printable import LONGEST_CELL, one_line
 
 WIDTH_OFF_TERMINAL = 200
 NAMED_VICTIMS = 12
@@ -83,7 +83,7 @@ def print_plan(
     serving, proof = plan.serving, plan.certificate
     console.print(Text(f"Serving pods: {serving.waiting} waiting, {serving.placed} placed, {serving.short} short"))
     for kept in plan.headroom:
-        console.print(Text(f"Headroom: {headroom_line(kept)}"), soft_wrap=True)
+        console.print(Text(one_line(f"Headroom: {headroom_line(kept)}")), soft_wrap=True)
     console.print(
         Text(
             f"Certificate: {proof.objective} {proof.achieved:.6g} of at most {proof.bound:.6g} "
@@ -91,12 +91,12 @@ def print_plan(
         )
     )
     for line in best_lines(plan.certificate, best) if best is not None else ():
-        console.print(Text(printable(line)), soft_wrap=True)
+        console.print(Text(one_line(line)), soft_wrap=True)
     if plan.fallback is not None:
         note = (
             f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
         )
-        console.print(Text(printable(note)), soft_wrap=True)
+        console.print(Text(note), soft_wrap=True)
     if plan.cut:
         console.print(Text(f"The deadline cut short: {', '.join(plan.cut)}."), soft_wrap=True)
     if plan.is_comparison:
@@ -109,7 +109,7 @@ def print_plan(
     for decision in sorted(plan.decisions, key=lambda d: d.job):
         if decision.message:
             line = decision.account if wide else decision.message
-            console.print(Text(printable(f"{decision.job}: {line}")), soft_wrap=True)
+            console.print(Text(one_line(f"{decision.job}: {line}")), soft_wrap=True)
 
 
 def make_console() -> Console:
@@ -123,10 +123,11 @@ def _pending(plan: ScalePlan) -> int:
 
 
 def _caveat(plan: ScalePlan) -> str:
-    """What a plan that is only to compare with must not be taken for."""
+    """Warn that the plan of a comparison policy is not one that edl would carry out."""
     return (
-        f"Policy {plan.policy} is only to compare with: TARGET is what it would ask for, CHANGE only what has room"
-        f" ({_pending(plan)} trainers stay pending); it is not checked, and its certificate counts what has room"
+        f"Policy {plan.policy} is only to compare with: TARGET is what it would ask for, CHANGE only what has"
+        f" capacity ({_pending(plan)} trainers stay pending); it is not checked, and its certificate counts"
+        " what has capacity"
     )
 
 
@@ -160,7 +161,7 @@ def _headroom_dict(kept: KeptRoom) -> dict[str, Any]:
 
 
 def _lending_dict(decision: ScaleDecision) -> dict[str, Any]:
-    """What the trainers of a job lend; nothing if they lend nothing."""
+    """The CPU that the trainers of a job lend, as JSON; empty if they lend none."""
     if not decision.lent_cpu_milli:
         return {}
     return {"lending": {"cpuMilli": decision.lent_cpu_milli, "slowed": decision.slowed}}
@@ -179,8 +180,9 @@ def _decision_table(plan: ScalePlan) -> Table:
         bounds = (decision.min_trainers, decision.max_trainers) if is_read else ("-", "-")
         counts = (*bounds, decision.current, decision.target)
         admitted = "yes" if decision.admitted else "no"
-        change = Text(printable(", ".join(_changes(decision)) or "-"))
-        table.add_row(Text(printable(str(decision.job))), *map(str, counts), admitted, decision.reason.value, change)
+        job = Text(one_line(str(decision.job), LONGEST_CELL))
+        change = Text(one_line(", ".join(_changes(decision)) or "-"))
+        table.add_row(job, *map(str, counts), admitted, decision.reason.value, change)
     return table
 
 
@@ -197,7 +199,7 @@ def _changes(decision: ScaleDecision) -> Iterator[str]:
 
 
 def _moves(decision: ScaleDecision) -> Iterator[tuple[str, str]]:
-    """Each pserver that moves, and where it or one like it is meant to start."""
+    """Each pserver that moves, and the node on which its replacement should start."""
     return zip(decision.moves, (node for role, node in decision.fixed_nodes if role is Role.PSERVER), strict=False)
 
 
@@ -209,7 +211,7 @@ def _price_table(prices: tuple[Price, ...]) -> Table:
     for price in prices:
         table.add_row(
             f"{price.price:.6g}",
-            Text(printable(price.resource)),
-            Text(printable(f"{price.kind} {price.name}"), overflow="fold"),
+            Text(one_line(price.resource, LONGEST_CELL), overflow="fold"),
+            Text(one_line(f"{price.kind} {price.name}", LONGEST_CELL), overflow="fold"),
         )
     return table

@@ -58,13 +58,13 @@ class Room:
         return f"{of_its_own}, and may use {'all of them' if own == self.use.nominal else self._amount(own)}"
 
     def holders(self) -> str:
-        """Who has the rest: `queue green has 20 cores (12 cores borrowed)`; its limit, if that holds it back."""
+        """Name who uses the rest: `queue green has 20 cores (12 cores borrowed)`; or the queue's own limit."""
         if self.is_at_limit:
             return f"its borrowing limit is {self._amount(self.use.most - self.use.nominal)}"
         return "; ".join(self._held_by(use, share) for use, share in self.others)
 
     def remedy(self) -> str:
-        """What would give it more."""
+        """Say what would give the queue a larger share."""
         raised = f"raise nominalQuota of queue {self.use.queue}"
         if self.is_at_limit:
             return f"{raised}, or its borrowingLimit"
@@ -92,7 +92,7 @@ class _Cohort:
 
 
 class QueueRooms:
-    """The rooms of all Queue objects of a snapshot; they are computed when one is asked for."""
+    """The capacities of all Queue objects of a snapshot; they are computed when one is asked for."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         """Remember the snapshot."""
@@ -101,11 +101,11 @@ class QueueRooms:
         self._known: dict[Pool, _Cohort] = {}
 
     def of_row(self, row: QuotaRow) -> Room | None:
-        """The room behind a limit; None if no Queue object sets the limit."""
+        """The capacity behind a limit; None if no Queue object sets the limit."""
         return None if row.namespace or row.queue not in self._cohorts else self.of(row.queue, row.resource)
 
     def of(self, queue: str, resource: str) -> Room | None:
-        """The room of a queue; None if the queue does not limit the resource."""
+        """The capacity of a queue; None if the queue does not limit the resource."""
         cohort = self._cohort(resource, self._cohorts[queue])
         use = cohort.uses.get(queue)
         if use is None:

@@ -9,7 +9,9 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.queues import Amounts, Queue, QueueStatus
+from edl.model.quota_trees import Pool
 from edl.model.units import plain, rank_of
+from edl.planner.queues.kueue_quotas import kueue_quotas
 
 LONGEST_PROBLEM = 900
 """Characters of a problem in a status, whose message has 1024 at most."""
@@ -22,16 +24,44 @@ def queue_statuses(view: ClusterSnapshot, plan: ScalePlan) -> dict[str, QueueSta
         view: what the plan was made for.
         plan: a decision for each of its jobs.
     """
-    rooms = QueueRooms(view)
+    rooms, jobs = QueueRooms(view), _jobs_by_queue(view, plan)
+    found: dict[str, QueueStatus] = {}
+    for queue in view.queues:
+        own = [room for resource, _ in queue.nominal if (room := rooms.of(queue.name, resource)) is not None]
+        shares = {room.resource: room.share for room in own}
+        message = _invalid(queue) if queue.problem else _message(own)
+        found[queue.name] = _status(queue, jobs[queue.name], shares, message)
+    return found
+
+
+def kueue_statuses(view: ClusterSnapshot, plan: ScalePlan) -> dict[Queue, QueueStatus]:
+    """The same of the jobs of each ClusterQueue that edl sizes, with what is the ClusterQueue's own as nominal.
+
+    Args:
+        view: what the plan was made for.
+        plan: a decision for each of its jobs.
+    """
+    jobs, shares = _jobs_by_queue(view, plan), {quota.queue: dict(quota.amounts) for quota in kueue_quotas(view)}
+    limits = {node.name: dict(node.limits) for node in view.kueue.nodes}
+    found: dict[Queue, QueueStatus] = {}
+    for sized in view.kueue.queues:
+        own = {resource: limits[sized.node].get(Pool(flavor, resource)) for resource, flavor in sized.flavors}
+        nominal = {resource: limit.nominal for resource, limit in own.items() if limit is not None}
+        queue = Queue(sized.name, _sorted(nominal))
+        found[queue] = _status(queue, jobs[sized.name], shares[sized.name], "")
+    return found
+
+
+def _jobs_by_queue(view: ClusterSnapshot, plan: ScalePlan) -> dict[str, list[tuple[Job, ScaleDecision]]]:
     decisions = {decision.job: decision for decision in plan.decisions}
     jobs: dict[str, list[tuple[Job, ScaleDecision]]] = defaultdict(list)
     for job in view.jobs:
         if job.key in decisions:
             jobs[job.queue].append((job, decisions[job.key]))
-    return {queue.name: _status(queue, jobs[queue.name], rooms) for queue in view.queues}
+    return jobs
 
 
-def _status(queue: Queue, jobs: list[tuple[Job, ScaleDecision]], rooms: QueueRooms) -> QueueStatus:
+def _status(queue: Queue, jobs: list[tuple[Job, ScaleDecision]], shares: dict[str, int], message: str) -> QueueStatus:
     used: Counter[str] = Counter({resource: 0 for resource, _ in queue.nominal})
     for job, decision in jobs:
         if decision.admitted:
@@ -42,14 +72,13 @@ def _status(queue: Queue, jobs: list[tuple[Job, ScaleDecision]], rooms: QueueRoo
             for resource in used:
                 used[resource] += pod.shape.request[resource]
     borrowed = {resource: used[resource] - own for resource, own in queue.nominal if used[resource] > own}
-    found = [room for resource, _ in queue.nominal if (room := rooms.of(queue.name, resource)) is not None]
     return QueueStatus(
         used=_sorted(used),
         borrowed=_sorted(borrowed),
-        share=_sorted({room.resource: room.share for room in found}),
+        share=_sorted(shares),
         running=sum(decision.admitted or bool(job.kept_by_owner) for job, decision in jobs),
         pending=sum(not decision.admitted and (job.is_schedulable or job.is_barred) for job, decision in jobs),
-        message=_invalid(queue) if queue.problem else _message(found),
+        message=message,
     )
 
 
@@ -60,7 +89,7 @@ def _invalid(queue: Queue) -> str:
 
 
 def _message(rooms: list[Room]) -> str:
-    """Who has what the queue lacks, for the first resource of which it lacks some; empty if it has all it wants."""
+    """Say what share of its scarcest resource a queue has, and who uses the rest; empty if it is short of none."""
     scarce = sorted((room for room in rooms if room.is_scarce), key=lambda room: rank_of(room.resource))
     if not scarce:
         return ""

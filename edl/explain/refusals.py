@@ -1,4 +1,4 @@
-"""Who refuses the pods of a job, in a few words, read from the answer of the API server.
+"""Who rejects the pods of a job, in a few words, read from the answer of the API server.
 
 The API server answers in free text. What is recognised here is what its own admission plugins write; any other answer
 is named by its reason.
@@ -21,11 +21,11 @@ _SENTENCES = (
         Reason.PODS_REFUSED,
         "ResourceQuota {0} requires that its pods specify {1}",
     ),
-    (re.compile(r'violates PodSecurity "([^"]+)"'), Reason.PODS_REFUSED, 'PodSecurity "{0}" refuses its pods'),
+    (re.compile(r'violates PodSecurity "([^"]+)"'), Reason.PODS_REFUSED, 'PodSecurity "{0}" rejects its pods'),
     (
         re.compile(r'admission webhook "([^"]+)" denied'),
         Reason.PODS_REFUSED,
-        'admission webhook "{0}" refuses its pods',
+        'admission webhook "{0}" rejects its pods',
     ),
     (
         re.compile(r'failed calling webhook "([^"]+)"'),
@@ -35,24 +35,24 @@ _SENTENCES = (
     (
         re.compile(r"ValidatingAdmissionPolicy '([^']+)'"),
         Reason.PODS_REFUSED,
-        "ValidatingAdmissionPolicy {0} refuses its pods",
+        "ValidatingAdmissionPolicy {0} rejects its pods",
     ),
     (
         re.compile(r"((?:maximum|minimum) [-\w./]+ usage per \w+ is [^,;]+)"),
         Reason.PODS_REFUSED,
-        "a LimitRange of its namespace refuses its pods: {0}",
+        "a LimitRange of its namespace rejects its pods: {0}",
     ),
 )
 
 
 def who_refuses(reason: str, answer: str) -> tuple[Reason, str]:
-    """The reason of a job whose pods are refused, and who refuses them.
+    """Say who rejects the pods of a job, and why.
 
     Args:
-        reason: the PascalCase reason of the refusal.
+        reason: the PascalCase reason of the rejection.
         answer: the message of the API server.
     """
     for pattern, kind, sentence in _SENTENCES:
         if found := pattern.search(answer):
             return kind, sentence.format(*found.groups())
-    return Reason.PODS_REFUSED, f"the API server refuses its pods ({reason or 'without a reason'})"
+    return Reason.PODS_REFUSED, f"the API server rejects its pods ({reason or 'without a reason'})"

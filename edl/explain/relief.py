@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
 from edl.model.units import count
 from edl.planner.admission.relief import Yield, decision_of, relieve
 from edl.planner.policies.base import Policy
 
 
 def relief_decisions(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[ScaleDecision, ...]:
-    """The decisions that make room for waiting serving pods ahead of a plan; see `planner.admission.relief`."""
+    """The decisions that free capacity for waiting serving pods ahead of a plan; see `planner.admission.relief`."""
     return tuple(_worded(found) for found in relieve(snapshot, policy.adapt, limits))
 
 

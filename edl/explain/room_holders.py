@@ -1,4 +1,4 @@
-"""Who else holds room that a job could grow into: pods not of training, and trainers with older requests.
+"""Who else holds capacity that a job could grow into: pods not of training, and trainers with older requests.
 
 A running trainer keeps the requests with which it was made. If its job requests less now, the trainer still holds the
 difference, and the plan counts it as it is until it is restarted.

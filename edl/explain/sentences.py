@@ -1,8 +1,8 @@
-"""A plan in words: for each job one short line, and the full account behind it.
+"""Explains a plan: for each job a short line and a full account.
 
 The short line (`7 of 12: cpu is full on pool gpu-a`) is shown by `kubectl get`, events and `edl plan`. The account
-adds which jobs hold the room, what one more trainer would cost and how long a wait lasts. Both are written from the
-finished packing; costs are counted in whole pods on a node, not read from dual values.
+adds which jobs hold the capacity, what one more trainer would cost and how long a wait lasts. Both are written from
+the finished packing; costs are counted in whole pods on a node, not read from dual values.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from edl.explain.headroom import headroom_line
-from edl.explain.places import Places
+from edl.explain.next_size import next_size
+from edl.explain.places import MORE_LATER, Places, avoided_nodes
 from edl.explain.waiting import WaitingWriter
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
+from edl.model.names import how_to_resume
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.resources import CPU
 from edl.model.status import Reason
@@ -24,6 +26,7 @@ from edl.planner.clock import Clock
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.reasons import Cause, Finding, find_reason, makes_way_for
+from edl.planner.findings.rule_steps import has_next_step, is_by_steps
 from edl.planner.findings.scarcity import open_nodes
 from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Trade, TradeVerdict
@@ -35,7 +38,7 @@ NAMED_HOLDERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What a user reads about one job.
+    """The texts about one job: a reason, a short line and a full account.
 
     Attributes:
         short: one line, without times that change from one decision to the next.
@@ -60,7 +63,7 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
             of = f"{decision.target} of {decision.max_trainers}"
             return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
         if decision.job in study.settled and decision.admitted:
-            return replace(decision, message=_settled(decision))
+            return replace(decision, message=_settled(decision, jobs[decision.job]))
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
         if lending := _lending(decision):
@@ -70,19 +73,21 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
     return replace(study.plan, decisions=tuple(worded(decision) for decision in study.plan.decisions))
 
 
-def _settled(decision: ScaleDecision) -> str:
+def _settled(decision: ScaleDecision, job: Job) -> str:
     """The line of a workload that should be shrunk and whose pods go in an order of their own."""
     of, is_named = f"{decision.target} of {decision.max_trainers}", decision.job.kind.takes_names
     if not decision.victims:
         who = "those that would go are not" if is_named else "its own controller would not delete"
-        return f"{of}: keeps its pods, because {who} those whose room is needed"
+        return f"{of}: keeps its pods, because {who} those whose capacity is needed"
     given = count(len(decision.victims), "pod")
+    if job.refusal is not None and job.refusal.allowed < decision.current:
+        return f"{of}: gives up {given}: {job.refusal.message}"
     who = "edl names them to its own controller" if is_named else "its own controller chooses which"
     return f"{of}: gives up {given} ({decision.shrink_reason}); {who}"
 
 
 def _lending(decision: ScaleDecision) -> str:
-    """What the trainers of a job lend, and how many of them serving slows; empty if they lend nothing."""
+    """Say how much CPU the trainers of a job lend, and how many of them serving slows; empty if they lend none."""
     if not decision.lent_cpu_milli:
         return ""
     lent = f"its trainers lend {amount(CPU, decision.lent_cpu_milli)}"
@@ -112,8 +117,11 @@ def with_comparison_sentences(plan: ScalePlan, snapshot: ClusterSnapshot) -> Sca
 _EXCLUDED = {
     Cause.DELETING: "the job is being deleted; its pods go too",
     Cause.ENDED: "the job has ended; it gets no pods",
-    Cause.SUSPENDED: "suspended; set spec.suspend to false to start the job",
 }
+
+
+def _suspended(job: Job) -> str:
+    return f"suspended; {how_to_resume(job.key.kind)} to start the job"
 
 
 _AT_MOST = {
@@ -133,7 +141,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
         Reason.INVALID_SPEC: job.problem,
         Reason.NOT_RESIZED: job.problem,
         Reason.FINISHING: job.problem,
-        Reason.SUSPENDED: _EXCLUDED[Cause.SUSPENDED],
+        Reason.SUSPENDED: _suspended(job),
         Reason.FINISHED: _EXCLUDED[Cause.DELETING if job.deleting else Cause.ENDED],
     }
     return known[decision.reason]
@@ -154,12 +162,17 @@ class _Writer:
         if demand is None:
             return _excluded(found, job)
         if demand.index not in self._context.shared.packing.count:
-            return Sentence(*self._waiting.write(found, demand))
+            return self._beside_avoided(found, job, *self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
         if found.cause is not Cause.PINNED and job.pinned:
             of = f"{job.pinned} asked, {self._context.shared.packing.count[demand.index]} fit"
         short, full = self._admitted(found, demand)
-        return Sentence(f"{of}: {short}", f"{of}: {full}" if full != short else "")
+        return self._beside_avoided(found, job, f"{of}: {short}", f"{of}: {full}" if full != short else "")
+
+    def _beside_avoided(self, found: Finding, job: Job, short: str, full: str) -> Sentence:
+        """The sentence with the nodes that the job avoids for a while."""
+        avoided, until = avoided_nodes(job, found.cause, self._context.problem.snapshot)
+        return Sentence(f"{short}{avoided}", f"{full or short}{until}" if full or until else "")
 
     def _admitted(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         if found.cause is Cause.YIELDS_TO_SERVING:
@@ -181,9 +194,10 @@ class _Writer:
         return f"{yields} to {named}", f"{yields} because {named} {verb}; {full}"
 
     def _held(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
-        """What keeps an admitted job from more trainers."""
+        """Say what keeps an admitted job from more trainers."""
         if found.cause is Cause.REFUSED and demand.job.refusal is not None:
-            return demand.job.refusal.message, _with_answer(demand.job.refusal)
+            message = demand.job.refusal.message
+            return message, _with_answer(demand.job.refusal) or message
         return self._held_by_planner(found, demand)
 
     def _held_by_planner(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
@@ -209,12 +223,12 @@ class _Writer:
         time = seconds(found.wait_s)
         if found.cause is Cause.YIELDED_LATELY:
             return (
-                "cooling down after yielding to serving",
-                f"it yielded trainers to serving; it may grow again in {time}",
+                "cooling down after it yielded to pods of higher priority",
+                f"it lost trainers to pods of higher priority; it may grow again in {time}",
             )
         if found.cause is Cause.RESERVES_FOR_OTHER:
-            reserved = f"free room is reserved for {found.other}"
-            return reserved, f"{reserved}, which yielded to serving and may grow again in {time}"
+            reserved = f"free capacity is reserved for {found.other}"
+            return reserved, f"{reserved}, which yielded to pods of higher priority and may grow again in {time}"
         share = f"its fair share is {int(self._context.shared.level[demand.index])}"
         return (
             f"{share}; {found.other} is in cooldown",
@@ -223,6 +237,13 @@ class _Writer:
         )
 
     def _no_room(self, demand: JobDemand) -> tuple[str, str]:
+        line = next_size(demand, self._context.shared.packing, self._context.scarce(demand.shape))
+        if line and not self._context.scarce(demand.shape).shortages:
+            return _same(line)
+        short, full = self._no_room_for_one(demand)
+        return (line, f"{line}; {full}") if line else (short, full)
+
+    def _no_room_for_one(self, demand: JobDemand) -> tuple[str, str]:
         packing = self._context.shared.packing
         scarce = self._context.scarce(demand.shape)
         if not scarce.shortages:
@@ -230,24 +251,27 @@ class _Writer:
         short, full = self._what_is_full(demand.shape, scarce)
         if demand.job.is_best_effort:
             return short, f"{full}; its trainers request neither cpu nor memory, so pods that do come first"
+        if is_by_steps(demand, self._context):
+            return short, f"{full}; {MORE_LATER}" if has_next_step(demand, self._context) else full
         if packing.count[demand.index] >= demand.max_trainers:
             return short, f"{full}; more trainers would not fit even without other jobs"
         if scarce.is_left_soon:
             return (
                 f"{short}; waits for terminating pods",
-                f"{full}; terminating pods will free enough room, and edl waits for them",
+                f"{full}; terminating pods will free enough capacity, and edl waits for them",
             )
         kept = [self._kept(scarce.kept)] if scarce.kept else []
         return short, "; ".join((full, *kept, *self._holders(demand, scarce)))
 
     def _nothing_short(self, demand: JobDemand) -> tuple[str, str]:
-        """Why a job gets no more trainers although no node lacks room for one."""
+        """Why a job gets no more trainers although no node lacks capacity for one."""
         packing = self._context.shared.packing
         if not open_nodes(packing, demand.shape):
-            short = "no node accepts new trainers of it"
-            return short, f"{short} ({self._waiting.rejections.of_all(demand.job.trainer)})"
+            none, shape = "no node accepts new trainers of it", demand.job.trainer
+            rule = self._waiting.rejections.by_rule(shape)
+            return f"{none}: {rule}" if rule else none, f"{none} ({self._waiting.rejections.of_all(shape)})"
         if not has_load_left(packing, demand.shape):
-            return _same(f"--max-load-desired {packing.problem.limits.max_load_desired:g} is reached")
+            return _same(f"--max-load-desired {packing.problem.limits.sharing.max_load_desired:g} is reached")
         return _same("a node has a slot for one more trainer, which the next plan can use")
 
     def _what_is_full(self, shape: int, scarce: Scarce) -> tuple[str, str]:
@@ -271,19 +295,19 @@ class _Writer:
         return f"{yields} to serving", f"{yields}{where} to {self._waiting.requests_of_serving()}"
 
     def _kept(self, places: int) -> str:
-        """For which serving pods free room is kept."""
+        """For which serving pods free capacity is kept."""
         waiting = sum(self._context.served.due.values()) + self._context.shared.in_grace_placed
-        headroom = self._context.problem.limits.serving_headroom
+        headroom = self._context.problem.limits.serving.headroom
         extra = f" (--serving-headroom {headroom})" if headroom and places > waiting else ""
         learned = f"; {self._learned()}" if self._context.shared.headroom and places > waiting else ""
-        return f"room for {count(places, 'serving pod')} is kept free{extra}{learned}"
+        return f"capacity for {count(places, 'serving pod')} is kept free{extra}{learned}"
 
     def _learned(self) -> str:
-        """The room that learned headroom keeps, and why."""
+        """The capacity that learned headroom keeps, and why."""
         return listed([headroom_line(kept) for kept in self._context.shared.headroom])
 
     def _holders(self, demand: JobDemand, scarce: Scarce) -> Sequence[str]:
-        """Which jobs have trainers above their minimum there, and what one more trainer would cost."""
+        """Name the jobs with trainers above their minimum on the full nodes, and the price of one more trainer."""
         own = scarce.part_of.get(demand.index)
         others = len(scarce.holders) - (own is not None)
         if not others:
@@ -299,10 +323,10 @@ class _Writer:
         return [listed(named), self._cost(demand, scarce)]
 
     def _cost(self, demand: JobDemand, scarce: Scarce) -> str:
-        """What one more trainer would cost the job that loses least by it."""
+        """Say what one more trainer would cost the job that loses least by giving one up."""
         exchanges = [e for e in scarce.exchanges if e.donor != demand.index]
         if not exchanges:
-            return "no single job's surplus would make room for one more trainer on any node"
+            return "no single job's surplus would free capacity for one more trainer on any node"
         objective = self._context.shared.objective
         trade = objective.cheapest_trade(self._context.shared.packing, demand.index, exchanges)
         donor = self._context.problem.demands[trade.donor].job
@@ -317,16 +341,17 @@ class _Writer:
 
 
 def _excluded(found: Finding, job: Job) -> Sentence:
-    """The sentence of a job that is given nothing, however much room there is."""
+    """The sentence of a job that is given nothing, however much capacity there is."""
     if found.cause is Cause.REFUSED and job.refusal is not None:
         return Sentence(job.refusal.message, _with_answer(job.refusal))
     if found.cause is Cause.DELETING and job.orphans_pods:
         return Sentence("the job is being deleted and leaves its pods behind (--cascade=orphan)")
-    return Sentence(job.problem if found.cause is Cause.INVALID else _EXCLUDED[found.cause])
+    known = {Cause.INVALID: job.problem, Cause.SUSPENDED: _suspended(job), **_EXCLUDED}
+    return Sentence(known[found.cause])
 
 
 def _with_answer(refusal: Refusal) -> str:
-    """Who refuses the pods of a job, and the answer of the API server; edl asks again after pauses."""
+    """Say who rejects the pods of a job, with the answer of the API server; edl tries again after pauses."""
     if not refusal.details:
         return ""
     return f"{refusal.message}: {refusal.details}; edl asks again after pauses of up to five minutes"

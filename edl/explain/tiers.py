@@ -8,13 +8,13 @@ from typing import Any
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.overcommit import COUNTED, Limit, overcommit
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.model.units import amount, count, plain
 
 _MEANING = {
     QosClass.GUARANTEED: "",
     QosClass.BURSTABLE: "",
-    QosClass.BEST_EFFORT: ": each counts as one pod and gives way before any trainer that requests cpu or memory",
+    QosClass.BEST_EFFORT: ": each counts as one pod and is evicted before any trainer that requests cpu or memory",
 }
 
 

@@ -1,4 +1,4 @@
-"""Jobs whose pods stay together, in words: which domain they have, and what the best one lacks."""
+"""Sentences about jobs whose pods share a domain: which domain it is, and what the best one is short of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edl.planner.topology.rooms import Rooms
 
 
 class TogetherWriter:
-    """Writes what domains have to do with the counts of one plan; the room of each domain is read once."""
+    """Writes what domains have to do with the counts of one plan; the capacity of each domain is read once."""
 
     def __init__(self, context: DecisionContext) -> None:
         """Keep the plan; nothing is read before a job asks."""
@@ -18,11 +18,11 @@ class TogetherWriter:
         self._spared: Rooms | None = None  # as the plan leaves them
 
     def lacks(self, demand: JobDemand, *, alone: bool) -> str:
-        """Why no domain holds the minimum of a job; empty if one does, or if the job may be anywhere.
+        """Say why the minimum of a job fits in no domain; empty if it fits, or if the job needs no domain.
 
         Args:
             demand: a job that does not run.
-            alone: count the room that there would be without any other training.
+            alone: count the capacity that there would be without any other training.
         """
         topology = demand.job.topology
         if topology is None or not topology.is_required:
@@ -40,12 +40,12 @@ class TogetherWriter:
         beside = "".join(f" and {count(fixed.count, fixed.role.value)}" for fixed in demand.job.companions)
         needs = f"needs {count(demand.min_trainers, 'trainer')}{beside} in one {topology.word}"
         if not room:
-            return f"{needs}, and no {topology.word} has room for {'all pservers' if beside else 'any'}"
+            return f"{needs}, and no {topology.word} has capacity for {'all pservers' if beside else 'any'}"
         room_there = f"{count(room, 'trainer')} beside the pservers" if beside else str(room)
-        return f"{needs}; the best, {domain}, has room for {room_there}"
+        return f"{needs}; the best, {domain}, has capacity for {room_there}"
 
     def located(self, demand: JobDemand, short: str, full: str) -> tuple[str, str]:
-        """What keeps a running job from more trainers, with the domain that it has."""
+        """Say what keeps a running job from more trainers in its domain."""
         topology = demand.job.topology
         if topology is None or not topology.is_required:
             return short, full
@@ -54,5 +54,5 @@ class TogetherWriter:
         larger = self._spared.larger(demand, topology, packing.count[demand.index])
         stay = f"its trainers stay in {where}"
         if larger is not None:
-            stay += f", although {topology.word} {larger.domain} has free room for {larger.free}"
+            stay += f", although {topology.word} {larger.domain} has free capacity for {larger.free}"
         return f"{short} (its {where})", f"{full}; {stay}"

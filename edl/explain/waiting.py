@@ -6,17 +6,18 @@ jobs may wait at once, so what jobs of one kind share is written once and filled
 
 from __future__ import annotations
 
+from edl.explain.kueue_room import KueueRooms
 from edl.explain.queue_room import QueueRooms
-from edl.explain.rejections import Rejections
+from edl.explain.rejected.rejections import Rejections
 from edl.explain.together import TogetherWriter
 from edl.model.names import JobKey
-from edl.model.resources import Resources
+from edl.model.resources import DEVICE_PREFIX, HOST_PORT_PREFIX, RULE_PREFIX, PodShape, Resources
 from edl.model.units import amount, amounts, count, listed, minutes, rank_of
 from edl.planner.admission.trial import waiting_since_s
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.reasons import Cause, Finding
-from edl.planner.findings.scarcity import held_by_minimums, open_to_any
-from edl.planner.problem import BoolArray, IntArray, JobDemand, count_slots
+from edl.planner.findings.scarcity import held_by_minimums, open_to_any, scarce_of, slots_without_training
+from edl.planner.problem import BoolArray, IntArray, JobDemand
 from edl.planner.quota import LIMITS, QuotaRow, QuotaShortage
 
 Kind = tuple[object, ...]
@@ -39,10 +40,10 @@ class WaitingWriter:
         self._held: dict[bytes, IntArray] = {}
         self._most: dict[bytes, IntArray] = {}
         self._serving = ""
-        self._rooms = QueueRooms(context.problem.snapshot)
+        self._rooms, self._kueue = QueueRooms(context.problem.snapshot), KueueRooms(context.problem.snapshot)
 
     def write(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
-        """The short line and the account of a job that could be given something and is given nothing."""
+        """Write the short and the full explanation of a job that could start but gets no trainers."""
         needs = self._needs_of(demand)
         match found.cause:
             case Cause.QUOTA_TOO_SMALL:
@@ -64,19 +65,21 @@ class WaitingWriter:
                     short = full = apart
                 return short, f"needs {needs}, which does not fit even without other jobs: {full}"
             case Cause.LOST_TO_SERVING:
-                return "serving took its room", f"needs {needs}; {self.requests_of_serving()} took the room"
+                return "serving took its capacity", f"needs {needs}; {self.requests_of_serving()} took the capacity"
             case Cause.BEHIND_HEAD:
                 head = self._context.admission.head[demand.index]
                 return f"waits behind {found.other}", f"{self._waits_behind(head)}; it needs {needs}"
             case _:
                 apart = self.together.lacks(demand, alone=False)
                 return (
-                    apart or f"waits for room for {_pods_of(demand)}",
-                    f"waits for room: needs {needs}; {apart or self._lacks(demand)}",
+                    apart or f"waits for capacity for {_pods_of(demand)}",
+                    f"waits for capacity: needs {needs}; {apart or self._lacks(demand)}",
                 )
 
     def quota_reached(self, shortage: QuotaShortage) -> tuple[str, str]:
-        """The short line and the account of a job that a quota keeps from one more trainer."""
+        """Write the short and the full explanation of a job that a quota keeps from one more trainer."""
+        if self._kueue.limits(shortage.row):
+            return self._kueue.reached(shortage)
         short, full = quota_reached(shortage, self._word_of(shortage.row))
         return short, full + self._room_of(shortage.row)
 
@@ -88,6 +91,8 @@ class WaitingWriter:
 
     def _used(self, shortage: QuotaShortage) -> str:
         row = shortage.row
+        if self._kueue.limits(row):
+            return self._kueue.now(row)
         used, whole = quantity(row, shortage.used), quota_of(row, self._word_of(row))
         if not row.others:
             return f"running jobs of {row.owner} need at least {used} of {whole}"
@@ -95,11 +100,13 @@ class WaitingWriter:
         return f"of {row.owner}, pods that edl does not plan use {quantity(row, row.others)} of {whole}{needed}"
 
     def _word_of(self, row: QuotaRow) -> str:
-        """What the limit of a Queue object is: its share, which is what it owns and borrows; else a fixed quota."""
+        """The noun for a limit: `share` for a Queue object, which owns and borrows; else `quota`."""
         return "quota" if self._rooms.of_row(row) is None else "share"
 
     def _room_of(self, row: QuotaRow) -> str:
-        """Where the share of a Queue comes from, and which queues have the rest; empty for other limits."""
+        """Say how much of a queue's share is borrowed, and which queues use the rest; empty for other limits."""
+        if self._kueue.limits(row):
+            return self._kueue.holders(row)
         room = self._rooms.of_row(row)
         if room is None:
             return ""
@@ -125,7 +132,7 @@ class WaitingWriter:
         return self._behind[head]
 
     def _lacks(self, demand: JobDemand) -> str:
-        """What is left for the first job in the queue once running jobs are at their minimums."""
+        """Say what the first job in the queue would find if running jobs shrank to their minimums."""
         kind = _kind_of(demand)
         if kind not in self._lacking:
             self._lacking[kind] = self._write_lack(demand)
@@ -167,7 +174,7 @@ class WaitingWriter:
         return f" (the largest minimum there is that of {key}: {amount(resource, most)})" if most else ""
 
     def _misfit(self, demand: JobDemand) -> tuple[str, str]:
-        """Which pod fits on no node and what it lacks, in short and in full; else that they do not fit together."""
+        """Name the pod that fits on no node, in short and in full; else say that the pods do not fit together."""
         kind = _kind_of(demand)
         if kind not in self._misfits:
             self._misfits[kind] = self._write_misfit(demand)
@@ -181,11 +188,14 @@ class WaitingWriter:
             if not problem.snapshot.nodes:
                 return "the cluster has no nodes", "the cluster has no nodes"
             if not is_open.any():
-                short = f"no node accepts its {role}s"
-                return short, f"{short} ({self.rejections.of_all(shape)})"
+                none = f"no node accepts its {role}s"
+                rule = self.rejections.by_rule(shape)
+                return f"{none}: {rule}" if rule else none, f"{none} ({self.rejections.of_all(shape)})"
             largest = dict(zip(problem.names, self._most_free(is_open).tolist(), strict=True))
             for name in problem.names:
                 requested, most = shape.request[name], max(0, largest[name])
+                if requested > most and name.startswith(RULE_PREFIX):
+                    return _same(f"{name}: no more on any node that accepts its {role}s")
                 if requested > most:
                     requests = f"a {role} requests {amount(name, requested)}"
                     return (
@@ -203,14 +213,28 @@ class WaitingWriter:
         return self._most[known]
 
     def _do_not_fit_together(self, demand: JobDemand) -> tuple[str, str]:
-        problem = self._problem
-        free = count_slots(problem.empty, problem.request[demand.shape])
-        slots = int((free * problem.opened[demand.shape]).sum())
         full = "each pod fits on some node, but all of them together do not"
-        if slots >= demand.min_trainers:
-            return "its pods do not fit on the nodes together", full
-        fit = f"the nodes can hold at most {count(slots, 'trainer')}, and its minimum is {demand.min_trainers}"
-        return fit, f"{full}; {fit}"
+        roles = [("trainer", demand.job.trainer, demand.min_trainers)]
+        roles += [(f.role.value, f.shape, f.count) for f in demand.job.fixed]
+        for role, shape, least in roles:
+            slots = slots_without_training(self._problem, self._number[shape])
+            if slots < least:
+                hold = f"the nodes can hold at most {count(slots, role)}"
+                fit = f"{hold}, and its minimum is {least}" if role == "trainer" else f"{hold}, and it needs {least}"
+                fit += self._by_rules(shape)
+                return fit, f"{full}; {fit}"
+        return "its pods do not fit on the nodes together", full
+
+    def _by_rules(self, shape: PodShape) -> str:
+        """The rules, devices and ports that leave no more slots, in brackets; empty if there are none."""
+        named = [name for name in shape.request if name.startswith((RULE_PREFIX, DEVICE_PREFIX, HOST_PORT_PREFIX))]
+        scarce = scarce_of(self._problem, self._number[shape], sorted(named))
+        return f" ({listed(scarce)})" if scarce else ""
+
+
+def _same(line: str) -> tuple[str, str]:
+    """A line that is its own account."""
+    return line, line
 
 
 def quota_of(row: QuotaRow, word: str = "quota") -> str:
@@ -219,7 +243,7 @@ def quota_of(row: QuotaRow, word: str = "quota") -> str:
 
 
 def quota_reached(shortage: QuotaShortage, word: str) -> tuple[str, str]:
-    """The short line and the account of a job that a quota keeps from one more trainer."""
+    """Write the short and the full explanation of a job that a quota keeps from one more trainer."""
     row, left = shortage.row, shortage.row.limit - shortage.used
     requests = f"a trainer requests {quantity(row, shortage.needs)}"
     used = quantity(row, shortage.used + row.others)
@@ -230,13 +254,13 @@ def quota_reached(shortage: QuotaShortage, word: str) -> tuple[str, str]:
 
 
 def quantity(row: QuotaRow, number: int) -> str:
-    """An amount of what a quota limits; limits of pods are named as such."""
+    """Format an amount of a limited resource; a limit on pods names them."""
     resource = row.resource.removeprefix(LIMITS)
     return amount(resource, number) if resource == row.resource else f"{amount(resource, number)} in limits"
 
 
 def _kind_of(demand: JobDemand) -> Kind:
-    """What the room that a job needs depends on; jobs of one kind differ in name, age and queue only."""
+    """Key of jobs that need the same capacity; jobs with equal keys differ in name, age and queue only."""
     return demand.shape, demand.min_trainers, demand.job.fixed
 
 
@@ -247,7 +271,7 @@ def _pods_of(demand: JobDemand) -> str:
 
 def _requests_of_serving(context: DecisionContext) -> str:
     due = sum(context.served.due.values())
-    snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving_grace_s
+    snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving.grace_s
     needy = [pod for pod in snapshot.waiting_serving if pod.needs_room]
     pods = [pod for pod in needy if pod.tried or snapshot.observed_at_s - pod.created_s >= grace_s]
     total = Resources()
@@ -266,9 +290,9 @@ def _needed(demand: JobDemand) -> Resources:
 
 
 def _behind(first: JobDemand, context: DecisionContext) -> str:
-    """Which job it waits behind, and whether younger jobs may still start before that one."""
+    """Name the job that this one waits behind, and say whether younger jobs may still start before that one."""
     waited_s = context.problem.snapshot.observed_at_s - waiting_since_s(first)
-    limit_s = context.problem.limits.head_wait_s
+    limit_s = context.problem.limits.sharing.head_wait_s
     key = first.job.key
     if waited_s >= limit_s:
         return f"waits behind {key}, which has waited over {minutes(limit_s)}: no younger job starts before it"

@@ -17,7 +17,7 @@ from edl.explain.comparison import Changes, JobChange, fulfilment_of
 from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
 from edl.model.units import count
-from edl.printable import printable
+from edl.printable import LONGEST_CELL, one_line
 
 
 def changes_dict(changes: Changes) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def changes_dict(changes: Changes) -> dict[str, Any]:
 
 def print_changes(changes: Changes, console: Console) -> None:
     """Print which jobs get a different count, and why a new job does not start."""
-    console.print(Text(f"Changes against {changes.against} alone:"))
+    console.print(Text(one_line(f"Changes against {changes.against} alone:")))
     if not changes.jobs:
         console.print(Text("No job gets a different number of trainers."))
         return
@@ -48,12 +48,12 @@ def print_changes(changes: Changes, console: Console) -> None:
     table.add_column("EFFECT", overflow="fold")
     for change in changes.jobs:
         counts = (str(d.target) if d is not None else "-" for d in (change.before, change.after))
-        table.add_row(Text(printable(str(change.job))), *counts, Text(printable(_effect(change))))
+        table.add_row(Text(one_line(str(change.job), LONGEST_CELL)), *counts, Text(_effect(change)))
     console.print(table)
     there = sum(change.fulfilment for change in changes.jobs if change.before is not None)
     console.print(Text(f"Jobs that were there before: {there:+.2g} of fulfilment in total; {changes.same} unchanged"))
     for line in _waiting(changes):
-        console.print(Text(printable(line)), soft_wrap=True)
+        console.print(Text(one_line(line)), soft_wrap=True)
 
 
 _LEFT_ALONE = {Reason.NOT_RESIZED, Reason.FINISHING}
@@ -73,7 +73,7 @@ def _effect(change: JobChange) -> str:
 
 
 def _idle(decision: ScaleDecision) -> str:
-    """What becomes of a job that edl gives nothing; its own controller may start its pods all the same."""
+    """Say what happens to a job that gets no trainers; its own controller may start its pods all the same."""
     return "is left alone" if decision.reason in _LEFT_ALONE else "does not start"
 
 

@@ -1,4 +1,4 @@
-"""What room the controller asks of each plan, by shape of serving pods, from the snapshots of its rounds.
+"""What capacity the controller asks of each plan, by shape of serving pods, from the snapshots of its rounds.
 
 The memory of an advisor may be lost at any moment: after a restart it starts cold, keeps nothing and says so.
 """
@@ -14,30 +14,30 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
-from edl.model.resources import CPU, PodShape
+from edl.model.resources import CPU, PodShape, without_rules
 
 MOST_SHAPES = 64
 """Shapes that are learned; the ones seen last stay."""
 
 COOLDOWN_S = 60.0
-"""From the first deletion of trainers for room to the next time that any are deleted for it."""
+"""From the first deletion of trainers for capacity to the next time that any are deleted for it."""
 
 GRANT_S = 10.0
-"""How long deletions for room go on, so that a plan whose writes were dropped is made again."""
+"""How long deletions for capacity go on, so that a plan whose writes were dropped is made again."""
 
 LEAST_CORES = 0.01
 """What an idle pod costs if it requests less CPU."""
 
 
 class Room(Protocol):
-    """Says how much room to keep for the pods of one shape."""
+    """Decides how much capacity to reserve for the pods of one shape."""
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
         """See `learner.Learner.observe`."""
 
 
 class Advisor:
-    """Keeps a `Room` for each shape, and the pause between deletions for room.
+    """Keeps a `Room` for each shape, and the pause between deletions for capacity.
 
     Attributes:
         freeing: how long freeing takes, as measured.
@@ -51,19 +51,21 @@ class Advisor:
         """
         self._slo = slo
         self._rooms: dict[PodShape, Room] = {}
-        self._granted_s: float | None = None  # when deletions for room began last
+        self._granted_s: float | None = None  # when deletions for capacity began last
         self._noted: ScalePlan | None = None
         self.freeing = FreeingTime()
 
     def new_room(self, shape: PodShape) -> Room:
-        """What learns a shape that was not seen before."""
+        """Make the learner of a pod shape that was not seen before."""
         return Learner(max(LEAST_CORES, shape.request[CPU] / 1000), self._slo)
 
     def advise(self, snapshot: ClusterSnapshot) -> tuple[Headroom, ...]:
-        """What the next plan is to keep, in the order in which the shapes were first seen."""
+        """Return the capacity that the next plan should reserve, in the order in which the shapes were first seen."""
         serving = [pod for pod in snapshot.pods if is_serving(pod)]
         self.freeing.observe(snapshot, serving)
-        counts = Counter(pod.shape for pod in serving if pod.is_live and not pod.gated)
+        counts: Counter[PodShape] = Counter()
+        for shape, pods in Counter(pod.shape for pod in serving if pod.is_live and not pod.gated).items():
+            counts[without_rules(shape)] += pods
         for shape in counts:
             if shape not in self._rooms:
                 self._rooms[shape] = self.new_room(shape)
@@ -75,7 +77,7 @@ class Advisor:
         return tuple(Headroom(shape, a.pods, a.reason, may_delete and a.pods > 0) for shape, a in answers.items())
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Note a plan that was made for a snapshot with this advice: deletions for room begin the pause."""
+        """Note a plan that was made for a snapshot with this advice: deletions for capacity begin the pause."""
         if plan is self._noted:
             return
         self._noted, now_s = plan, snapshot.observed_at_s

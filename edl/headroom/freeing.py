@@ -1,4 +1,4 @@
-"""How long it takes to free room: from the decision until a serving pod runs where a trainer was.
+"""How long it takes to free capacity: from the decision until a serving pod runs where a trainer was.
 
 Measured from snapshots: how long trainers take to end (eviction and grace), and serving pods to start once they have
 a node. Until both were seen, a default counts.
@@ -71,6 +71,6 @@ class FreeingTime:
 
 
 def _most(samples: Iterable[float]) -> float:
-    """What nine in ten samples do not exceed."""
+    """The value that nine in ten samples do not exceed."""
     values = list(samples)
     return quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]

@@ -56,7 +56,7 @@ class Histogram:
         return max(self._weights, default=0)
 
     def _merge(self) -> None:
-        """Count the value that is nearest to the next larger one as that one."""
+        """Merge the value closest to its next larger neighbour into that neighbour."""
         values = sorted(self._weights)
         _, low, high = min((high - low, low, high) for low, high in pairwise(values))
         self._weights[high] += self._weights.pop(low)

@@ -1,7 +1,7 @@
-"""How much room to keep for one shape of serving pods: a newsvendor's answer from the growth that was seen.
+"""How much capacity to keep for one shape of serving pods: a newsvendor's answer from the growth that was seen.
 
-Room that is kept costs idle cores, and a pod without room waits for as long as freeing takes. If a waiting pod-second
-costs as much as `slo` idle core-seconds, the room at which both cost least together is the quantile
+Capacity that is kept costs idle cores, and a pod without capacity waits for as long as freeing takes. If a waiting
+pod-second costs as much as `slo` idle core-seconds, the capacity at which both cost least together is the quantile
 slo / (slo + cores) of the growth within that time (Arrow, Harris and Marschak 1951). Four accounts of the growth
 compete: of the last hour, of all days, of this hour of all days, and of the moments so long after a change. The last
 one knows when an autoscaler acts. The one that cost least lately speaks.
@@ -21,13 +21,13 @@ COLD_WINDOWS = 20
 """Until so many windows were seen, nothing is kept."""
 
 DEAD_BAND = 0.1
-"""An answer stands until the next one differs by more than this part of it."""
+"""An answer holds until the next one differs by more than this part of it."""
 
 RENEWED_S = 60.0
 """How often the accounts are asked anew while nothing grows."""
 
 RETURN_S = 40.0
-"""How long room stays idle after nobody asks for it any more: jobs pause before they grow."""
+"""How long capacity stays idle after nobody asks for it any more: jobs pause before they grow."""
 
 _RECENT, _ALL, _HOUR, _MOMENT = range(4)
 _NAMES = ("the last hour", "all days", "this hour of the day", "the moments so long after a change")
@@ -35,7 +35,7 @@ _NAMES = ("the last hour", "all days", "this hour of the day", "the moments so l
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """For how many pods room is to be kept, and why."""
+    """For how many pods capacity is to be kept, and why."""
 
     pods: int
     reason: str
@@ -66,7 +66,7 @@ class Learner:
         self._made: deque[tuple[float, list[int]]] = deque([(0.0, self._guesses)], maxlen=MOST_TICKS + 2)
         self._guessed_at: tuple[object, ...] = ()
         self._history_s = 0.0
-        self._answer = Answer(0, "cold start: no history yet, so no room is kept")
+        self._answer = Answer(0, "cold start: no history yet, so no capacity is kept")
         self.peak = 0
 
     @property
@@ -75,7 +75,7 @@ class Learner:
         return self._slo / (self._slo + self._cores)
 
     def guesses(self) -> tuple[int, ...]:
-        """What each account would keep: of the last hour, of all days, of this hour of all days, of such moments."""
+        """The reserve that each history suggests: the last hour, all days, this hour of all days, such moments."""
         return tuple(self._guesses)
 
     def memory(self) -> int:
@@ -84,7 +84,7 @@ class Learner:
         return sum(len(histogram) for histogram in histograms) + 2 * len(self._growth) + self._moments.memory()
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """Note how many pods there are, and say how much room to keep.
+        """Note how many pods there are, and say how much capacity to keep.
 
         Args:
             at_s: seconds since the epoch; hours are those of UTC.

@@ -19,7 +19,7 @@ COLD_S = 500.0
 """A kind of moment that was seen for a shorter time is not known."""
 
 DEARER = 2.5
-"""Room for a moment costs so many times as much as its idle cores then: trainers do not come back at once."""
+"""Capacity for a moment costs so many times as much as its idle cores then: trainers do not come back at once."""
 
 
 class Moments:
@@ -53,11 +53,11 @@ class Moments:
         self._seen_s[kind] = self._seen_s.get(kind, 0.0) + TICK_S
 
     def kind(self, at_s: float) -> tuple[int, bool] | None:
-        """What kind of moment it is: parts of `PART_S` since the last change, and whether that was a rise."""
+        """Classify a moment: the parts of `PART_S` since the last change, and whether that change was a rise."""
         return _kind(at_s, *self._changes[-1]) if self._changes else None
 
     def quantile(self, at_s: float, level: float) -> int | None:
-        """What to keep at such a moment if `level` is right for room that is always kept; None if little is known."""
+        """The capacity to reserve at such a moment, given the `level` of a constant reserve; None if unknown."""
         kind = self.kind(at_s)
         if kind is None or self._seen_s.get(kind, 0.0) < COLD_S:
             return None
@@ -69,7 +69,7 @@ class Moments:
 
 
 def level_for_a_moment(level: float) -> float:
-    """The quantile that is kept for a moment if `level` is kept always."""
+    """The quantile to reserve for one kind of moment if `level` is the quantile for all moments."""
     return max(0.0, 1.0 - DEARER * (1.0 - level))
 
 

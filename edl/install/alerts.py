@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from edl.install.objects import COMPONENT_LABELS, CONTROLLER, NAMESPACE
 from edl.install.recording_rules import RECORDING_RULES, SERVING_LIMIT_S, SERVING_OBJECTIVE, late_serving
-from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 
 Object = dict[str, Any]
 
 
 class Severity(StrEnum):
-    """Who must react, and how fast."""
+    """Who must react to an alert, and how fast."""
 
     CRITICAL = "critical"  # somebody, now
     WARNING = "warning"  # somebody, today
@@ -166,7 +164,7 @@ ALERTS: tuple[Alert, ...] = (
         Severity.CRITICAL,
         "{{ $value | humanizePercentage }} of the serving pods of the last hour waited too long for a node",
         f"{_OBJECTIVE}; at 14.4 times the allowed rate an hour uses 2 % of the budget of 30 days",
-        "look for trainers that stay Terminating; `--serving-headroom` keeps room for the next pods",
+        "look for trainers that stay Terminating; `--serving-headroom` keeps capacity for the next pods",
     ),
     Alert(
         "EdlServingBudgetBurnsSlowly",
@@ -182,17 +180,17 @@ ALERTS: tuple[Alert, ...] = (
         "max(edl_serving_unplaceable_pods) > 0",
         "10m",
         Severity.WARNING,
-        "kube-scheduler does not place {{ $value }} serving pods although free capacity fits them",
-        "edl keeps capacity free for such a pod for 30 s, then stops for 30, 60, ... 480 s; ten minutes are several"
-        " attempts",
-        "run `kubectl describe pod`: it names the anti-affinity, spread constraint or volume",
+        "{{ $value }} serving pods wait for a node, and the eviction of trainers helps none of them",
+        "a rule between pods or a volume keeps them from every node, or they did not use free capacity; edl makes no"
+        " capacity for them",
+        "`edl plan` and the log lines `postponed` name the rule; so does `kubectl describe pod`",
     ),
     Alert(
         "EdlPodsLinger",
         "max(edl_lingering_pods) > 0",
         "5m",
         Severity.WARNING,
-        "{{ $value }} pods terminate and do not end, so edl counts their room as taken and takes that of others",
+        "{{ $value }} pods terminate and do not end, so edl counts their capacity as taken and takes that of others",
         "a kubelet ends a pod within seconds of its grace period; a node that restarts needs some minutes",
         "run `kubectl get pods -A | grep Terminating`; look for finalizers, for nodes that are not ready and for a"
         " `terminationGracePeriodSeconds` of hours",
@@ -203,7 +201,7 @@ ALERTS: tuple[Alert, ...] = (
         "",
         Severity.WARNING,
         "{{ $value | humanize }} writes ({{ $labels.action }}) failed in 15 minutes",
-        "the API server refused the same kind of write more than 5 times; edl repeats one after 5, 10, 20, ... 300 s",
+        "the API server rejected the same kind of write more than 5 times; edl repeats it after 5, 10, ... 300 s",
         "condition `Degraded` of the jobs and the log contain the message of the API server",
     ),
     Alert(
@@ -213,7 +211,7 @@ ALERTS: tuple[Alert, ...] = (
         Severity.WARNING,
         "{{ $value }} objects cannot be read, so edl leaves them out of every decision",
         "an object that somebody is repairing is readable again soon",
-        "repair the objects; the log names each one in a line `object left out`",
+        "repair the objects; the log names them in lines `object left out`, at most 50 at a time",
     ),
     Alert(
         "EdlFilesRefused",
@@ -238,7 +236,7 @@ ALERTS: tuple[Alert, ...] = (
         'max(edl_jobs{phase="Pending"}) > 0',
         "2h",
         Severity.INFO,
-        "{{ $value }} jobs are Pending; there is no room for their minimum of trainers",
+        "{{ $value }} jobs are Pending; there is no capacity for their minimum of trainers",
         "choose your own limit: this one allows two hours of a full cluster",
         "column REASON says why a job waits, and `edl explain JOB` says what would admit it",
     ),
@@ -361,51 +359,3 @@ def _rule(alert: Alert) -> Object:
             "description": f"Reason for the threshold: {alert.why}. What to do: {alert.remedy}.",
         },
     }
-
-
-def operator_objects() -> dict[str, Object]:
-    """File name -> object of the Prometheus Operator: what to scrape, and the alerts.
-
-    The controller labels its series with the namespace and the name of a job; `honorLabels` keeps those labels
-    instead of the ones that Prometheus adds.
-    """
-    return {
-        "servicemonitor.yaml": _operator_object(
-            "ServiceMonitor",
-            CONTROLLER,
-            {
-                "selector": {"matchLabels": COMPONENT_LABELS},
-                "endpoints": [{"port": "http", "interval": "15s", "honorLabels": True}],
-            },
-        ),
-        "podmonitor.yaml": _operator_object(
-            "PodMonitor",
-            "edl-masters",
-            {
-                "selector": {"matchLabels": {LABEL_ROLE: Role.MASTER.value}},
-                "namespaceSelector": {"any": True},
-                "podMetricsEndpoints": [
-                    {
-                        "port": "master-port",
-                        "interval": "15s",
-                        "relabelings": [{"sourceLabels": [_pod_label(LABEL_JOB)], "targetLabel": "job"}],
-                    }
-                ],
-            },
-        ),
-        "prometheusrule.yaml": _operator_object("PrometheusRule", "edl", rule_groups()),
-    }
-
-
-def _operator_object(kind: str, name: str, spec: Object) -> Object:
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": COMPONENT_LABELS},
-        "spec": spec,
-    }
-
-
-def _pod_label(label: str) -> str:
-    """The name of a pod label during relabeling in Prometheus."""
-    return "__meta_kubernetes_pod_label_" + "".join(c if c.isalnum() else "_" for c in label)

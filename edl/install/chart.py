@@ -80,6 +80,8 @@ VALUES: Object = {
     "flags": [],
     "resources": objects.RESOURCES,
     **dict.fromkeys(_FLAG_OF_TEXT, ""),
+    "kueue": False,
+    "kueueTrainingJobs": False,
 }
 _AMOUNTS: Object = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 _SCHEMA: Object = {
@@ -117,6 +119,14 @@ _SCHEMA: Object = {
             }
             for value, flag in _FLAG_OF_TEXT.items()
         },
+        "kueue": {
+            "type": "boolean",
+            "description": "The rights to read the objects of Kueue, for jobs that it admits and edl sizes.",
+        },
+        "kueueTrainingJobs": {
+            "type": "boolean",
+            "description": "The rights to make Workloads of Kueue for TrainingJobs. They need those of kueue too.",
+        },
     },
 }
 
@@ -132,6 +142,10 @@ def chart_files(dump: Callable[[list[Object]], str], definitions: Mapping[str, s
     templates = {
         "priorityclasses.yaml": dump(objects.priority_classes()),
         "rbac.yaml": _WRONG_NAMESPACE + dump(objects.rights()),
+        "rbac-kueue.yaml": "{{- if .Values.kueue }}\n" + dump(objects.kueue_rights()) + "{{- end }}\n",
+        "rbac-kueue-trainingjobs.yaml": "{{- if .Values.kueueTrainingJobs }}\n"
+        + dump(objects.kueue_trainingjob_rights())
+        + "{{- end }}\n",
         "admission.yaml": dump(objects.admission()),
         "files.yaml": _FILES,
         "deployment.yaml": _with_values(dump([deployment])),

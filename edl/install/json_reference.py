@@ -5,6 +5,11 @@ A test compares them with what the commands print.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import get_args, get_origin
+
+from edl.shadow.document import Part, Report
+
 JSON_PAGE = "docs/reference/json.md"
 Fields = tuple[tuple[str, str], ...]
 
@@ -25,7 +30,7 @@ PLAN: Fields = (
     ("decisions[].lending.slowed", "trainers that are slow for it"),
     (
         "decisions[].asks.group",
-        "only if it may ask for [nodes](../how-to/nodes-on-demand.md) and lacks room: the group",
+        "only if it may ask for [nodes](../how-to/nodes-on-demand.md) and lacks capacity: the group",
     ),
     ("decisions[].asks.nodes", "how many nodes it asks for"),
     ("decisions[].asks.pricePerHour", "the price of all of them, in the unit of the file"),
@@ -46,17 +51,17 @@ PLAN: Fields = (
         "certificate.staying",
         "what no plan with these levels can exceed if the trainers that this plan keeps stay on their nodes",
     ),
-    ("certificate.repacked", "what no plan with these levels can exceed if all pods are placed anew"),
+    ("certificate.repacked", "what no plan with these levels can exceed if all pods are repacked"),
     ("prices[].kind", "what the price belongs to, such as a class of nodes or a shape of pods"),
     ("prices[].name", "its name"),
     ("prices[].resource", "the resource that is scarce"),
     ("prices[].price", "what one more unit of it is worth"),
     ("serving.waiting", "serving pods that wait for a node"),
-    ("serving.placed", "those of them for which the plan makes room"),
+    ("serving.placed", "those of them for which the plan frees capacity"),
     ("serving.short", "those that fit on no node"),
-    ("headroom[].request.<resource>", "only with learned headroom: what a pod requests for which room is kept"),
+    ("headroom[].request.<resource>", "only with learned headroom: what a pod requests for which capacity is kept"),
     ("headroom[].wanted", "for how many such pods"),
-    ("headroom[].held", "for how many the plan has room"),
+    ("headroom[].held", "for how many the plan has capacity"),
     ("headroom[].deleted", "trainers that the plan deletes for it"),
     ("headroom[].reason", "why so many"),
     ("seconds", "time of the decision"),
@@ -80,9 +85,9 @@ PLAN: Fields = (
     ("changes.achieved.before", "what the plan achieves without the later files"),
     ("changes.achieved.after", "what it achieves with them"),
     ("changes.serving.before.waiting", "serving pods that wait without the later files"),
-    ("changes.serving.before.placed", "those of them for which there is room"),
+    ("changes.serving.before.placed", "those of them for which there is capacity"),
     ("changes.serving.after.waiting", "serving pods that wait with the later files"),
-    ("changes.serving.after.placed", "those of them for which there is room"),
+    ("changes.serving.after.placed", "those of them for which there is capacity"),
 )
 EXPLAIN: Fields = (
     ("namespace", "namespace of the job"),
@@ -111,7 +116,7 @@ EXPLAIN: Fields = (
     ("overcommit[].worst", "that part there"),
     ("lendingPrice", "cores' worth of speed lost for each core that slow trainers lend; null if not measured"),
     ("victims[]", "trainers that are deleted"),
-    ("asks.group", "as `decisions[].asks` of `edl plan`; `asks` is null if it may not ask or lacks no room"),
+    ("asks.group", "as `decisions[].asks` of `edl plan`; `asks` is null if it may not ask or lacks no capacity"),
     ("asks.nodes", "how many nodes it asks for"),
     ("asks.pricePerHour", "their price"),
     ("asks.gain", "trainers that it gains by them"),
@@ -133,7 +138,7 @@ EXPLAIN: Fields = (
     ("holders[].name", "its name"),
     ("holders[].trainers", "its trainers there"),
     ("holders[].part", "its part of what is full"),
-    ("oneMore.price", "worth of the room that one more trainer takes; `oneMore` is null if none fits"),
+    ("oneMore.price", "worth of the capacity that one more trainer takes; `oneMore` is null if none fits"),
     ("oneMore.result", "what would come of it"),
     ("oneMore.cost", "what it would cost the objective"),
     ("avoided[].node", "a node on which its new trainers do not start"),
@@ -146,7 +151,7 @@ REPLAY: Fields = (
     ("records[].result", "`same`, `different`, or why it was not computed"),
     ("records[].policy", "policy of the record"),
     ("records[].observedAt", "time of the observation"),
-    ("records[].aheadOfPlan", "true if trainers made room for serving pods ahead of a plan; null if unreadable"),
+    ("records[].aheadOfPlan", "true if trainers freed capacity for serving pods ahead of a plan; null if unreadable"),
     ("records[].problem", "why the record was not replayed"),
     ("records[].reworded", "sentences that are worded differently now"),
     ("records[].differences[].job", "a job with another decision"),
@@ -163,7 +168,7 @@ AUDIT: Fields = (
     ("epochs[].quarantined[][]", "first and last record of each range that was left out; the last is not part of it"),
     ("epochs[].records[]", "the first of those records, by number"),
     ("epochs[].closed", "true if the epoch is over"),
-    ("epochs[].by.<trainer>", "records of each trainer"),
+    ("epochs[].by.<trainer>", "records that count, by the trainer that has done them"),
     ("ok", "true if nothing is lost and nothing counted twice"),
     ("problems[]", "each rule that is broken"),
 )
@@ -180,9 +185,31 @@ prints the answer of [`GET /v1/status`](http.md)."""
 
 def json_page() -> str:
     """The text of the page."""
-    return "\n".join([_HEAD, *(_section(command, fields) for command, fields in COMMANDS.items())])
+    sections = (_section(f"`{command} -o json`", fields) for command, fields in COMMANDS.items())
+    return "\n".join([_HEAD, *sections, _section("`report.json` of `edl shadow`", tuple(fields_of(Report)))])
 
 
-def _section(command: str, fields: Fields) -> str:
+def fields_of(part: type[Part], path: str = "") -> Iterator[tuple[str, str]]:
+    """The fields of a part of the report of `edl shadow`, each with its description; those of its parts in order."""
+    for info in part.model_fields.values():
+        parts = [one for one in _types_in(info.annotation) if isinstance(one, type) and issubclass(one, Part)]
+        kinds = _types_in(info.annotation)
+        mark = "[]" if list in kinds else ".<name>" if dict in kinds else ""
+        name = f"{path}{info.alias}{mark}"
+        if info.description:
+            yield name, info.description
+        for inner in parts:
+            yield from fields_of(inner, f"{name}.")
+
+
+def _types_in(annotation: object) -> list[object]:
+    """A type with those that it is made of: `list[Interval] | None` is a list, an Interval and None."""
+    return [
+        get_origin(annotation) or annotation,
+        *(found for one in get_args(annotation) for found in _types_in(one)),
+    ]
+
+
+def _section(title: str, fields: Fields) -> str:
     rows = "\n".join(f"| `{path}` | {meaning} |" for path, meaning in fields)
-    return f"## `{command} -o json`\n\n| field | meaning |\n|---|---|\n{rows}\n"
+    return f"## {title}\n\n| field | meaning |\n|---|---|\n{rows}\n"

@@ -15,9 +15,11 @@ import yaml
 
 from edl.api.crd import render_crd, render_queue_crd
 from edl.install import objects as install_objects
-from edl.install.alerts import operator_objects, rule_groups
+from edl.install.alerts import rule_groups
 from edl.install.chart import chart_files
 from edl.install.dashboards import dashboards
+from edl.install.job_network import job_network
+from edl.install.operator_objects import operator_objects
 
 CRD_FILE = "crds/paddlepaddle.org_trainingjobs.yaml"
 QUEUE_CRD_FILE = "crds/paddlepaddle.org_queues.yaml"
@@ -91,8 +93,18 @@ def generated_files() -> dict[str, str]:
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/kuberay/rbac.yaml"] = _dump(install_objects.ray_rights())
     files["deploy/kuberay/kustomization.yaml"] = _kustomization(["rbac.yaml"])
+    files["deploy/kueue/rbac.yaml"] = _dump(install_objects.kueue_rights())
+    files["deploy/kueue/kustomization.yaml"] = _kustomization(["rbac.yaml"])
+    files["deploy/kueue-trainingjobs/rbac.yaml"] = _dump(install_objects.kueue_trainingjob_rights())
+    files["deploy/kueue-trainingjobs/kustomization.yaml"] = _kustomization(["../kueue", "rbac.yaml"])
+    files["deploy/kubeflow/rbac.yaml"] = _dump(install_objects.kubeflow_rights())
+    files["deploy/kubeflow/kustomization.yaml"] = _kustomization(["rbac.yaml"])
+    files["deploy/shadow/rbac.yaml"] = _dump(install_objects.shadow_account())
+    files["deploy/shadow/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
     files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
+    files["deploy/job-network/policies.yaml"] = _dump(job_network())
+    files["deploy/job-network/kustomization.yaml"] = _kustomization(["policies.yaml"])
     return files | _monitoring_files() | chart_files(_dump, definitions)
 
 

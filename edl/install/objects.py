@@ -13,11 +13,18 @@ from edl import __version__
 from edl.api.priorities import PRIORITY_CORE, PRIORITY_SURPLUS, PRIORITY_TRAINING
 from edl.api.queues import QUEUE_PLURAL
 from edl.api.v1 import GROUP, PLURAL, VERSION
-from edl.model.names import CONTROLLER_NAMESPACE, KEY_SECRET, PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS
+from edl.model.names import (
+    CONTROLLER_NAMESPACE,
+    KEY_SECRET,
+    PRIORITY_BEST_EFFORT,
+    PRIORITY_BEST_EFFORT_SURPLUS,
+    SURPLUS_VALUE,
+)
 
 NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
 LEASE = "edl-controller"
+SHADOW = "edl-shadow"
 IMAGE = f"edl/edl-controller:{__version__}"
 RESOURCES = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
 """Of a controller on a thousand nodes."""
@@ -28,6 +35,8 @@ _PORT = 8080
 _KEY_DIRECTORY = "/var/run/secrets/edl"
 _READ = ["get", "list", "watch"]
 _MIRROR = ["list", "watch"]
+_TO_RESIZE = [*_MIRROR, "patch"]
+_DEVICES = ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"]
 _RBAC = "rbac.authorization.k8s.io"
 
 Object = dict[str, Any]
@@ -48,7 +57,11 @@ def priority_classes() -> list[Object]:
         (PRIORITY_CORE, -1, "masters and parameter servers of training jobs"),
         (PRIORITY_TRAINING, -5, "trainers up to the min-instance of their job"),
         (PRIORITY_BEST_EFFORT, -10, "trainers without requests, up to the min-instance of their job"),
-        (PRIORITY_SURPLUS, -100, "trainers above the min-instance of their job; serving preempts them first"),
+        (
+            PRIORITY_SURPLUS,
+            SURPLUS_VALUE,
+            "trainers above the min-instance of their job; serving preempts them first",
+        ),
         (PRIORITY_BEST_EFFORT_SURPLUS, -1000, "trainers without requests, above the min-instance of their job"),
     )
     return [
@@ -73,27 +86,109 @@ def rights() -> list[Object]:
         {**_role("Role", CONTROLLER, NAMESPACE), "rules": _lease_rules()},
         _binding("RoleBinding", "Role", _metadata()),
         *_user_roles(),
+        shadow_role(),
+    ]
+
+
+def shadow_role() -> Object:
+    """What `edl shadow` reads; it writes nothing. Somebody else may bind it."""
+    rules = [
+        _rule("", ["nodes", "pods", "resourcequotas"], _MIRROR),
+        _rule("", ["namespaces", "persistentvolumeclaims", "persistentvolumes"], _MIRROR),
+        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _MIRROR),
+        _rule("resource.k8s.io", _DEVICES, _MIRROR),
+        _rule("apps", ["daemonsets"], _MIRROR),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
+        _rule(GROUP, [PLURAL, QUEUE_PLURAL], _MIRROR),
+        # Without these the report says that it could not see such workloads.
+        _rule("batch", ["jobs"], _MIRROR),
+        _rule("batch.volcano.sh", ["jobs"], _MIRROR),
+        _rule("ray.io", ["rayclusters"], _MIRROR),
+        _rule("jobset.x-k8s.io", ["jobsets"], _MIRROR),
+        _rule("kubeflow.org", ["mpijobs", "pytorchjobs"], _MIRROR),
+        _rule("trainer.kubeflow.org", ["trainjobs"], _MIRROR),
+        _kueue_rule(),
+        # Without this rule the report cannot name what may change or reject pods.
+        _rule(
+            "admissionregistration.k8s.io",
+            ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies"],
+            ["list"],
+        ),
+    ]
+    return {**_role("ClusterRole", SHADOW), "rules": rules}
+
+
+def shadow_account() -> list[Object]:
+    """An account for `edl shadow` in a cluster without edl: all that has to be there before it runs."""
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": SHADOW}},
+        shadow_role(),
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": SHADOW},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": SHADOW},
+            # Kustomize replaces this namespace with the one of the base.
+            "subjects": [{"kind": "ServiceAccount", "name": SHADOW, "namespace": "default"}],
+        },
     ]
 
 
 def volcano_rights() -> list[Object]:
     """The additional rights of the controller in a cluster with Volcano."""
-    name = f"{CONTROLLER}-volcano"
     rules = [
         _rule("scheduling.volcano.sh", ["podgroups"], ["create", "get", "patch"]),
-        _rule("batch.volcano.sh", ["jobs"], [*_MIRROR, "patch"]),
+        _rule("batch.volcano.sh", ["jobs"], _TO_RESIZE),
     ]
+    return _additional_rights("volcano", rules)
+
+
+def ray_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with KubeRay."""
+    return _additional_rights("kuberay", [_rule("ray.io", ["rayclusters"], _TO_RESIZE)])
+
+
+def kubeflow_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with the training operator of Kubeflow.
+
+    Of JobSets, TrainJobs and MPIJobs it says that it does not resize them.
+    """
+    rules = [
+        _rule("kubeflow.org", ["pytorchjobs"], _TO_RESIZE),
+        _rule("kubeflow.org", ["mpijobs"], _MIRROR),
+        _rule("trainer.kubeflow.org", ["trainjobs"], _MIRROR),
+        _rule("jobset.x-k8s.io", ["jobsets"], _MIRROR),
+    ]
+    return _additional_rights("kubeflow", rules)
+
+
+def kueue_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with Kueue: it reads, and writes nothing of Kueue's."""
+    return _additional_rights("kueue", [_kueue_rule()])
+
+
+def kueue_trainingjob_rights() -> list[Object]:
+    """The additional rights of the controller for TrainingJobs that Kueue admits: it makes their Workloads."""
+    group = "kueue.x-k8s.io"
+    rules = [
+        _rule(group, ["workloads"], ["create", "delete", "get"]),
+        _rule(group, ["workloads/status"], ["patch"]),
+        _rule(group, ["workloadpriorityclasses"], ["get"]),
+    ]
+    return _additional_rights("kueue-trainingjobs", rules)
+
+
+def _additional_rights(of: str, rules: list[Object]) -> list[Object]:
+    """A role of the controller that is named after what else the cluster has, and its binding."""
+    name = f"{CONTROLLER}-{of}"
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name
     return [{**_role("ClusterRole", name), "rules": rules}, binding]
 
 
-def ray_rights() -> list[Object]:
-    """The additional rights of the controller in a cluster with KubeRay."""
-    name = f"{CONTROLLER}-kuberay"
-    binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
-    binding["roleRef"]["name"] = name
-    return [{**_role("ClusterRole", name), "rules": [_rule("ray.io", ["rayclusters"], [*_MIRROR, "patch"])]}, binding]
+def _kueue_rule() -> Object:
+    kinds = ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads"]
+    return _rule("kueue.x-k8s.io", kinds, _MIRROR)
 
 
 def pod_reader() -> list[Object]:
@@ -177,7 +272,9 @@ def _cluster_rules() -> list[Object]:
         # Without this rule no trainer that runs lends CPU, and nothing else changes.
         _rule("", ["pods/resize"], ["patch"]),
         _rule("", ["services"], ["create", "get"]),
-        _rule("", ["persistentvolumeclaims"], ["create", "get"]),
+        _rule("", ["persistentvolumeclaims"], [*_MIRROR, "create", "get"]),
+        # Without these rules edl knows no rule of volumes, and no namespace by its labels; nothing else changes.
+        _rule("", ["namespaces", "persistentvolumes"], _MIRROR),
         _rule("", ["secrets"], ["create"]),
         _rule("", ["events"], ["create", "get", "patch"]),
         _rule("apps", ["daemonsets"], _MIRROR),
@@ -185,7 +282,9 @@ def _cluster_rules() -> list[Object]:
         _rule("batch", ["jobs"], [*_MIRROR, "patch"]),
         _rule("", ["resourcequotas"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
-        _rule("storage.k8s.io", ["storageclasses"], ["list"]),
+        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _MIRROR),
+        # Without this rule edl does not count devices by claim; nothing else changes.
+        _rule("resource.k8s.io", _DEVICES, _MIRROR),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),
         _rule(GROUP, [f"{PLURAL}/status"], ["patch"]),
         # Without this rule edl reads no Queue, and only the file of --queues counts.

@@ -21,13 +21,14 @@ COUNT: Rows = (
     ),
     (
         "`MinUnsatisfied`",
-        "it waits: there is no room for its minimum, or it waits behind an older job",
+        "it waits: there is no capacity for its minimum, or it waits behind an older job",
         "lower `min-instance`, raise `priority`, or wait",
     ),
     (
         "`Unschedulable`",
-        "its minimum would not fit even without other jobs; the line names the pod and what it lacks",
-        "request less, or add a node that can hold it; check selectors and taints",
+        "its minimum would not fit even without other jobs, or no node takes its master or more of its trainers, as "
+        "a rule or kube-scheduler says; the line names the pod and what it lacks",
+        "request less, or add a node that can hold it; check selectors, taints, rules between pods and volumes",
     ),
     (
         "`ServingNeedsRoom`",
@@ -46,8 +47,14 @@ COUNT: Rows = (
         "correct what the condition names",
     ),
     (
+        "`PodsDoNotEnd`",
+        "a pod of it has been deleted and is overdue by 30 s, or has more than ten minutes to end, on a node that is "
+        "ready. Its capacity is taken, so the job gets no more trainers",
+        "remove the finalizer, or shorten `terminationGracePeriodSeconds`",
+    ),
+    (
         "`PodsRefused`",
-        "the API server refuses its pods; the line names the policy, the condition `Degraded` has the answer",
+        "the API server rejects its pods; the line names the policy, the condition `Degraded` has the answer",
         "change the policy or the spec; edl asks again by itself",
     ),
     (
@@ -68,14 +75,14 @@ COUNT: Rows = (
     ),
     (
         "`Cooldown`",
-        "there is room, but this job, or the one that would have to give, was resized lately",
+        "there is capacity, but this job, or the one that would have to give, was resized lately",
         "wait; `edl explain` prints how long",
     ),
     (
         "`LendingCleared`",
         "serving used the CPU of trainers that lend for `--clear-lending-after-s`; they are deleted so that "
         "the others have what they declare",
-        "nothing; they start again where there is room",
+        "nothing; they start again where there is capacity",
     ),
     (
         "`NodeIdle`",
@@ -139,13 +146,13 @@ FAILED: Rows = (
 DEGRADED: Rows = (
     (
         "`Forbidden`",
-        "the API server refused a write: a ResourceQuota of the namespace, Pod Security, an admission "
+        "the API server rejected a write: a ResourceQuota of the namespace, Pod Security, an admission "
         "policy, or a right that the controller lost",
         "the message is from the API server; edl retries after 5, 10, ... 300 s",
     ),
     (
         "`Invalid`, `InternalError`, `BadRequest`",
-        "the API server or a webhook refuses the write, or the webhook cannot be reached",
+        "the API server or a webhook rejects the write, or the webhook cannot be reached",
         "as above",
     ),
     (
@@ -172,6 +179,14 @@ DEGRADED: Rows = (
         "names and the node of the first one. If no trainer has started, the job keeps its minimum alone",
         "`kubectl describe pod` has the events: a large image, a volume that cannot be attached, a network that is "
         "not ready, or a node that does not start pods",
+    ),
+    (
+        "`PodsDoNotEnd`",
+        "pods have been deleted and are overdue by 30 s, and the job waits for their end: a gang for each pod of its "
+        "last run, any job for a master or a pserver, whose successor has its name, and for a pod of a former job of "
+        "its name",
+        "remove the finalizer that holds the pod. If its node does not answer, switch it off and then delete the pod "
+        "with `--force`: two runs of a gang would spoil its model",
     ),
     (
         "`PodRejected`",
@@ -249,7 +264,8 @@ INTENTS: Rows = (
     ("`Restart`", "the whole job restarts"),
     (
         "`Moved`",
-        "a pserver moves, or a trainer makes room for one: [room in pieces](../controller.md#room-in-pieces)",
+        "a pserver moves, or a trainer frees capacity for one:"
+        " [fragmented capacity](../controller.md#fragmented-capacity)",
     ),
     ("`Hung`", "the trainer hung for 120 s (condition Degraded, `TrainerHangs`)"),
     (

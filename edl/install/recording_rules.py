@@ -24,7 +24,7 @@ class RecordingRule:
     """One recording rule.
 
     Attributes:
-        labels: of the recorded series.
+        labels: the labels of the recorded series.
     """
 
     name: str

@@ -50,7 +50,7 @@ Any other word here is the `reason` of the API server.
 ## Events
 
 - `Admitted`; `ScaledUp` and `ScaledDown` (`4 -> 8` and why).
-- `Moved`: trainers or pservers start again on another node. `Preempted`: kube-scheduler took room for serving.
+- `Moved`: trainers or pservers start again on another node. `Preempted`: kube-scheduler took capacity for serving.
 - `PodFailed`: exit codes, and how many failures are tolerated.
 - `NodeRequested`, `NodeCame`, `NodeDidNotCome` (a warning), `NodeRequestWithdrawn`: [nodes on
   demand](../how-to/nodes-on-demand.md).

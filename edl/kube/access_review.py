@@ -1,7 +1,7 @@
 """Asks the API server what the owner of a token may do, with that token and with nothing of this process.
 
 The review is a SelfSubjectAccessReview, which every authenticated user may create. So the controller needs no right
-of its own for it, and a token that the API server does not accept is refused by the API server itself.
+of its own for it, and a token that the API server does not accept is rejected by the API server itself.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
 """
@@ -57,7 +57,7 @@ async def has_right(session: ApiSession, user: str, groups: Sequence[str], right
         right: what is needed.
 
     Raises:
-        EdlError: the API server refuses the question, or does not answer.
+        EdlError: the API server rejects the question, or does not answer.
     """
     return await _allowed(session, _OTHER, "SubjectAccessReview", right, {"user": user, "groups": list(groups)})
 

@@ -1,4 +1,4 @@
-"""A live cluster as the controller's `Cluster` port: the cache observes, the writer acts."""
+"""A live cluster as the controller's `Cluster` port: the cache observes, the writer acts, if there is one."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ import asyncio
 from dataclasses import replace
 
 from edl.clock import Clock
-from edl.kube.discovery import PodResizing
+from edl.errors import PermanentError
+from edl.kube.discovery import KueueVersion, PodResizing
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
 from edl.model.actions import Action, Outcome
 from edl.model.cluster import ClusterSnapshot
 
 
-class KubernetesCluster:
-    """Implements `ports.Cluster`; the cache must be running.
+class WatchedCluster:
+    """Implements `ports.Cluster` without a writer: every action is an error. The cache must be running.
 
     Args:
         cache: observes.
-        writer: acts.
         clock: the time of a snapshot.
         resizing: asked whether running pods can be resized; None if edl shall not resize them.
+        kueue: asked how old Kueue is, once a job names a queue of it; None takes any version.
     """
 
     def __init__(
-        self, cache: ClusterCache, writer: Writer, clock: Clock, resizing: PodResizing | None = None
+        self,
+        cache: ClusterCache,
+        clock: Clock,
+        resizing: PodResizing | None = None,
+        kueue: KueueVersion | None = None,
     ) -> None:
-        self._cache, self._writer, self._clock, self._resizing = cache, writer, clock, resizing
+        self._cache, self._clock, self._resizing, self._kueue = cache, clock, resizing, kueue
         self._observing = asyncio.Lock()
-        self._uids: list[str] = []
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot; `wait_for_change` then waits for changes after it.
@@ -37,13 +41,12 @@ class KubernetesCluster:
             NotSyncedError: the cache is not complete enough for a decision; the message says why.
         """
         resizes_pods = self._resizing is not None and await self._resizing.is_there()
+        if self._kueue is not None and self._cache.names_kueue:
+            self._cache.note_kueue(await self._kueue.problem())
         async with self._observing:  # the cluster is looked at also while a plan is made
             await self._cache.translate(self._clock.now_s())
             await self._cache.wait_for_change(0.0, debounce_s=0.0)
             snapshot = self._cache.snapshot(self._clock.now_s())
-        if (uids := [job.uid for job in snapshot.jobs]) != self._uids:
-            self._writer.forget_all_but(set(uids))
-            self._uids = uids
         return replace(snapshot, resizes_pods=True) if resizes_pods else snapshot
 
     async def wait_for_change(self, timeout_s: float) -> bool:
@@ -55,5 +58,46 @@ class KubernetesCluster:
         return self._cache.urgent_changes
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out one action, if the object is still the one that was observed."""
+        """Carry out nothing.
+
+        Raises:
+            PermanentError: always.
+        """
+        raise PermanentError(f"{action} was not sent: this process only reads the cluster")
+
+
+class KubernetesCluster(WatchedCluster):
+    """The same with a writer.
+
+    Args:
+        cache, clock, resizing, kueue: see `WatchedCluster`.
+        writer: acts.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writer: Writer,
+        clock: Clock,
+        resizing: PodResizing | None = None,
+        kueue: KueueVersion | None = None,
+    ) -> None:
+        super().__init__(cache, clock, resizing, kueue)
+        self._writer = writer
+        self._uids: list[str] = []
+
+    async def observe(self) -> ClusterSnapshot:
+        """Take a snapshot, and let the writer forget the jobs that are gone.
+
+        Raises:
+            NotSyncedError: see `WatchedCluster.observe`.
+        """
+        snapshot = await super().observe()
+        if (uids := [job.uid for job in snapshot.jobs]) != self._uids:
+            self._writer.forget_all_but(set(uids))
+            self._uids = uids
+        return snapshot
+
+    async def apply(self, action: Action) -> Outcome:
+        """Carry out one action on condition that the object is still the one that was observed."""
         return await self._writer.apply(action)

@@ -26,7 +26,7 @@ async def emit(session: ApiSession, action: EmitEvent, now_s: float, *, timeout_
     """Create the event, or increase its count if it exists.
 
     Raises:
-        EdlError: the API server refused, or did not respond.
+        EdlError: the API server rejected, or did not respond.
     """
     body = event_body(action, now_s)
     collection = f"/api/v1/namespaces/{action.job.namespace}/events"

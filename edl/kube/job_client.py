@@ -1,4 +1,4 @@
-"""TrainingJobs by hand, for people without kubectl: create, read, watch, scale, delete, and the logs of their pods.
+"""TrainingJobs by hand, for people without kubectl: create, read, watch, change, delete, and the logs of their pods.
 
 Thin on purpose: the API server validates, computes the columns and refuses; here is only what is sent. Nothing is
 retried: the user sees the answer.
@@ -15,7 +15,8 @@ from typing import Any
 from edl.api.v1 import API_VERSION, GROUP, KIND, PLURAL
 from edl.errors import ConfigError, PermanentError
 from edl.kube.client.api_errors import AlreadyExistsError, GoneError, NotFoundError, RefusedError, error_of
-from edl.kube.client.session import ApiSession, Params
+from edl.kube.client.calls import Params
+from edl.kube.client.session import ApiSession
 from edl.kube.job_table import AS_TABLE
 from edl.kube.translate.containers import main_container
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
@@ -56,7 +57,7 @@ class JobClient:
 
         Args:
             session: to send requests with.
-            namespace: of the jobs; empty for all namespaces, where only lists and watches make sense.
+            namespace: the namespace of the jobs; empty for all namespaces, where only lists and watches make sense.
         """
         self.session, self.namespace = session, namespace
 
@@ -97,7 +98,7 @@ class JobClient:
 
         Args:
             since: the resourceVersion of what was read.
-            name: of a job; empty for all.
+            name: the name of a job; empty for all.
             as_table: as a table with one row.
 
         Raises:
@@ -128,6 +129,27 @@ class JobClient:
         Raises:
             PermanentError: the job has ended, so its number of trainers never changes again.
         """
+        trainer = (await self._unended(name))["spec"]["trainer"]
+        return int(trainer["min-instance"]), int(trainer["max-instance"])
+
+    async def suspend(self, name: str, *, suspended: bool) -> bool:
+        """Suspend or resume a job; returns whether that changed anything.
+
+        Raises:
+            PermanentError: the job has ended.
+        """
+        if bool((await self._unended(name))["spec"].get("suspend")) is suspended:
+            return False
+        body, path = {"spec": {"suspend": suspended}}, jobs_path(self.namespace, name)
+        await self._ask(self.session.request("PATCH", path, body=body, content_type="application/merge-patch+json"))
+        return True
+
+    async def _unended(self, name: str) -> Object:
+        """A job that has not ended.
+
+        Raises:
+            PermanentError: it has ended, so nothing changes it any more.
+        """
         found = await self.read(name)
         status = found.get("status") or {}
         phase = status.get("phase")
@@ -138,8 +160,7 @@ class JobClient:
                 f"job {self.namespace}/{name} has ended ({phase}); nothing was changed;"
                 " to train again, delete it and submit it anew"
             )
-        trainer = found["spec"]["trainer"]
-        return int(trainer["min-instance"]), int(trainer["max-instance"])
+        return found
 
     async def scale(self, name: str, replicas: int) -> None:
         """Set the fixed number of trainers; 0 lets the planner decide again."""

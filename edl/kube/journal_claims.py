@@ -6,7 +6,6 @@ before its first master is created and never changes, because a journal cannot m
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection
 from typing import Any
 
@@ -46,18 +45,22 @@ class JournalClaims:
         """Forget the jobs that no longer exist."""
         self._with_claim &= set(job_uids)
 
-    async def ensure(self, action: EnsureClaim, job: TrainingJob) -> None:
-        """Create the claim, if the job needs one and does not have it.
+    async def ensure(self, action: EnsureClaim, job: TrainingJob) -> bool:
+        """Create the claim, if the job needs one and does not have it; returns whether it was created.
 
         Raises:
-            EdlError: the API server refused, or did not respond.
+            EdlError: the API server rejected, or did not respond.
         """
         collection = f"/api/v1/namespaces/{action.job.namespace}/persistentvolumeclaims"
         if not await self._needs_claim(job, f"{collection}/{claim_name(job)}"):
-            return
-        with contextlib.suppress(AlreadyExistsError):  # its name contains the job's UID, so it is the job's
+            return False
+        try:
             await self._session.post(collection, volume_claim_manifest(job), timeout_s=self._timeout_s)
+            is_new = True
+        except AlreadyExistsError:  # its name contains the job's UID, so it is the job's
+            is_new = False
         self._with_claim.add(action.job_uid)
+        return is_new
 
     async def _needs_claim(self, job: TrainingJob, path: str) -> bool:
         return job.spec.master.storage is not None or await self._exists(path) or await self._has_default_class()

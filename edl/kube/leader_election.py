@@ -96,10 +96,10 @@ class Elector:
         """Create an elector; nothing is sent before `run`.
 
         Args:
-            store: of the lease.
+            store: the store of the lease.
             clock: for all times.
             identity: unique to this process.
-            times: of the election.
+            times: the times of the election.
             on_change: called with (this replica leads, identity of the holder) whenever one of them changes.
         """
         self._store, self._clock, self._identity = store, clock, identity

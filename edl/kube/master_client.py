@@ -109,12 +109,18 @@ class _Id(msgspec.Struct):
     id: _Count
 
 
+_DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (_Status, _Id, dict[str, Any])
+}
+"""Of each kind of answer. msgspec 0.22.0 crashes if two threads use a class for the first time at the same moment."""
+
+
 class HttpMasterClient:
     """Implements `ports.MasterClient`; use it as an async context manager.
 
     Args:
         key: makes the tokens.
-        port: of every master.
+        port: the port of every master.
     """
 
     def __init__(self, key: MasterKey, port: int = MASTER_PORT) -> None:
@@ -194,9 +200,10 @@ class HttpMasterClient:
         if response.status != 200:
             raise _error_of(f"{what} of job {master.job}", response.status, raw)
         try:
+            decoder: msgspec.json.Decoder[_Answer] = _DECODERS[kind]
             if len(raw) <= _FREE_BYTES:
-                return msgspec.json.decode(raw, type=kind)
-            return await asyncio.to_thread(msgspec.json.decode, raw, type=kind)
+                return decoder.decode(raw)
+            return await asyncio.to_thread(decoder.decode, raw)
         except UNREADABLE as error:
             raise PermanentError(
                 f"{what} of job {master.job}: the response is not from an edl master: {error}; check"

@@ -46,9 +46,9 @@ class MasterKey:
         """Read the key from its file, or create the file.
 
         Args:
-            path: of the key file.
+            path: the path of the key file.
             session: creates the Secret.
-            namespace: of the Secret.
+            namespace: the namespace of the Secret.
 
         Raises:
             ConfigError: the file exists and cannot be used.

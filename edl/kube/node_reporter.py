@@ -73,9 +73,10 @@ def event_of_node(node: AvoidedNode, now_s: float) -> dict[str, Any]:
     named = [str(key) for key in node.jobs[:NAMED_JOBS]]
     if more := node.jobs[NAMED_JOBS:]:
         named.append(count(len(more), "other job"))
+    of = f" of namespace {next(iter(node.namespaces))}" if len(node.namespaces) == 1 else ""
     message = (
-        f"trainers of {listed(named)} failed or hung here and did well on other nodes; edl starts no trainers here"
-        f" until {text_of(node.until_s)}, and then one. Serving pods are not affected."
+        f"trainers of {listed(named)} failed or hung here and did well on other nodes; edl starts no trainers{of}"
+        f" here until {text_of(node.until_s)}, and then one. Serving pods are not affected."
     )
     return {
         "apiVersion": "v1",

@@ -38,7 +38,7 @@ async def send_node_action(
 
     Raises:
         ConflictError: another pod has its name.
-        RefusedError: its PriorityClass is missing, so the pod could preempt; or the API server refuses it.
+        RefusedError: its PriorityClass is missing, so the pod could preempt; or the API server rejects it.
         EdlError: the request failed.
     """
     collection = f"/api/v1/namespaces/{action.job.namespace}/pods"

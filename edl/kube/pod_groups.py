@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from edl.api.manifest import pod_group_manifest, pod_manifest
+from edl.api.manifest import pod_group_manifest
+from edl.api.pods import pod_manifest
 from edl.api.v1 import TrainingJob
 from edl.kube.translate.objects import PodObject, PodSpec
 from edl.kube.translate.shapes import shape_of
 from edl.model.names import Role
-from edl.model.resources import CPU, HOST_PORT_PREFIX, Resources
+from edl.model.resources import CPU, Resources, is_amount
 
 
 def pod_group(job: TrainingJob, master_image: str, priority_classes: Collection[str]) -> dict[str, Any]:
@@ -39,8 +40,4 @@ def pod_group(job: TrainingJob, master_image: str, priority_classes: Collection[
 
 def _quantities(amounts: Resources) -> dict[str, str]:
     """The amounts as Kubernetes writes them; host ports are no resource there."""
-    return {
-        name: f"{amount}m" if name == CPU else str(amount)
-        for name, amount in amounts.amounts
-        if not name.startswith(HOST_PORT_PREFIX)
-    }
+    return {name: f"{amount}m" if name == CPU else str(amount) for name, amount in amounts.amounts if is_amount(name)}

@@ -20,7 +20,7 @@ from edl.kube.translate.shapes import OLD_GPU
 from edl.kube.yaml_files import DuplicateKeyError, bytes_of, errors_with_position, read_text, reject_duplicate_keys
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Quota
+from edl.model.limits import Quota
 from edl.model.quantity import exact_quantity, parse_quantity
 from edl.model.resources import CPU, EPHEMERAL_STORAGE, GPU, MEMORY, PODS
 from edl.model.status import Reason
@@ -68,9 +68,9 @@ def unmatched(
     job.
 
     Args:
-        quotas: of the file.
-        jobs: of the cluster; the queue of an invalid job is unknown.
-        path: of the file; empty if there is none.
+        quotas: the quotas of the file.
+        jobs: the jobs of the cluster; the queue of an invalid job is unknown.
+        path: the path of the file; empty if there is none.
         objects: the names of the Queue objects of the cluster.
     """
     if not path:
@@ -100,8 +100,8 @@ def unlimited(
     Jobs of the default queue are left out: an operator may limit only some teams.
 
     Args:
-        jobs: of the cluster; the queue of an invalid job is unknown.
-        quotas: of the file of `--queues`.
+        jobs: the jobs of the cluster; the queue of an invalid job is unknown.
+        quotas: the quotas of the file of `--queues`.
         objects: the names of the Queue objects.
         tenants: what becomes of a job in an unknown queue; None if it has no limit.
     """
@@ -110,7 +110,7 @@ def unlimited(
     known = {DEFAULT_QUEUE, *objects, *(quota.queue for quota in quotas)}
     lost: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        if not job.problem and job.queue not in known:
+        if not job.problem and job.kueue is None and job.queue not in known:
             lost[job.queue].append(job)
     for queue, (first, *others) in sorted(lost.items()):
         more = f" and {len(others)} more" if others else ""
@@ -127,12 +127,12 @@ def unsaved(snapshot: ClusterSnapshot, quotas: Collection[Quota]) -> Iterator[st
 
     Args:
         snapshot: what the files hold.
-        quotas: of the file of `--queues`.
+        quotas: the quotas of the file of `--queues`.
     """
     if snapshot.queues or quotas:
         return
     for job in snapshot.jobs:
-        if job.problem:
+        if job.problem or job.kueue is not None:
             continue
         was_held = job.status is not None and job.status.reason == Reason.QUOTA_REACHED
         is_held = was_held and not snapshot.resource_quotas

@@ -16,7 +16,7 @@ from edl.api.queues import QUEUE_PLURAL
 from edl.api.v1 import GROUP, VERSION
 from edl.clock import Clock
 from edl.errors import EdlError
-from edl.explain.queue_status import queue_statuses
+from edl.explain.queue_status import kueue_statuses, queue_statuses
 from edl.kube.client.api_errors import NotFoundError
 from edl.kube.client.session import JSON_PATCH, ApiSession
 from edl.model.cluster import ClusterSnapshot
@@ -57,9 +57,11 @@ class ApiQueueReporter:
         self._failed = ""
 
     async def report(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Write the status of each queue that has changed."""
+        """Write the status of each Queue object that has changed; those of Kueue are only shown."""
         statuses = await asyncio.to_thread(queue_statuses, view, plan) if view.queues else {}
-        self._seen(view.queues, statuses)
+        of_kueue = await asyncio.to_thread(kueue_statuses, view, plan) if view.kueue.queues else {}
+        named = {queue.name: status for queue, status in of_kueue.items()}
+        self._seen((*view.queues, *of_kueue), statuses | named)
         uids = {queue.uid for queue in view.queues}
         self._written = {uid: one for uid, one in self._written.items() if uid in uids}
         due = [queue for queue in view.queues if self._is_due(queue, statuses[queue.name])][:WRITES_A_ROUND]

@@ -17,8 +17,8 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     ResourceAmounts,
-    Scalar,
 )
+from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.resources import CPU, GPU, MEMORY
 

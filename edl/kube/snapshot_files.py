@@ -22,24 +22,40 @@ from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.snapshot_yaml import load_documents
-from edl.kube.translate.admission import ADMISSION, POLICIES, WEBHOOKS, not_asked
+from edl.kube.translate.admission.objects import ADMISSION, LIMIT_RANGES
+from edl.kube.translate.admission.saved import not_asked
 from edl.kube.translate.decoders import (
+    CSI_NODES,
     DAEMON_SETS,
+    NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
+    STORAGE_CLASSES,
     TRAINING_JOBS,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Decoder,
     Quarantined,
 )
+from edl.kube.translate.devices.decoders import BY_API as DEVICES_BY_API
+from edl.kube.translate.devices.decoders import GROUP as DEVICE_GROUP
+from edl.kube.translate.devices.decoders import unread as unread_device
+from edl.kube.translate.kueue.objects import API as KUEUE_API
+from edl.kube.translate.kueue.objects import DECODERS as KUEUE_DECODERS
+from edl.kube.translate.kueue.objects import kueue_of
 from edl.kube.translate.objects import TRAINING_JOB_API
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.queues import QUEUES
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.rules.decoders import RULE_DECODERS
+from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
+from edl.kube.translate.snapshot import ClusterObjects, Translator
+from edl.kube.translate.workload_reader import WorkloadObject
 from edl.kube.workloads.registry import ADAPTERS
 from edl.kube.yaml_files import (
     DuplicateKeyError,
+    TooManyKeysError,
     bytes_of,
     errors_with_position,
     object_with_unique_keys,
@@ -61,10 +77,22 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
     ("apps/v1", "DaemonSet"): DAEMON_SETS,
     ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASSES,
     ("v1", "ResourceQuota"): RESOURCE_QUOTAS,
+    ("v1", "LimitRange"): LIMIT_RANGES,
+    ("v1", "PersistentVolume"): VOLUMES,
+    ("v1", "PersistentVolumeClaim"): VOLUME_CLAIMS,
+    ("v1", "Namespace"): NAMESPACES,
+    ("storage.k8s.io/v1", "StorageClass"): STORAGE_CLASSES,
+    ("storage.k8s.io/v1", "CSINode"): CSI_NODES,
+    **DEVICES_BY_API,
     **{api: adapter.decoder for api, adapter in _WORKLOADS.items()},
+    **{(KUEUE_API, kind): decoder for kind, decoder in KUEUE_DECODERS.items()},
     **ADMISSION,
 }
-_NAMESPACED = {"Pod", "TrainingJob", "DaemonSet", "ResourceQuota", *(a.decoder.kind for a in _WORKLOADS.values())}
+_NAMESPACED = {
+    *("Pod", "TrainingJob", "DaemonSet", "ResourceQuota", "LimitRange", "PersistentVolumeClaim"),
+    *("ResourceClaim", "ResourceClaimTemplate", "Workload", "LocalQueue"),
+    *(a.decoder.kind for a in _WORKLOADS.values()),
+}
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")
 _NO_TIMES = {"annotations", "labels", "fieldsV1", "spec"}
 
@@ -108,19 +136,36 @@ class SavedCluster:
         newest_s = 0.0 if self.newest_s is None else self.newest_s
         translator = Translator(controller_namespace=CONTROLLER_NAMESPACE)
         snapshot = translator.snapshot(
-            nodes=self._of("Node"),
-            pods=self._of("Pod"),
-            jobs=self._of("TrainingJob"),
-            workloads=[(a, one) for a in _WORKLOADS.values() for one in self._of(a.decoder.kind)],
-            daemonsets=self._of("DaemonSet"),
-            priority_classes=self._of("PriorityClass"),
-            resource_quotas=self._of("ResourceQuota"),
-            queues=self._of(QUEUE_KIND),
-            unread_queues=[one for one in self.quarantined if one.kind == QUEUE_KIND],
             now_s=newest_s if now_s is None else now_s,
+            objects=ClusterObjects(
+                nodes=self._of("Node"),
+                pods=self._of("Pod"),
+                jobs=self._of("TrainingJob"),
+                workloads=self._workloads(),
+                daemonsets=self._of("DaemonSet"),
+                priority_classes=self._of("PriorityClass"),
+                resource_quotas=self._of("ResourceQuota"),
+                queues=self._of(QUEUE_KIND),
+                unread_queues=[one for one in self.quarantined if one.kind == QUEUE_KIND],
+                kueue=kueue_of(lambda kind: [*self._of(kind)]),
+                facts=self._facts(),
+            ),
         )
         unread = (replace(one, place=self.places.get(_identity(one), "")) for one in translator.quarantined)
         return snapshot, (*self.quarantined, *unread)
+
+    def _facts(self) -> RuleFacts:
+        """What rules read; the files hold everything that exists, of a kind of which each object can be read."""
+        unread = {one.kind for one in self.quarantined}
+        found: dict[str, Any] = {name: self._of(decoder.kind) for name, decoder in RULE_DECODERS.items()}
+        complete = frozenset(name for name, decoder in RULE_DECODERS.items() if decoder.kind not in unread)
+        return read_facts(RuleObjects(**found, complete=complete))
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is wrong with the files, or not known from them, although a plan can be made."""
+        yield from self.dropped()
+        yield from self.replaced_jobs()
+        yield from self.not_asked()
 
     def dropped(self) -> Iterator[str]:
         """Yield a warning for each unknown field of a valid job or queue, and for checkpoints that nothing keeps."""
@@ -138,8 +183,8 @@ class SavedCluster:
                     yield f"queue {source.metadata.name}: {warning}"
 
     def not_asked(self) -> Iterator[str]:
-        """Yield a warning for each webhook and policy in the files that may change or refuse pods."""
-        return not_asked((kind, source) for kind in (*WEBHOOKS, *POLICIES) for source in self._of(kind))
+        """Yield a warning for each object in the files that may change or reject new pods."""
+        return not_asked(self._of, self._workloads())
 
     def reject_broken_queues(self) -> None:
         """Refuse a Queue that is not valid: without its limits the plan would be that of another cluster.
@@ -172,6 +217,9 @@ class SavedCluster:
                     f"job {namespace}/{name} of {self.first_name} is replaced by {self.places.get(identity)};"
                     " to plan for both, give the new one another name"
                 )
+
+    def _workloads(self) -> list[WorkloadObject]:
+        return [(a, one) for a in _WORKLOADS.values() for one in self._of(a.decoder.kind)]
 
     def _of(self, kind: str) -> list[Any]:
         return [obj for identity, obj in self.objects.items() if identity[0] == kind]
@@ -248,7 +296,7 @@ def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
             value, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{name}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-        except DuplicateKeyError as error:
+        except (DuplicateKeyError, TooManyKeysError) as error:
             raise ConfigError(f"{name}, document {number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{name}, document {number}: not JSON: {error}") from error
@@ -301,11 +349,16 @@ def _add(
     """Decode an object and add it to `objects` or `unreadable`, if a plan needs its kind."""
     version, kind = body["apiVersion"], body["kind"]
     decoder = READ.get((version, kind))
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if decoder is None and version.startswith(f"{DEVICE_GROUP}/"):
+        if problem := unread_device(version, kind):
+            namespace = str((metadata or {}).get("namespace") or DEFAULT_NAMESPACE) if kind in _NAMESPACED else ""
+            unreadable[kind, namespace, str(name)] = Quarantined(kind, namespace, str(name), "", problem, place)
+        return
     if decoder is None:
         _reject_mistaken_kind(place, version, kind)
         return
-    metadata = body.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{place}: a {kind} has no metadata.name; give it one")
     namespace = (metadata or {}).get("namespace") or DEFAULT_NAMESPACE if decoder.kind in _NAMESPACED else ""

@@ -14,7 +14,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.constructor import ConstructorError, SafeConstructor
 
-from edl.kube.yaml_files import MERGE, reject_duplicate_keys
+from edl.kube.yaml_files import MAX_KEYS, MERGE, TooManyKeysError, reject_duplicate_keys
 
 _RULES = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -34,6 +34,11 @@ class _UniqueKeys(Composer):
         mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
         reject_duplicate_keys(mapping)
         return mapping
+
+    def compose_node(self: Any, parent: Any, index: Any) -> Any:  # noqa: ANN401 - the parser is another base
+        if index is None and isinstance(parent, yaml.MappingNode) and len(parent.value) >= MAX_KEYS:
+            raise TooManyKeysError(self.peek_event().start_mark.line + 1)
+        return super().compose_node(parent, index)
 
 
 class _BoundedMerges(SafeConstructor):
@@ -86,6 +91,7 @@ def load_documents(text: str) -> Iterator[Any]:
     Raises:
         yaml.YAMLError: it is not YAML.
         DuplicateKeyError: a mapping has a key twice.
+        TooManyKeysError: a mapping has too many keys.
         RecursionError: it is nested too deeply.
     """
     yield from yaml.load_all(text, Loader=_LOADER)

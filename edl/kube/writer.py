@@ -7,12 +7,13 @@ created is recognised later by its deterministic name and its owner's UID.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from edl.api.manifest import pod_manifest, service_manifest, token_secret_manifest
+from edl.api.manifest import service_manifest, token_secret_manifest
+from edl.api.pods import MasterJournal, PodPlace, PodTerms, pod_manifest
 from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
 from edl.errors import ConflictError, EdlError, TemporaryError
@@ -21,15 +22,18 @@ from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
 from edl.kube.journal_claims import JournalClaims
+from edl.kube.kueue.objects import with_flavors
+from edl.kube.kueue.writer import CacheOfKueue, WorkloadWriter
 from edl.kube.master_key import MasterKey, make_token
-from edl.kube.node_request_writer import send_node_action
-from edl.kube.outcomes import message_of, result_of
+from edl.kube.node_request_writer import NodeAction, send_node_action
+from edl.kube.outcomes import check_owner, message_of, result_of
 from edl.kube.pod_groups import pod_group
 from edl.kube.translate.status_body import contains, status_body
 from edl.kube.workload_writer import send_resize
 from edl.kube.workloads.resize import resize_request
 from edl.model.actions import (
     Action,
+    ChangeWorkloads,
     CreatePod,
     DeleteJob,
     DeletePod,
@@ -43,11 +47,13 @@ from edl.model.actions import (
     Outcome,
     PatchStatus,
     ProbePod,
+    ReportWorkloads,
     RequestNode,
     ResizePod,
     ResizeWorkload,
     Result,
     WithdrawNodeRequest,
+    WorkloadAction,
 )
 from edl.model.names import ANNOTATION_DECLARED_CPU, ANNOTATION_INTENT, JobKey, Role
 from edl.model.resources import CPU
@@ -55,13 +61,10 @@ from edl.model.resources import CPU
 WRITE_TIMEOUT_S = 4.5
 """Less than the time from the renew deadline to the end of the lease: no write arrives after a takeover."""
 
-ENSURED_FOR_S = 60.0
-"""How long edl takes for granted that what a job needs exists."""
-
 JOBS_API = "/apis/paddlepaddle.org/v1"
 
 
-class CacheView(Protocol):
+class CacheView(CacheOfKueue, Protocol):
     """The part of the cache that the writer uses: it reads jobs, and stores answers."""
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
@@ -70,17 +73,14 @@ class CacheView(Protocol):
     def workload(self, key: JobKey) -> Any | None:  # noqa: ANN401 - the decoded object of any kind
         """Return a workload that is no TrainingJob as the cache shows it; None if it does not exist."""
 
+    def has_pod(self, namespace: str, name: str) -> bool:
+        """Return True if the cache shows a pod of that name."""
+
     def priority_classes(self) -> frozenset[str]:
         """Return the names of the cluster's PriorityClasses."""
 
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         """Read what admission adds to the pods of a role; True if that changes their shape."""
-
-    def answered(self, kind: str, body: dict[str, Any]) -> None:
-        """Store an object as the API server has answered."""
-
-    def deleted(self, kind: str, key: tuple[str, str], uid: str, answer: dict[str, Any]) -> None:
-        """Store what the API server has answered to the deletion of the object with that UID."""
 
 
 class Writer:
@@ -109,7 +109,9 @@ class Writer:
         self._key, self._master_image, self._max_grace_s = key, default_master_image, max_grace_s
         self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
         self._pods = PodCreations(session, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
-        self._ensured: dict[tuple[type[Action], str], tuple[int, float]] = {}
+        self._workloads = WorkloadWriter(
+            session, cache, clock, master_image=default_master_image, timeout_s=WRITE_TIMEOUT_S
+        )
         self._parsed: dict[str, tuple[Mapping[str, Any], TrainingJob]] = {}
 
     async def apply(self, action: Action) -> Outcome:
@@ -122,7 +124,6 @@ class Writer:
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""
-        self._ensured = {key: ensured for key, ensured in self._ensured.items() if key[1] in job_uids}
         self._parsed = {uid: parsed for uid, parsed in self._parsed.items() if uid in job_uids}
         self._claims.forget_all_but(job_uids)
 
@@ -149,21 +150,29 @@ class Writer:
                 result = await self._resize(action)
             case ResizePod():
                 result = await self._resize_pod(action)
-            case RequestNode() | WithdrawNodeRequest():
-                job = self._job(action)
-                result = await send_node_action(self._session, self._pods, self._cache, action, job)
+            case ChangeWorkloads() | ReportWorkloads() | RequestNode() | WithdrawNodeRequest():
+                result = await self._ask_others(action)
         return result
 
+    async def _ask_others(self, action: WorkloadAction | NodeAction) -> Result:
+        """Ask Kueue for quota, or an autoscaler for nodes; or tell them that it is not needed any more."""
+        if isinstance(action, WorkloadAction):
+            return await self._workloads.carry_out(action, self._job)
+        return await send_node_action(self._session, self._pods, self._cache, action, self._job(action))
+
     async def _ensure(self, action: Need) -> Result:
+        """Create an object that edl never deletes itself, unless it exists; the caller knows when it last did so."""
+        job = self._job(action)
         match action:
             case EnsureService():
-                return await self._once(action, self._ensure_service)
+                is_new = await self._ensure_service(action, job)
             case EnsureSecret():
-                return await self._once(action, self._ensure_secret)
+                is_new = await self._ensure_secret(action, job)
             case EnsureClaim():
-                return await self._once(action, self._claims.ensure)
+                is_new = await self._claims.ensure(action, job)
             case EnsurePodGroup():
-                return await self._once(action, self._ensure_pod_group)
+                is_new = await self._ensure_pod_group(action, job)
+        return Result.DONE if is_new else Result.UNCHANGED
 
     async def _create_pod(self, action: CreatePod) -> Result:
         job = self._job(action)
@@ -172,19 +181,19 @@ class Writer:
             action.role,
             action.index,
             default_master_image=self._master_image,
-            planned_node=action.node,
-            pinned=action.pinned,
-            avoided=action.avoided,
-            cpu_request=action.cpu_request,
-            may_evict=action.may_evict,
             priority_classes=self._cache.priority_classes(),
-            claims_journal=action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
-            expected=action.expected,
-            restarts_epoch=action.restarts_epoch,
-            label=action.label,
-            is_best_effort=action.is_best_effort,
-            max_grace_s=self._max_grace_s,
+            place=PodPlace(action.node, action.pinned, action.label, action.avoided),
+            terms=PodTerms(
+                action.cpu_request, action.is_best_effort, action.is_base, action.may_evict, self._max_grace_s
+            ),
+            journal=MasterJournal(
+                action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
+                action.expected,
+                action.restarts_epoch,
+            ),
         )
+        if action.flavors:
+            manifest["spec"] = with_flavors(manifest["spec"], self._cache.flavors(action.flavors))
         namespace, name = action.job.namespace, action.pod_name
         collection = f"/api/v1/namespaces/{namespace}/pods"
         try:
@@ -237,6 +246,7 @@ class Writer:
         try:
             stored = await self._session.patch(path, patch, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
+            self._is_gone(action)
             return None
         except RefusedError as error:
             if error.code == 422 and "metadata.uid" in str(error):
@@ -275,32 +285,25 @@ class Writer:
         try:
             answer = await self._session.delete(path, uid=action.pod_uid, grace_s=grace_s, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError:
+            self._is_gone(action)
             return Result.UNCHANGED
         self._cache.deleted("Pod", (namespace, action.pod), action.pod_uid, answer)
         return Result.DONE
 
-    async def _once(self, action: Action, ensure: Callable[[Any, TrainingJob], Awaitable[None]]) -> Result:
-        """Create an object that edl never deletes itself, unless that was done a minute ago for the same spec.
+    def _is_gone(self, action: MarkPod | DeletePod | ResizePod) -> None:
+        """The API server has no pod of that name, whatever the watch has shown so far."""
+        self._cache.deleted("Pod", (action.job.namespace, action.pod), action.pod_uid, {})
 
-        Somebody else may have deleted it since.
-        """
-        job, key, now_s = self._job(action), (type(action), action.job_uid), self._clock.monotonic_s()
-        generation = job.metadata.generation or 0
-        known = self._ensured.get(key)
-        if known is not None and known[0] == generation and now_s - known[1] < ENSURED_FOR_S:
-            return Result.UNCHANGED
-        await ensure(action, job)
-        self._ensured[key] = (generation, now_s)
-        return Result.DONE if known is None else Result.UNCHANGED
-
-    async def _ensure_service(self, action: EnsureService, job: TrainingJob) -> None:
+    async def _ensure_service(self, action: EnsureService, job: TrainingJob) -> bool:
         collection = f"/api/v1/namespaces/{action.job.namespace}/services"
         try:
             await self._session.post(collection, service_manifest(job), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
             await self._existing(f"Service {action.job}", f"{collection}/{action.job.name}", action)
+            return False
+        return True
 
-    async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> None:
+    async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> bool:
         collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
         manifest = pod_group(job, self._master_image, self._cache.priority_classes())
         try:
@@ -308,21 +311,25 @@ class Writer:
         except AlreadyExistsError:
             path = f"{collection}/{action.job.name}"
             found = await self._existing(f"PodGroup {action.job}", path, action)
-            if not contains(found.get("spec"), manifest["spec"]):
-                await self._session.patch(path, {"spec": manifest["spec"]}, timeout_s=WRITE_TIMEOUT_S)
+            if contains(found.get("spec"), manifest["spec"]):
+                return False
+            await self._session.patch(path, {"spec": manifest["spec"]}, timeout_s=WRITE_TIMEOUT_S)
         except RefusedError as error:
             is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
             if not (is_optional and error.code in {403, 404}):
                 raise  # without the group the job's own scheduler would leave the pods pending forever
+            return False
+        return True
 
-    async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> None:
+    async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> bool:
         key = await self._key.get()
         tokens = [make_token(key, action.job, action.job_uid, role) for role in ("trainer", "controller")]
         collection = f"/api/v1/namespaces/{action.job.namespace}/secrets"
         try:
             await self._session.post(collection, token_secret_manifest(job, *tokens), timeout_s=WRITE_TIMEOUT_S)
         except AlreadyExistsError:
-            return  # its name contains the job's UID, and edl may not read Secrets
+            return False  # its name contains the job's UID, and edl may not read Secrets
+        return True
 
     async def _patch_status(self, action: PatchStatus) -> Result:
         """Patch the status of the version that the cache shows: in a status patch the API server ignores the UID."""
@@ -340,7 +347,10 @@ class Writer:
         return Result.DONE
 
     async def _resize(self, action: ResizeWorkload) -> Result:
-        request = resize_request(action, self._cache.workload(action.job))
+        namespace = action.job.namespace
+        request = resize_request(
+            action, self._cache.workload(action.job), lambda name: self._cache.has_pod(namespace, name)
+        )
         stored = await send_resize(self._session, request, WRITE_TIMEOUT_S)
         self._cache.answered(action.job.kind.value, stored)
         return Result.DONE
@@ -361,27 +371,19 @@ class Writer:
 
         Args:
             what: its kind and name, for messages.
-            path: of the object.
+            path: the path of the object.
             action: the action that should have created it.
 
         Raises:
             ConflictError: the object is terminating, or was just deleted.
-            RefusedError: the object does not belong to the job.
+            RefusedError: the object does not belong to the job, or is one of a former job that should have ended.
         """
         try:
             raw = await self._session.get(path, timeout_s=WRITE_TIMEOUT_S)
         except NotFoundError as error:
             raise ConflictError(f"{what} was deleted in the meantime") from error
         found: dict[str, Any] = msgspec.json.decode(raw)
-        metadata = found.get("metadata") or {}
-        if metadata.get("deletionTimestamp"):
-            raise ConflictError(f"{what} is terminating")
-        if not any(ref.get("uid") == action.job_uid for ref in metadata.get("ownerReferences") or ()):
-            raise RefusedError(
-                f"job {action.job}: {what} exists and does not belong to the job; delete it or rename the job",
-                code=409,
-                reason="NameTaken",
-            )
+        check_owner(found, what, action.job, action.job_uid, self._clock.now_s())
         return found
 
     def _job(self, action: Action) -> TrainingJob:

@@ -6,6 +6,7 @@ the line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +17,29 @@ import yaml
 from edl.errors import ConfigError
 
 MERGE = "tag:yaml.org,2002:merge"
+MAX_KEYS = 10_000
+"""The most keys of one mapping; the largest object that edl was made for has a hundredth of it."""
+
 _MAX_QUOTED = 80
+
+
+class TooManyKeysError(ValueError):
+    """A mapping has more keys than edl reads.
+
+    Attributes:
+        line: the line of the first key that is too many, from 1; None if it is unknown.
+    """
+
+    def __init__(self, line: int | None = None) -> None:
+        super().__init__(f"one mapping has more than {MAX_KEYS} keys, which is the limit; remove some")
+        self.line = line
 
 
 class DuplicateKeyError(ValueError):
     """A key appears twice in a mapping.
 
     Attributes:
-        line: of the second appearance, from 1; None if it is unknown.
+        line: the line of the second appearance, from 1; None if it is unknown.
     """
 
     def __init__(self, key: str, line: int | None = None) -> None:
@@ -35,7 +51,7 @@ def read_text(name: str, read: Callable[[], bytes]) -> str:
     """Return the text of a file.
 
     Args:
-        name: of the file, for messages.
+        name: the name of the file, for messages.
         read: returns its bytes.
 
     Raises:
@@ -64,7 +80,7 @@ def errors_with_position(name: str) -> Iterator[None]:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(f"{name}{where}: not YAML: {error.problem or error.context}") from error
-    except DuplicateKeyError as error:
+    except (DuplicateKeyError, TooManyKeysError) as error:
         raise ConfigError(f"{name}{f', line {error.line}' if error.line else ''}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
@@ -95,9 +111,12 @@ def object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
     Raises:
         DuplicateKeyError: a key appears twice.
+        TooManyKeysError: there are more than `MAX_KEYS`.
     """
+    if len(pairs) > MAX_KEYS:
+        raise TooManyKeysError
     built = dict(pairs)
     if len(built) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
+        keys = Counter(key for key, _ in pairs)
+        raise DuplicateKeyError(next(key for key, times in keys.items() if times > 1))
     return built

@@ -41,7 +41,7 @@ class EpochAudit:
         done: the positions that were reported or committed.
         redispatched: positions that were leased and returned undone; each return counts.
         quarantined: the ranges of quarantined positions.
-        done_by: trainer -> positions done.
+        done_by: trainer -> the positions that are done by it; those that a restore has undone are nobody's.
         is_closed: no position was left to do.
     """
 
@@ -73,7 +73,7 @@ class Audit:
         self._given_up = state.quarantined.copy()
         self._done = state.done_ranges()
         self._leases = {x.fence: (x.session, x.start, x.end) for x in state.leases.values()}
-        self._saved = {n: (c.epoch, c.done.copy()) for n, c in state.checkpoints.items()}
+        self._saved = {n: (c.epoch, c.done.copy(), Counter[str]()) for n, c in state.checkpoints.items()}
         self._closed = [
             EpochAudit(
                 c.epoch,
@@ -88,7 +88,7 @@ class Audit:
         self._open = EpochAudit(state.epoch, state.total, redispatched=state.redispatched)
 
     def follow(self, event: Event) -> None:
-        """Follow one event."""
+        """Apply one event of the journal and check it."""
         self._serial += 1
         try:
             self._apply(event)
@@ -157,14 +157,19 @@ class Audit:
             case EpochClosed():
                 self._close(event)
             case CheckpointBegun():
-                done = self._done.copy()
-                for fence, cursor in event.cursors:
-                    done.add(self._leases[fence][1], cursor)
-                self._saved[self._serial] = (self._open.epoch, done)
+                self._save(event)
             case Restored():
                 self._restore(event)
             case _:
                 self._apply_steps(event)
+
+    def _save(self, event: CheckpointBegun) -> None:
+        done, done_by = self._done.copy(), self._open.done_by.copy()
+        for fence, cursor in event.cursors:
+            session, start, _ = self._leases[fence]
+            done.add(start, cursor)
+            done_by[self._names[session]] += cursor - start
+        self._saved[self._serial] = (self._open.epoch, done, done_by)
 
     def _apply_steps(self, event: Event) -> None:
         """Follow an event of trainers that train in step; other events change nothing."""
@@ -232,15 +237,16 @@ class Audit:
         self._begin_epoch(event.epoch + 1)
 
     def _restore(self, event: Restored) -> None:
-        epoch, done = 0 if event.from_first_epoch else self._open.epoch, IntervalSet()
+        epoch, done, done_by = 0 if event.from_first_epoch else self._open.epoch, IntervalSet(), Counter[str]()
         if event.checkpoint:
-            epoch, done = self._saved[event.checkpoint]
+            epoch, done, done_by = self._saved[event.checkpoint]
         was, undone = self._open, self._done.size - done.size
         self._leases.clear()
         self._closed = [closed for closed in self._closed if closed.epoch < epoch]
         self._begin_epoch(epoch)
         if was.epoch == epoch:
-            self._open.redispatched, self._open.done_by = was.redispatched + undone, was.done_by
+            self._open.redispatched = was.redispatched + undone
+        self._open.done_by = done_by.copy()
         for start, end in done:
             self._todo.remove(start, end)
             self._done.add(start, end)

@@ -32,7 +32,7 @@ class CheckpointLedger(Membership):
 
         Args:
             key: the session that saves.
-            step: of the training; if trainers train in step, the position of the model.
+            step: the step of the training; if trainers train in step, the position of the model.
 
         Returns:
             The number of the checkpoint; the same number for the same session and step.
@@ -102,7 +102,7 @@ class CheckpointLedger(Membership):
 
         Args:
             key: the session that asks.
-            step: of the training; a greater step starts a new election.
+            step: the step of the training; a greater step starts a new election.
             ttl_s: another session may be elected after this many seconds.
             now_s: monotonic seconds.
 

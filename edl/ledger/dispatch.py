@@ -79,7 +79,7 @@ def update_rate(session: TrainerSession, positions: int, now_s: float) -> None:
 
 
 def truncations(session: TrainerSession, split_s: float, now_s: float) -> list[tuple[Lease, int]]:
-    """Where to truncate the leases of a session, so that it keeps half of what it has not consumed yet.
+    """The ends to which to truncate the leases of a session so that it keeps half of its unconsumed positions.
 
     Returns:
         (lease, its new end) for each lease that changes. Empty if little is left, or if a truncation is still

@@ -85,7 +85,7 @@ class TrainerSession:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a saved model was trained on.
+    """The records on which a saved model was trained.
 
     Attributes:
         session: the number of the session that saves it.

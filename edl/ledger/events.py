@@ -9,7 +9,8 @@ a `Granted` is the fence of its lease, that of a `SessionOpened` identifies the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from edl.errors import EdlError
@@ -166,7 +167,7 @@ class StepsDone(NamedTuple):
 
 
 class TrainingStopped(NamedTuple):
-    """Trainers in step have ended the training before its last epoch: nothing that is to do is wanted any more."""
+    """Trainers in step have ended the training before its last epoch; the remaining records are not used."""
 
     position: int  # of the model, counted through all epochs
     error: str  # why the job has failed; empty if it has succeeded
@@ -234,10 +235,23 @@ def decode_events(record: bytes) -> list[Event]:
     Raises:
         JournalError: the record has another format.
     """
-    try:
+    with understood(f"the record {record[:80]!r}"):
         return [_KINDS[name](*fields) for name, *fields in json.loads(record)]
-    except (ValueError, KeyError, TypeError) as error:
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Whatever goes wrong in the block with well-formed values of another meaning is a JournalError.
+
+    Who may write the volume of a journal may write a record with a right checksum that no ledger has ever written.
+
+    Args:
+        what: is read in the block, for the message.
+    """
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise JournalError(
-            f"journal: this version of edl cannot read the record {record[:80]!r} ({error}); use the version of edl"
-            " that wrote the journal"
+            f"journal: this version of edl cannot read {what} ({error}); use the version of edl that wrote the"
+            " journal"
         ) from error

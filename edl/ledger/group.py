@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
 from edl.errors import ConflictError
 from edl.ledger.entries import TrainerSession
 from edl.ledger.events import WorldFormed
+from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings, Loss, WorldMember
 from edl.ledger.hung import HungTrainers
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
@@ -32,78 +32,9 @@ LEFT, DROPPED, SILENT, STUCK, REMOVED = "left", "connection lost", "silent", "st
 _LOSSES_KEPT, _NAMES_SHOWN = 50, 1000
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """The time limits of a group, in seconds.
-
-    Attributes:
-        reconnect_s: a trainer whose connection broke is lost if it does not come back within this time; at once if
-            its peers lost it, too.
-        unwatched_s: a trainer that does not watch for this long, and whose process is not seen alive, is lost.
-        regroup_s: once a trainer waits for the next world, the others of its world must follow within this time.
-        first_s: the first world waits this long for its full number of trainers.
-    """
-
-    reconnect_s: float = 0.3
-    unwatched_s: float = 5.0
-    regroup_s: float = 45.0
-    first_s: float = 60.0
-
-
-class EnterRequest(NamedTuple):
-    """What a trainer says when it wants a world.
-
-    Attributes:
-        generation: of its last world; 0 if it has had none.
-        position: how far its model is; None if it has no state of this job.
-        endpoint: where the others of its world reach it; the group only passes it on.
-        min_size: how many trainers the first world should have.
-        settings: how it divides the epoch into steps; the same text for every trainer.
-    """
-
-    generation: int
-    position: int | None
-    endpoint: str
-    min_size: int
-    settings: str = ""
-
-
-class WorldMember(NamedTuple):
-    """A trainer of a world."""
-
-    name: str
-    endpoint: str
-    position: int | None
-
-
-class FormedWorld(NamedTuple):
-    """A world, as one of its trainers gets it.
-
-    Attributes:
-        rank: of the trainer.
-        position: where the first step begins, counted through all epochs.
-        checkpoint: what rank 0 loads first; 0 is a new model, None if a trainer has the state.
-        members: rank -> trainer.
-    """
-
-    generation: int
-    rank: int
-    position: int
-    checkpoint: int | None
-    members: tuple[WorldMember, ...]
-
-
-class Loss(NamedTuple):
-    """A trainer that is no longer waited for."""
-
-    name: str
-    generation: int
-    reason: str
-
-
 @dataclass(slots=True)
 class _Member:
-    """What is known about one trainer; nothing of it is durable.
+    """The volatile state of one trainer; the journal holds none of it.
 
     Attributes:
         session: its number.
@@ -300,7 +231,7 @@ class Group:
         if not entering or (not present and not self._is_complete(entering, now_s)):
             return
         sessions, done = [member.session for member in entering], self._ledger.position
-        # A trainer that lacks a step that counts was given up while the others went on; its state is of no use.
+        # A trainer that missed a committed step was considered lost, and the others went on; its state is of no use.
         known = [p if p is not None and p >= done else None for p in (member.position for member in entering)]
         world = self._ledger.form_world(sessions, known)
         for member, position in zip(entering, world.positions, strict=True):
@@ -308,7 +239,7 @@ class Group:
         self._gone.clear()
 
     def phase(self) -> tuple[object, ...]:
-        """What the answers to calls that are held depend on."""
+        """The state on which the answers to waiting calls depend; a change wakes them."""
         world, state = self.world, self._ledger.state
         joiners = tuple(member.session for member in self._joiners())
         generation = world.generation if world is not None else 0
@@ -351,7 +282,7 @@ class Group:
                 )
 
     def _take_back(self, member: _Member, request: EnterRequest) -> None:
-        """A trainer that was given up comes back: it is in the last world again if it lacks no step that counts."""
+        """Readmit a trainer that was considered lost: into the last world if it has missed no committed step."""
         world = self.world
         if world is None or member.session not in self._gone:
             return

@@ -1,4 +1,4 @@
-"""Trainers in step whose process is still there, and without which the others train on: they hang.
+"""Trainers in step that hang: their process still exists, and the others train without them.
 
 A trainer is lost for its world after a time limit (`edl.ledger.group`). Its process may still exist: somebody stopped
 it, its node does not answer, or its loop hangs. It stays here until it asks for a world again, or until its pod is no

@@ -35,7 +35,7 @@ class Membership:
         self._stall_rounds = 0  # how often stalled leases were taken back in this epoch
 
     def take_events(self) -> list[Event]:
-        """The events since the last call; the caller journals them as one record."""
+        """Return the events since the last call; the caller writes them to the journal as one record."""
         events, self._events = self._events, []
         return events
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from edl.ledger.entries import Checkpoint, ClosedEpoch, Lease, TrainerSession
-from edl.ledger.events import DatasetSet, Elected, JournalError, Replied, RosterSet, WorldFormed
+from edl.ledger.events import DatasetSet, Elected, Replied, RosterSet, WorldFormed, understood
 from edl.ledger.intervals import IntervalSet
 from edl.ledger.state import LedgerState
 
@@ -46,14 +46,10 @@ def state_from_json(value: _Object) -> LedgerState:
     Raises:
         JournalError: the value is not such a state.
     """
-    try:
+    with understood("the snapshot"):
         if value["format"] != _FORMAT:
             raise ValueError(f"its format is {value['format']!r}, not {_FORMAT}")
         return _state(value)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise JournalError(
-            f"journal: this version of edl cannot read the snapshot ({error}); use the version of edl that wrote it"
-        ) from error
 
 
 def _state(value: _Object) -> LedgerState:

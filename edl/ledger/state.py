@@ -260,7 +260,7 @@ class LedgerState:
 
     def _epoch_closed(self, event: EpochClosed) -> None:
         if event.epoch != self.epoch or self.available or self.leases:
-            raise ValueError("positions of the epoch are to do or leased")
+            raise ValueError("some positions of the epoch are not done yet")
         self.closed.append(ClosedEpoch(self.epoch, self.total, self.redispatched, list(self.quarantined)))
         self.epoch += 1
         self._open_epoch()

@@ -66,7 +66,7 @@ class StepLedger(CheckpointLedger):
         """Count the steps up to a position as done; each epoch that is complete closes.
 
         Args:
-            position: that every trainer of the world has reached, counted through all epochs.
+            position: the position that every trainer of the world has reached, counted through all epochs.
         """
         state = self.state
         while state.world is not None and state.is_open and self.position < position:
@@ -79,7 +79,7 @@ class StepLedger(CheckpointLedger):
         """The training ends at a position, before the end of the last epoch; a second call changes nothing.
 
         Args:
-            position: of the model that counts from now on; the steps before it count as done.
+            position: the position of the model that counts from now on; the steps before it count as done.
             error: why the job has failed; empty if it has succeeded.
         """
         self.commit_steps(position)

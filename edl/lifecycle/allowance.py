@@ -1,7 +1,7 @@
-"""What a job may have while the API server refuses its pods: a quota, a LimitRange, PodSecurity or a webhook.
+"""What a job may have while the API server rejects its pods: a quota, a LimitRange, PodSecurity or a webhook.
 
 A refusal is capacity that does not exist. The planner gets a job that wants no more than it was allowed, so no other
-job is shrunk for a pod that cannot be made, and room that only this job could use goes to others.
+job is shrunk for a pod that cannot be made, and capacity that only this job could use goes to others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edl.model.status import Reason
 
 
 def wants_pods(job: Job) -> bool:
-    """True if the job would have more pods than it has, if there were room for them."""
+    """True if the job would have more pods than it has, if there were capacity for them."""
     if not job.is_schedulable:
         return False
     return len(job.live_trainers) < job.bounds.max_trainers or not _has_fixed(job)
@@ -38,12 +38,12 @@ def as_allowed(job: Job, refusal: Refusal | None) -> Job:
 
     The limit is no maximum: what share of the cluster is fair for a job depends on its maximum, and stays. A job that
     may try may have what it may try, and at least its minimum. One that must not try keeps the pods it has, and lacks
-    nothing. If these are not enough to run, it gets none and its pods go. A fault-tolerant job with a running trainer
-    runs, whatever its minimum. A job of which a trainer completed is left as it is.
+    nothing; a pinned one, too. If these are not enough to run, it gets none and its pods go. A fault-tolerant job
+    with a running trainer runs, whatever its minimum. A job of which a trainer completed is left as it is.
 
     Args:
         job: the job with the bounds that it would have otherwise.
-        refusal: what the API server refuses; None if nothing.
+        refusal: what the API server rejects; None if nothing.
     """
     low, high = job.bounds
     if refusal is None or not wants_pods(job) or job.completed_trainers:
@@ -56,18 +56,18 @@ def as_allowed(job: Job, refusal: Refusal | None) -> Job:
     has_minimum = live >= job.min_trainers and _has_fixed(job)
     if not live or not (has_minimum or runs):
         return replace(job, refusal=replace(refusal, allowed=0, bars=True))
+    # Without its pin a job would fall to its share of the cluster, which may be less than what it has.
+    kept = replace(job, pin_floor=live) if job.pinned else replace(job, max_trainers=high)
     return replace(
-        job,
+        kept,
         min_trainers=min(job.min_trainers, live),
-        max_trainers=high,
-        pinned=0,
         fixed=tuple(replace(f, count=min(f.count, _count(job, f.role))) for f in job.fixed),
         refusal=replace(refusal, allowed=live),
     )
 
 
 def as_unasked(job: Job) -> Job:
-    """The job for the planner while the API server was not asked about the pods of its spec: it keeps what it has.
+    """Return the job for the planner while no dry run has checked the pods of its new spec: its pods stay.
 
     Args:
         job: with pods; one without any is left out of the plan.

@@ -1,11 +1,12 @@
 """Nodes on which trainers of several jobs failed or hung: new trainers avoid them for a while, then one is tried.
 
 A job that fails everywhere says nothing about a node, so only nodes count on which a job had trouble while its
-trainers on as many other nodes did well (`node_troubles` finds and stores that). Serving pods, masters and pservers
-are never kept away: a master may need the volume of its node. Running trainers stay.
+trainers on as many other nodes did well (`node_troubles` finds and stores that). Troubles of one namespace alone keep
+only its own trainers away: a tenant could let them fail where others shall not run. Serving pods, masters and
+pservers are never kept away: a master may need the volume of its node. Running trainers stay.
 
 Everything follows from the stored status of the jobs, their pods and the time, so a new controller avoids the same
-nodes. All times are parts of `Limits.avoid_nodes_for_s`.
+nodes. All times are parts of `NodeLimits.avoid_for_s`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from edl.lifecycle.node_watch import (
 from edl.model.actions import Action, CreatePod
 from edl.model.cluster import AvoidedNode, ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod
-from edl.model.resources import NodeTerm, PodShape, Requirement
+from edl.model.resources import HOST_PORT_PREFIX, NodeTerm, PodShape, Requirement
 from edl.model.status import NodeTrouble
 from edl.planner.eligibility import takes
 
@@ -62,15 +63,15 @@ S = TypeVar("S", bound=Start)
 
 
 def watch_nodes(snapshot: ClusterSnapshot, limits: Limits) -> NodeWatch:
-    """Find the nodes to avoid.
+    """Find the nodes that new trainers should avoid.
 
     Args:
         snapshot: the cluster as observed.
-        limits: after the troubles of how many jobs a node is avoided, and for how long.
+        limits: the number of affected jobs from which on a node is avoided, and for how long.
     """
-    if not limits.avoid_nodes_after:
+    if not limits.nodes.avoid_after:
         return UNWATCHED
-    first_s, now_s = limits.avoid_nodes_for_s, snapshot.observed_at_s
+    first_s, now_s = limits.nodes.avoid_for_s, snapshot.observed_at_s
     reports = _reports_by_node(snapshot)
     found = [node for name in reports if (node := _judge(name, reports[name], limits, now_s))]
     if not found:
@@ -85,12 +86,17 @@ def watch_nodes(snapshot: ClusterSnapshot, limits: Limits) -> NodeWatch:
     cleared = frozenset(
         name for name, pods in tried.items() if any(does_well(pod, now_s, PROBE * first_s) for pod in pods)
     )
-    kept = sorted((node for node in found if node.name not in cleared), key=lambda node: (-len(node.jobs), node.name))
+    kept = sorted((node for node in found if node.name not in cleared), key=_most_seen_first)
     most = most_avoided(len(snapshot.nodes))
     closed = [replace(node, spared=number >= most) for number, node in enumerate(kept)]
     # A trainer that failed there counts as well: its job has not stored that yet.
     avoided = (node if node.name in tried else _with_probe(node, snapshot, limits) for node in closed)
     return NodeWatch(first_s, tuple(sorted(avoided, key=lambda node: node.name)), cleared)
+
+
+def _most_seen_first(node: AvoidedNode) -> tuple[int, int, str]:
+    """Sort key: the nodes that jobs of most namespaces had trouble with come first."""
+    return -len(node.namespaces), -len(node.jobs), node.name
 
 
 def most_avoided(nodes: int) -> int:
@@ -101,14 +107,20 @@ def most_avoided(nodes: int) -> int:
 def closed_nodes(job: Job, avoided: Iterable[AvoidedNode], nodes: Sequence[Node]) -> tuple[str, ...]:
     """The nodes that new trainers of a job keep away from, sorted.
 
-    None if no node would be left that accepts them, or if they already name too many nodes.
+    None if no node would be left that accepts them and is large enough, or if they already name too many nodes.
     """
     names = tuple(node.name for node in avoided if node.is_closed_to(job.key))
     if not names or job.owner_count is not None or not job.is_schedulable:
         return ()
     shape = excluding(job.trainer, names)
-    is_open = any(takes(node, shape.placement) for node in nodes)
+    is_open = any(takes(node, shape.placement) and _is_large_enough(node, shape) for node in nodes)
     return names if is_open and not excess_of(shape, job.preferred) else ()
+
+
+def _is_large_enough(node: Node, shape: PodShape) -> bool:
+    """True if an empty node has all that a pod requests; host ports are on every node."""
+    have = node.allocatable
+    return all(n <= have[name] or name.startswith(HOST_PORT_PREFIX) for name, n in shape.request.amounts)
 
 
 def as_avoiding(job: Job, avoided: Iterable[AvoidedNode], nodes: Sequence[Node]) -> Job:
@@ -173,15 +185,15 @@ def _reports_by_node(snapshot: ClusterSnapshot) -> dict[str, list[tuple[JobKey, 
 def _judge(
     name: str, reports: Sequence[tuple[JobKey, NodeTrouble]], limits: Limits, now_s: float
 ) -> AvoidedNode | None:
-    """The node if enough jobs had trouble there at about the same time, or one after it was avoided; else None."""
-    first_s = limits.avoid_nodes_for_s
+    """The node to avoid if enough jobs failed there at about the same time, or one after a pause; else None."""
+    first_s = limits.nodes.avoid_for_s
     reports = [(key, trouble) for key, trouble in reports if now_s < forgotten_s(trouble, first_s)]
     if not reports:
         return None
     last_s = max(trouble.time_s for _, trouble in reports)
     waits = max(trouble.waits for _, trouble in reports)
     jobs = sorted(key for key, trouble in reports if waits or last_s - trouble.time_s <= WINDOW * first_s)
-    if len(jobs) < limits.avoid_nodes_after and not waits:
+    if len(jobs) < limits.nodes.avoid_after and not waits:
         return None
     return AvoidedNode(name, last_s + wait_s(first_s, waits), tuple(jobs), waits)
 
@@ -193,18 +205,18 @@ def _with_probe(node: AvoidedNode, snapshot: ClusterSnapshot, limits: Limits) ->
         return node
     place = next(one for one in snapshot.nodes if one.name == node.name)
     able = [job.key for job in snapshot.jobs if _may_try(job, place, limits, now_s)]
-    turn = int((now_s - node.until_s) // (TURN * limits.avoid_nodes_for_s))
+    turn = int((now_s - node.until_s) // (TURN * limits.nodes.avoid_for_s))
     return replace(node, probe=able[turn % len(able)]) if able else node
 
 
 def _may_try(job: Job, place: Node, limits: Limits, now_s: float) -> bool:
-    """True if the job wants one more trainer, does not depend on it, and does well elsewhere."""
+    """True if a trainer of the job may test an avoided node: the job can use one more, and runs well elsewhere."""
     if job.owner_count is not None or not (job.fault_tolerant and job.is_schedulable and job.was_admitted):
         return False
     live = job.live_trainers
     if not job.bounds.min_trainers <= len(live) < job.bounds.max_trainers or job.completed_trainers:
         return False
-    least_s = WELL * limits.avoid_nodes_for_s
+    least_s = WELL * limits.nodes.avoid_for_s
     return takes(place, job.trainer.placement) and any(
         pod.node != place.name and does_well(pod, now_s, least_s) for pod in live
     )

@@ -64,7 +64,7 @@ def conditions(job: Job, step: Step, phase: JobPhase, stamp: float) -> tuple[Con
 
 
 def with_degraded_of(old: JobStatus, new: JobStatus) -> JobStatus:
-    """The old status with condition Degraded of the new one, if nothing else of the new one may be stored yet."""
+    """Return the old status with the new condition Degraded, for a new status that may not be stored yet."""
     degraded = new.condition("Degraded")
     kept = (degraded if degraded is not None and c.type == "Degraded" else c for c in old.conditions)
     return replace(old, conditions=tuple(kept))

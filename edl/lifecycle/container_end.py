@@ -22,13 +22,14 @@ _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
 """Signals that others send: the last line of a log is not about them."""
 DEFAULT_NAMESPACE = "default"
 """That of commands without -n, unless a kubeconfig says otherwise."""
-_OUT_OF_MEMORY = "OOMKilled: "
+_OF_KUBELET = ("OOMKilled: ", "ContainerStatusUnknown: ", "DeadlineExceeded: ")
+"""How lines begin that say what the kubelet knows: more than an exit code does."""
 
 
 def cause_of_end(pod: Pod) -> str:
-    """The cause in one line of at most about 250 characters; empty if neither a line nor an exit code is known."""
+    """Say why a container ended, in one line of about 250 characters at most; empty if nothing is known."""
     line, code = _last_line(pod.container_message), pod.exit_code or 0
-    if line.startswith(_OUT_OF_MEMORY) or (line in MEANINGS.values() and line != _GENERIC):
+    if line.startswith(_OF_KUBELET) or (line in MEANINGS.values() and line != _GENERIC):
         return line
     if code > SIGNALLED:
         number = code - SIGNALLED

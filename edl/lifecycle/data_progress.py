@@ -49,7 +49,7 @@ class HungTrainer:
     """A trainer without which the others train on, although its process is there.
 
     Attributes:
-        pod_uid: of its pod.
+        pod_uid: the UID of its pod.
         is_silent: its process is stopped, or its node does not answer; otherwise its loop hangs.
         seconds: since the others went on.
     """
@@ -188,7 +188,7 @@ def saving_trainers(job: Job) -> frozenset[str]:
 
 
 def pods_to_end(job: Job, unreachable: frozenset[str]) -> tuple[Pod, ...]:
-    """The pods of a job that gives way which are deleted now: its master and its pservers end after its trainers.
+    """The pods to delete now of a job that lost its admission: master and pservers end after the trainers.
 
     A trainer saves the model when it gets SIGTERM, and the save counts once the master has it.
 
@@ -352,7 +352,7 @@ def is_awaited(master_view: MasterView | None) -> bool:
 
 
 def data_at_end(job: Job, master_view: MasterView | None) -> str:
-    """What is unfinished or unknown of the data set, for the completion message of the trainers; empty if nothing."""
+    """Name the records that are unfinished or unknown, for the trainers' completion message; empty if none are."""
     report = master_view.report if master_view is not None else None
     if master_view is not None and master_view.is_given_up and has_ledger(job, report):
         stored = master_view.progress or _stored_progress(job)

@@ -26,6 +26,8 @@ from edl.lifecycle.data_progress import (
     quarantine_failure,
 )
 from edl.lifecycle.hung_trainers import hung_problem, overdue_trainers
+from edl.lifecycle.kueue.gate import decision_under, most_new_under, step_under, taken_back
+from edl.lifecycle.kueue.workloads import workload_actions
 from edl.lifecycle.measurement import with_measured
 from edl.lifecycle.node_pinning import refused_pods
 from edl.lifecycle.node_troubles import avoided_problem, node_troubles
@@ -47,6 +49,7 @@ from edl.lifecycle.pod_events import (
 )
 from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
+from edl.lifecycle.trials.unended import unended_problem
 from edl.lifecycle.trials.unstarted import is_replacing_last, needless_trainers, unstarted_problem
 from edl.model.actions import (
     Action,
@@ -76,7 +79,7 @@ class JobContext:
         nodes: what is known about nodes on which trainers failed or hung.
         paused: role and index of the pods that failed lately, or were rejected, and are not created yet.
         most_new: so many trainers may be created now; None if as many as the job lacks.
-        in_the_way: UIDs of finished pods of ended jobs that make way; see `edl.planner.queues.kept_pods`.
+        in_the_way: UIDs of finished pods of ended jobs that are to be deleted; see `edl.planner.queues.kept_pods`.
     """
 
     unreachable: frozenset[str] = frozenset()
@@ -134,12 +137,14 @@ def desired_state(
         return job.status or JobStatus(), tuple(delete(going, job, Intent.JOB_DELETED.value, context.unreachable))
     troubles = node_troubles(job, context.nodes, now_s, context.master_view, is_over=is_over(job))
     if is_over(job):
-        status, events = describe(job, ended_as(job), now_s, context.master_view)
-        actions = (*_cleanup(job, status, context), *_expire(job, status, now_s))
+        step = ended_as(job)
+        status, events = describe(job, step, now_s, context.master_view)
+        actions = (*_cleanup(job, status, context), *workload_actions(job, step), *_expire(job, status, now_s))
     else:
         result = _next(_Input(job, decision, starts, now_s, context))
         status, events = describe(job, result.step, now_s, context.master_view)
-        actions = result.actions
+        grows = decision is not None and decision.target > decision.current
+        actions = (*result.actions, *workload_actions(job, result.step, grows=grows))
     status = replace(status, troubles=troubles)
     patch = (PatchStatus(job.key, job.uid, status),) if status != job.status else ()
     return status, (*once_per_pod(actions), *patch, *events)
@@ -159,9 +164,9 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
         return job
     if not job.fault_tolerant:
         left = max(1, job.min_trainers - completed)
-        return replace(job, min_trainers=left, max_trainers=left, pinned=0)
+        return replace(job, min_trainers=left, max_trainers=left, sizes=(), pinned=0)
     live = max(1, len(job.live_trainers))
-    return replace(job, min_trainers=min(job.min_trainers, live), max_trainers=live, pinned=0)
+    return replace(job, min_trainers=min(job.min_trainers, live), max_trainers=live, sizes=(), pinned=0)
 
 
 def _next(given: _Input) -> _Result:
@@ -173,8 +178,8 @@ def _next(given: _Input) -> _Result:
         keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
         going = [] if keeps_pods else _counted_pods_to_end(given)
         return _Result(replace(ended, failures=failures), (*marks, *delete(going, job, ended.reason, unreachable)))
-    given = _without_readmission(given)
-    step = _planned_step(given, failures)
+    given = _without_readmission(replace(given, decision=decision_under(job, given.decision)))
+    step = step_under(job, _planned_step(given, failures))
     if step.stage is Stage.WAITING:
         going = [] if step.unplanned else _counted_pods_to_end(given)
         return _Result(step, (*marks, *delete(going, job, step.shrink_reason or step.reason, unreachable)))
@@ -281,19 +286,31 @@ def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
     return (DeleteJob(job.key, job.uid),)
 
 
-def _planned_step(given: _Input, failures: int) -> Step:
-    """The step of the plan; without a plan the job keeps its trainers, its reason and its messages."""
-    job, decision, context = given.job, given.decision, given.context
-    degraded = (
+def _degraded(given: _Input, failures: int) -> tuple[str, str] | None:
+    """(reason, message) of what is wrong with the job; None if nothing is.
+
+    Some pods may be refused or rejected while others that exist do not start: then both are said.
+    """
+    job, context = given.job, given.context
+    unended = unended_problem(job, context.unreachable, given.now_s)
+    unstarted = start_problem(job) or unended or unstarted_problem(job, given.now_s)
+    outside = context.degraded
+    if outside is not None and unstarted is not None:
+        outside = (outside[0], f"{outside[1]}; {unstarted[1]}")
+    return (
         master_problem(job, context.master_view)
-        or context.degraded
-        or start_problem(job)
-        or unstarted_problem(job, given.now_s)
+        or outside
+        or unstarted
         or hung_problem(job, context.master_view)
         or avoided_problem(job, context.nodes)
         or failure_problem(job, failures, given.now_s)
         or ledger_warning(job, context.master_view)
     )
+
+
+def _planned_step(given: _Input, failures: int) -> Step:
+    """The step of the plan; without a plan the job keeps its trainers, its reason and its messages."""
+    job, decision, degraded = given.job, given.decision, _degraded(given, failures)
     if decision is None:
         old = job.status or JobStatus(reason="", explanation="edl has not planned this job yet")
         admitted = old.condition("Admitted")
@@ -308,11 +325,12 @@ def _planned_step(given: _Input, failures: int) -> Step:
             slowed=old.lending.slowed if old.lending is not None else 0,
             degraded=degraded,
         )
+    waits = not job.fault_tolerant and degraded is not None and degraded[0] == Reason.PODS_DO_NOT_END
     return Step(
         stage=Stage.RUNNING if decision.admitted else Stage.WAITING,
         target=min(decision.target, job.max_trainers) if decision.admitted else 0,
         reason=decision.reason.value,
-        message=decision.message,
+        message="it starts once the pods of its last run have ended" if waits else decision.message,
         failures=failures,
         details=decision.details,
         shrink_reason=decision.shrink_reason,
@@ -329,20 +347,22 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
     step = replace(step, trainer_lost=lost_last or is_replacing_last(job))
     named = set(decision.victims) if decision else set()
     victims = [p for p in job.live_trainers if p.name in named]
+    back = taken_back(job, named)
     replaced = [p for p in replaced if not (lost_last and p.role is Role.TRAINER)]
     moving = [p for p in job.pods if decision and p.name in decision.moves and p.is_live]
     step = replace(step, moving=tuple(p.name for p in moving))
     deletions = (
         *delete(victims, job, step.shrink_reason or step.reason, unreachable),
+        *delete(back, job, Reason.QUOTA_REACHED.value, unreachable),
         *delete(replaced, job, Intent.REPLACED.value, unreachable),
         *(delete(needless_trainers(job), job, Intent.NOT_STARTED.value, unreachable) if step.finishing else ()),
         *delete(moving, job, Intent.MOVED.value, unreachable),
         *delete(overdue_trainers(job, given.context.master_view), job, Intent.HUNG.value, unreachable),
         *_complete_deletions(given),
     )
-    kept = len(job.live_trainers) - len(victims)
+    kept = len(job.live_trainers) - len(victims) - len(back)
     missing = (1 if lost_last else 0) if step.finishing else max(0, step.target - kept)
-    may_create = not (step.unplanned or victims or moving or step.rerun)
+    may_create = not (step.unplanned or victims or back or moving or step.rerun)
     return _Result(step, (*deletions, *(_create(given, missing) if may_create else ())))
 
 
@@ -356,8 +376,8 @@ def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
 
 
 def _create(given: _Input, missing: int) -> tuple[Action, ...]:
-    """The creations for missing trainers and other pods, as far as no pause holds them back."""
-    most = given.context.most_new
+    """The creations for missing trainers and other pods, as far as neither a pause nor Kueue holds them back."""
+    most = most_new_under(given.job, given.context.most_new)
     trainers = missing if most is None else min(missing, most)
     return create(given.job, given.starts, trainers, given.context.paused)
 

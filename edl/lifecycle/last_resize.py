@@ -12,8 +12,9 @@ from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.pod_events import preempted_trainers
 from edl.lifecycle.step import Stage, Step
 from edl.model.jobs import Job
+from edl.model.limits import GROWTH_HOLD_S
 from edl.model.names import Role
-from edl.model.plan import GROWTH_HOLD_S, VOLUNTARY_SHRINKS
+from edl.model.plan import VOLUNTARY_SHRINKS
 from edl.model.status import JobStatus, Reason, Resize, RoleCount
 
 

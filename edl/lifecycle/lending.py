@@ -1,7 +1,8 @@
 """Which new trainers lend CPU: those of the surplus, on the node that the plan chose for them.
 
 kube-scheduler sees only what a pod requests, so it would put more trainers that lend on one node than the planner
-has room for. So each of them requires its planned node. One that may run on any node requests all that it declares.
+has capacity for. So each of them requires its planned node. One that may run on any node requests all that it
+declares.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from edl.model.actions import Action, CreatePod
 from edl.model.cluster import Node
 from edl.model.jobs import Job
 from edl.model.lending import Lending, least
+from edl.model.limits import Limits
 from edl.model.names import LABEL_LENDING, Role
-from edl.model.plan import Limits
 
 
 def lend(
@@ -34,7 +35,7 @@ def lend(
         unpinned: the pods that may run on any node.
         closed_nodes: names of the nodes on which no trainer lends; see `nodes_without_lending`.
     """
-    part = limits.surplus_cpu_request
+    part = limits.lending.surplus_cpu_request
     allowed = as_allowed_to_lend(job, limits)
     if part >= 1.0 or allowed.lending is Lending.NEVER:
         return tuple(actions)

@@ -67,7 +67,7 @@ def pin(actions: Iterable[Action], nodes: int, unpinned: UnpinnedPods) -> tuple[
 
 
 def refused_pods(job: Job, now_s: float) -> list[Pod]:
-    """The pods of a job to delete, so that successors may run on other nodes."""
+    """The pods of a job to delete so that their replacements may run on other nodes."""
     return [pod for pod in job.pods if is_refused(pod, now_s)]
 
 

@@ -13,9 +13,10 @@ from itertools import count
 from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, RequestNode, WithdrawNodeRequest
 from edl.model.cluster import NodeRequest
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
 from edl.model.node_groups import NodeGroup
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import ScaleDecision
 
 
 class NodeEvent(StrEnum):
@@ -86,7 +87,7 @@ def _end_of(
         in_time = f"in {group.give_up_s:.0f} s"
         said = f"group {group.name} brought no node {in_time}; edl withdraws the request and asks again later"
         return _event(job, NodeEvent.DID_NOT_COME, said)
-    why = "the job found room elsewhere" if is_running else "the job no longer asks for it"
+    why = "the job found capacity elsewhere" if is_running else "the job no longer asks for it"
     return _event(job, NodeEvent.WITHDRAWN, f"edl withdraws the request for a node of group {request.group}: {why}")
 
 
@@ -97,7 +98,7 @@ def _event(job: Job, reason: NodeEvent, message: str) -> EmitEvent:
 
 def allow_eviction(actions: Iterable[Action], job: Job, limits: Limits) -> tuple[Action, ...]:
     """The actions of a job whose new trainers above the minimum an autoscaler may evict, if edl empties nodes."""
-    if not limits.drain_idle_s:
+    if not limits.nodes.drain_idle_s:
         return tuple(actions)
     return tuple(
         replace(action, may_evict=True)

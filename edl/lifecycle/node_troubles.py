@@ -1,6 +1,6 @@
 """What a job tells about nodes: on which of them its trainers failed or hung, while others of it did well elsewhere.
 
-The list stands in the status of the job, so it outlives a controller and, for its time, the pods. A trouble counts
+The list is in the status of the job, so it outlives a controller and, for its time, the pods. A trouble counts
 against its node (`broken_nodes`) once it is confirmed: trainers of the job do well on at least as many nodes as it
 had troubles on. Each new trouble weighs all of them again. So a job that fails everywhere accuses no node.
 """

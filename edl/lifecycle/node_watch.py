@@ -21,7 +21,7 @@ for PROBE on an avoided node ends that; each job has the chance of a TURN to sta
 
 @dataclass(frozen=True, slots=True)
 class NodeWatch:
-    """What a round knows about nodes with troubles.
+    """The nodes on which trainers failed or hung, and the settings for avoiding them.
 
     Attributes:
         first_s: the first wait, in seconds; 0 if edl avoids no nodes.

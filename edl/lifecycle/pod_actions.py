@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from edl.lifecycle.data_progress import expected_progress, has_master, restarts_lost_epoch
+from edl.lifecycle.kueue.gate import flavors_of
 from edl.model.actions import (
     SHORTER_FOR_SERVING_S,
     Action,
@@ -50,7 +52,7 @@ def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[st
 
 
 def _telling_grace_s(pod: Pod, job: Job, intent: str) -> int | None:
-    """The grace period that says that serving needs the room of the pod; None if the intent must be written on it.
+    """The grace period that marks an eviction for serving; None if the reason must be written as an annotation.
 
     Somebody else may shorten the grace period further, and then the pod says nothing more. So only trainers are
     deleted in this way whose job treats an eviction like a deletion by edl. A pod that does not run is marked, too.
@@ -94,7 +96,21 @@ def create(
     is_whole = job.gang or not job.fault_tolerant
     if is_whole and not minimum <= {(pod.role, pod.index) for pod in created}:
         return ()
-    return (*needs(job), *created) if created else ()
+    return (*needs(job), *_protected(job, created)) if created else ()
+
+
+def _protected(job: Job, created: Sequence[CreatePod]) -> Iterator[CreatePod]:
+    """The new pods, with trainers of higher indexes that are to have the PriorityClass of the minimum.
+
+    A pod keeps its class. So trainers of lower indexes may be without that protection, or they are terminating.
+    """
+    protected = sum(pod.is_protected for pod in job.live_trainers)
+    lacking = job.min_trainers - protected
+    lacking -= sum(pod.role is Role.TRAINER and pod.index < job.min_trainers for pod in created)
+    for pod in created:
+        is_base = lacking > 0 and pod.role is Role.TRAINER and pod.index >= job.min_trainers
+        lacking -= is_base
+        yield replace(pod, is_base=True) if is_base else pod
 
 
 def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
@@ -113,7 +129,7 @@ def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
 
 
 def superfluous(job: Job) -> list[Pod]:
-    """Pods that the current spec does not have: of a role without pods, or with an index beyond the count."""
+    """Pods that the current spec no longer asks for: their role has no pods, or their index exceeds the count."""
     count = {fixed.role: fixed.count for fixed in job.fixed}
     if not job.fault_tolerant:
         count[Role.TRAINER] = job.min_trainers
@@ -127,11 +143,12 @@ def superfluous(job: Job) -> list[Pod]:
 
 
 def _new_pod(job: Job, role: Role, index: int, node: str | None) -> CreatePod:
+    flavors = flavors_of(job, role)
     if role is not Role.MASTER:
         is_best_effort = role is Role.TRAINER and job.is_best_effort
-        return CreatePod(job.key, job.uid, role, index, node, is_best_effort=is_best_effort)
+        return CreatePod(job.key, job.uid, role, index, node, is_best_effort=is_best_effort, flavors=flavors)
     expected, restarts = expected_progress(job), restarts_lost_epoch(job)
-    return CreatePod(job.key, job.uid, role, index, node, expected=expected, restarts_epoch=restarts)
+    return CreatePod(job.key, job.uid, role, index, node, expected=expected, restarts_epoch=restarts, flavors=flavors)
 
 
 def _missing_fixed(job: Job) -> list[tuple[Role, int]]:

@@ -10,6 +10,7 @@ from edl.model.actions import Action, EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
+from edl.model.sizes import at_most
 from edl.model.status import Reason, Resize
 
 
@@ -57,15 +58,16 @@ def _found_in_plan(decision: ScaleDecision | None) -> str:
 def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
     """How many pods the controller of the workload should keep now.
 
-    A growth waits until its room is free, and a workload that starts waits until its minimum fits. Pods that its
-    controller is still making count as asked for.
+    A growth waits until the capacity of its next size is free, and a workload that starts waits until its minimum
+    fits. Pods that its controller is still making count as asked for. Whether a job of Kueue runs is not decided
+    here: while it waits, it asks for its minimum, and one that runs keeps that.
     """
     before = job.owner_count or 0
-    if not decision.admitted:
-        return 0
+    if not decision.admitted or (job.kueue is not None and decision.target < job.bounds.min_trainers):
+        return 0 if job.kueue is None else job.bounds.min_trainers
     if decision.target <= before:
         return decision.target
-    count = max(before, min(decision.target, decision.current - len(decision.victims) + free))
+    count = max(before, at_most(job.sizes, min(decision.target, decision.current - len(decision.victims) + free)))
     return count if count >= job.bounds.min_trainers else before
 
 

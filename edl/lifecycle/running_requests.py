@@ -16,8 +16,8 @@ from edl.model.actions import ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import Lending, requested_milli
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import CPU
 
@@ -54,7 +54,7 @@ def changed_requests(
         busy_nodes: names of the nodes on which pods are about to start: no request is raised there.
         held: UIDs of the trainers that keep what they were granted.
     """
-    if not (limits.lend_running and snapshot.resizes_pods):
+    if not (limits.lending.running and snapshot.resizes_pods):
         return {}
     closed = nodes_without_lending(snapshot.nodes)
     changes: dict[JobKey, list[ResizePod]] = defaultdict(list)
@@ -76,7 +76,7 @@ def changed_requests(
 
 def _lenders(job: Job, limits: Limits, closed: Collection[str], held: Collection[str]) -> frozenset[str]:
     """The UIDs of the trainers that may lend; those of a synchronous job all may, or none."""
-    if limits.surplus_cpu_request >= 1.0 or job.lending is Lending.NEVER or job.owner_count is not None:
+    if limits.lending.surplus_cpu_request >= 1.0 or job.lending is Lending.NEVER or job.owner_count is not None:
         return frozenset()
     able = frozenset(
         pod.uid
@@ -87,13 +87,13 @@ def _lenders(job: Job, limits: Limits, closed: Collection[str], held: Collection
 
 
 def _can_lend(pod: Pod, held: Collection[str]) -> bool:
-    """True if a trainer lends, or could; one that the kubelet refused keeps its request."""
+    """True if a trainer lends CPU or could; a trainer whose resize the kubelet rejected keeps its request."""
     running = pod.running_request
     return pod.lent_cpu_milli > 0 if running is None else not running.refusal and pod.uid not in held
 
 
 def _change(job: Job, pod: Pod, lenders: Collection[str], limits: Limits, held: Collection[str]) -> ResizePod | None:
-    """What a trainer should request instead; None if nothing changes, or a change is under way."""
+    """The new request of a trainer; None if it stays the same, or a change is already in progress."""
     running = pod.running_request
     if running is None:
         return None
@@ -103,7 +103,7 @@ def _change(job: Job, pod: Pod, lenders: Collection[str], limits: Limits, held: 
     if running.refusal or pod.uid in held:
         wanted = running.granted_milli
     elif pod.uid in lenders:
-        wanted = requested_milli(running.declared_milli, limits.surplus_cpu_request)
+        wanted = requested_milli(running.declared_milli, limits.lending.surplus_cpu_request)
     else:
         wanted = running.declared_milli
     if wanted == running.requested_milli:

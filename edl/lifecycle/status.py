@@ -100,7 +100,7 @@ def ended_as(job: Job) -> Step:
 def _shown_reason(step: Step) -> str:
     """The reason in the status: pods that cannot start, fail or are rejected, if that is what the job suffers from.
 
-    A job that has all its trainers lacks nothing else. More room does not help a job whose pods cannot start.
+    A job that has all its trainers lacks nothing else. More capacity does not help a job whose pods cannot start.
     """
     trouble = step.degraded[0] if step.degraded is not None else ""
     held = Reason.PODS_NOT_STARTED
@@ -109,6 +109,7 @@ def _shown_reason(step: Step) -> str:
         held.value: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY},
         FAILED: {Reason.AT_MAX, held},
         POD_REJECTED: {Reason.AT_MAX, held},
+        Reason.PODS_DO_NOT_END.value: {Reason.AT_MAX, held},
     }
     return trouble if step.reason in hidden.get(trouble, ()) else step.reason
 
@@ -121,7 +122,7 @@ def _completed(job: Job, step: Step) -> tuple[int, ...]:
 
 
 def _lending(job: Job, step: Step) -> LentCpu | None:
-    """What the trainers of a job lend now."""
+    """The CPU that the trainers of a job lend now."""
     lent_milli = sum(pod.lent_cpu_milli for pod in job.live_trainers)
     return LentCpu(lent_milli, step.slowed) if lent_milli else None
 

@@ -9,7 +9,7 @@ from edl.model.names import Role
 
 
 class Stage(StrEnum):
-    """What the controller does with a job in this round."""
+    """What the controller does with a job in this iteration."""
 
     WAITING = "Waiting"
     RUNNING = "Running"
@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What edl decided for one job in one round.
+    """The decision about one job in one iteration of the loop.
 
     Attributes:
         target: the desired number of trainers.

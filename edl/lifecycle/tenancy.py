@@ -1,6 +1,6 @@
 """A job as its namespace may have it: a priority that is too high counts as the highest, a queue may be closed to it.
 
-The priority and the queue stand in the job, which its owner writes; whose work stops for whose is the operator's
+The priority and the queue are in the job, which its owner writes; whose work stops for whose is the operator's
 decision. A closed queue is no error of the spec: the job waits, and it runs once the operator opens the queue.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from edl.model.jobs import Job, Refusal
-from edl.model.plan import Limits, Quota
+from edl.model.limits import Limits, Quota
 from edl.model.queues import Queue
 from edl.model.status import Reason
 from edl.model.tenants import UnknownQueues
@@ -33,10 +33,15 @@ def as_permitted(job: Job, limits: Limits, queues: Collection[str] = ()) -> Job:
     rule, queue = limits.tenants.rule_of(job.key.namespace), job.queue
     if rule.max_priority is not None and job.tier > rule.max_priority:
         job = replace(job, tier=rule.max_priority)
-    if rule.queues is not None and queue not in rule.queues:
+    if rule.queues is not None and queue not in rule.queues and job.kueue is None:  # Kueue has rules of its own
         open_queues = f"use {listed(rule.queues)}" if rule.queues else "no queue is"
         return _closed(job, f"queue {queue} is not open to namespace {job.key.namespace}; {open_queues}")
-    if queue == DEFAULT_QUEUE or queue in queues or queue in {q.queue for q in limits.quotas}:
+    if (
+        job.kueue is not None
+        or queue == DEFAULT_QUEUE
+        or queue in queues
+        or queue in {q.queue for q in limits.quotas}
+    ):
         return job
     if limits.tenants.unknown_queues is UnknownQueues.REFUSE:
         return _closed(job, f"queue {queue} does not exist; use a Queue of the cluster or of --queues")
@@ -70,7 +75,7 @@ def best_effort_queues(queues: Collection[Queue], quotas: Collection[Quota]) -> 
     Args:
         queues: the Queue objects of the cluster; one whose limits are unknown is among the result, because its jobs
             keep what they have.
-        quotas: of the file of `--queues`; an object of the same name counts instead.
+        quotas: the quotas of the file of `--queues`; an object of the same name counts instead.
     """
     objects = {queue.name for queue in queues}
     of_file = (quota.queue for quota in quotas if quota.best_effort and quota.queue not in objects)

@@ -1,4 +1,4 @@
-"""Pods of jobs whose end no kubelet will confirm, because their node is gone or does not answer.
+"""Pods of jobs whose termination no kubelet can confirm, because their node is gone or does not answer.
 
 A terminating pod exists until its kubelet confirms the end. If its node is gone or not ready, that never happens: the
 pod keeps its name and its requests, and only a forced deletion helps. The caller measures how long a pod has been

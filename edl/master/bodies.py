@@ -1,6 +1,6 @@
 """The bodies of the master's HTTP API, requests and answers, field by field.
 
-The OpenAPI document is generated from these classes, so the two always agree. The master refuses unknown fields, NaN,
+The OpenAPI document is generated from these classes, so the two always agree. The master rejects unknown fields, NaN,
 infinity, and an object with the same key twice.
 """
 
@@ -119,7 +119,7 @@ class SyncAnswer(msgspec.Struct, frozen=True):
 class DatasetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """The data set of the job."""
 
-    source: Annotated[str, Meta(min_length=1, max_length=4096, pattern="^(index|lines|parquet):")]
+    source: Annotated[str, Meta(min_length=1, max_length=4096, pattern="^(index|lines|parquet|tar|mix):")]
     epochs: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     seed: _Whole = 0
     shard_size: Annotated[int, Meta(ge=1, le=2**53)] | None = None
@@ -127,10 +127,10 @@ class DatasetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class PieceAnswer(msgspec.Struct, frozen=True):
-    """Neighbouring records of one file: some lines, or a row group.
+    """Neighbouring records of one file: some lines, a row group, or some samples of a tar file.
 
     `first` is the number of the first record and `count` the number of records. `place` is the byte where the lines
-    begin, or the number of the row group; `length` is the number of bytes of the lines.
+    or samples begin, or the number of the row group; `length` is the number of bytes of the lines or samples.
     """
 
     path: str
@@ -140,6 +140,26 @@ class PieceAnswer(msgspec.Struct, frozen=True):
     count: int
     place: int
     length: int
+
+
+class SourceAnswer(msgspec.Struct, frozen=True):
+    """One source of a mixture.
+
+    `weight` is its part of the sum of all weights. `total` is the number of its records, and `planned` how many the
+    whole training takes of it: it begins anew when it has no more. `done` counts those that are trained on so far.
+    """
+
+    source: str
+    weight: float
+    total: int
+    planned: int
+    done: int
+
+
+class SourcesAnswer(msgspec.Struct, frozen=True):
+    """The sources of a mixture, in its order."""
+
+    sources: list[SourceAnswer]
 
 
 class BeginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -290,7 +310,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """The answer to every request that the master refuses."""
+    """The answer to every request that the master rejects."""
 
     error: ErrorDetail
 
@@ -319,7 +339,7 @@ def sync_answer(reply: Replied, ttl_s: float) -> bytes:
     """The body of a sync answer.
 
     Args:
-        reply: of the ledger.
+        reply: the reply of the ledger.
         ttl_s: how long the granted leases last, counted from when the request was sent.
     """
     answer = SyncAnswer(

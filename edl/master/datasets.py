@@ -1,27 +1,45 @@
 """Data sets by their source: how many records they have, where each record is, and whether a file has changed.
 
 `index:N` is the numbers from 0 to N-1. The files of `lines:GLOB` are read once from beginning to end, in chunks, so a
-line may have any length. Of the files of `parquet:GLOB` only the footers are read. The result is tied to the sizes
-and the stamps of the files: a restarted master refuses changed files, and so does a trainer that reads them.
+line may have any length. Of the files of `parquet:GLOB` only the footers are read, and of `tar:GLOB` only the headers
+of the files in them. A mixture has an index for each of its sources. The result is tied to the sizes and the stamps
+of the files: a restarted master rejects changed files, and so does a trainer that reads them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
 from edl.errors import ConfigError, ConflictError
 from edl.ledger.events import DatasetSet
 from edl.ledger.permutation import BLOCK
 from edl.master.bodies import DatasetBody
 from edl.master.dataset_index import DatasetIndex, Piece, load_index, version_of
-from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
+from edl.master.dataset_scan import scan_file
+from edl.worker.files import LINES, PARQUET, TAR, DatasetError, FileStore, SourceFile
+from edl.worker.mix import MIX, Mixture
 
 MAX_RECORDS = 10**18
-_CHUNK_BYTES = 64 * 1024
-_PIECE_LINES, _PIECE_BYTES = 1024, 1024 * 1024
 _MAX_BLOCK = 2**20
+_FILES = {LINES, PARQUET, TAR}
+_KINDS = "index:N, lines:GLOB, parquet:GLOB, tar:GLOB, or a mixture, mix:RECORDS;WEIGHT SOURCE;WEIGHT SOURCE"
+
+
+class _Found(NamedTuple):
+    """The records of one source, which is no mixture.
+
+    Attributes:
+        version: a hash of its files; empty if it has none.
+        total: how many records it has.
+        block: how many neighbouring records should be permuted together.
+    """
+
+    version: str
+    total: int
+    block: int
 
 
 class Catalog:
@@ -34,6 +52,7 @@ class Catalog:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._indexes: dict[str, DatasetIndex] = {}
+        self._mixtures: dict[str, tuple[Mixture, list[_Found]]] = {}
         self._scans: dict[DatasetBody, asyncio.Task[DatasetSet]] = {}
 
     async def describe(self, body: DatasetBody) -> DatasetSet:
@@ -62,56 +81,111 @@ class Catalog:
             ConfigError: a package that reads such files is not installed.
             DatasetError: a file has changed, or cannot be read.
         """
-        if _kind(dataset.source) not in {LINES, PARQUET}:
-            return
-        store = FileStore(dataset.source)
-        files = store.find()
-        stored = load_index(self._folder, dataset.version) if self._folder is not None else None
-        if version_of(files) != dataset.version:
-            raise DatasetError(
-                f"dataset {dataset.source!r} has changed since the training began"
-                f"{_differences(stored.files, files) if stored is not None else ''}; restore the old files, or create"
-                " a new job with an empty journal"
-            )
-        index = stored if stored is not None and stored.total == dataset.total else self._index(store, files)
-        self._indexes[dataset.version] = index
+        kind = _kind(dataset.source)
+        if kind == MIX:
+            mixture = Mixture(dataset.source)
+            found = [self._find(part.source) for part in mixture.parts]
+            if _mixed_version(found) != dataset.version:
+                raise DatasetError(_changed(dataset.source, ""))
+            self._mixtures[dataset.version] = mixture, found
+        elif kind in _FILES:
+            store = FileStore(dataset.source)
+            files = store.find()
+            stored = load_index(self._folder, dataset.version) if self._folder is not None else None
+            if version_of(files) != dataset.version:
+                differences = _differences(stored.files, files) if stored is not None else ""
+                raise DatasetError(_changed(dataset.source, differences))
+            index = stored if stored is not None and stored.total == dataset.total else self._index(store, files)
+            self._indexes[dataset.version] = index
 
-    def piece(self, dataset: DatasetSet | None, record: int) -> Piece:
+    def piece(self, dataset: DatasetSet | None, record: int, part: int | None = None) -> Piece:
         """The piece that holds a record.
+
+        Args:
+            dataset: the dataset of the job.
+            record: its number; in a mixture that in its source.
+            part: the number of that source in a mixture.
 
         Raises:
             ConflictError: the data set has no files.
-            ConfigError: the data set has no such record.
+            ConfigError: the data set has no such record or source.
         """
-        index = self._indexes.get(dataset.version) if dataset is not None else None
+        version = dataset.version if dataset is not None else ""
+        if version in self._mixtures:
+            found = self._mixtures[version][1]
+            if part is None or not 0 <= part < len(found):
+                raise ConfigError(f"part {part} does not exist; the mixture has the sources 0 to {len(found) - 1}")
+            version = found[part].version
+        index = self._indexes.get(version)
         if index is None:
             raise ConflictError(
                 "the data set has no files, so its records have no file and position;"
-                " only lines:GLOB and parquet:GLOB do"
+                " only lines:GLOB, parquet:GLOB and tar:GLOB do"
             )
         if not 0 <= record < index.total:
             raise ConfigError(f"record {record} does not exist; the data set has the records 0 to {index.total - 1}")
         return index.piece(record)
 
+    def mixture(self, dataset: DatasetSet | None) -> tuple[DatasetSet, Mixture, list[int]]:
+        """Return a data set that mixes several sources, its mixture, and the number of records of each source.
+
+        Raises:
+            ConflictError: the data set is no mixture.
+        """
+        if dataset is None or dataset.version not in self._mixtures:
+            raise ConflictError("the data set is no mixture, so it has no sources; only mix:RECORDS;... has")
+        mixture, found = self._mixtures[dataset.version]
+        return dataset, mixture, [part.total for part in found]
+
     def _describe(self, body: DatasetBody) -> DatasetSet:
-        kind = _kind(body.source)
-        if kind == "index":
-            return dataset_event(body, "", _index_size(body.source), BLOCK)
-        if kind not in {LINES, PARQUET}:
-            raise ConfigError(f"dataset {body.source!r}: unknown kind; give index:N, lines:GLOB or parquet:GLOB")
         try:
-            store = FileStore(body.source)
-            index = self._index(store, store.find())
+            if _kind(body.source) == MIX:
+                return self._describe_mixture(body)
+            found = self._find(body.source)
         except DatasetError as error:
             raise ConfigError(str(error)) from error
-        block = BLOCK if kind == LINES else max(BLOCK, min(index.largest, _MAX_BLOCK))
-        return dataset_event(body, index.version, index.total, block)
+        return dataset_event(body, *found)
+
+    def _describe_mixture(self, body: DatasetBody) -> DatasetSet:
+        mixture = Mixture(body.source)
+        if body.epochs != 1:
+            raise ConfigError(
+                f"dataset {body.source!r}: a mixture with {body.epochs} epochs would take the same records of each"
+                f" source in all of them; set epochs to 1, and the number of records to {mixture.records} times"
+                f" {body.epochs}: a source that has no more records begins anew"
+            )
+        found = [self._find(part.source) for part in mixture.parts]
+        pairs = zip(mixture.parts, found, strict=True)
+        wanted = max(its.block * mixture.length // part.weight for part, its in pairs)
+        block, total = mixture.blocks(min(wanted, _MAX_BLOCK))
+        kinds = {(its.version, _kind(part.source)) for part, its in zip(mixture.parts, found, strict=True)}
+        if len(kinds) > len({version for version, _ in kinds}):
+            raise ConfigError(
+                f"dataset {body.source!r}: two of its sources read the same files as different kinds of records; name"
+                " each file in one kind of source"
+            )
+        version = _mixed_version(found)
+        self._mixtures[version] = mixture, found
+        return dataset_event(body, version, total, block)
+
+    def _find(self, source: str) -> _Found:
+        """Count the records of a source that is no mixture."""
+        kind = _kind(source)
+        if kind == "index":
+            return _Found("", _index_size(source), BLOCK)
+        if kind not in _FILES:
+            raise ConfigError(f"dataset {source!r}: unknown kind; give {_KINDS}")
+        store = FileStore(source)
+        files = store.find()
+        stored = load_index(self._folder, version_of(files)) if self._folder is not None else None
+        index = stored if stored is not None else self._index(store, files)
+        self._indexes[index.version] = index
+        return _Found(index.version, index.total, max(BLOCK, min(index.largest, _MAX_BLOCK)))
 
     def _index(self, store: FileStore, files: list[SourceFile]) -> DatasetIndex:
         index = DatasetIndex(files)
-        scan = _scan_lines if store.kind == LINES else _scan_parquet
         for number in range(len(files)):
-            scan(store, index, number)
+            scan_file(store, index, number)
         if not index.total:
             raise DatasetError(
                 f"dataset {store.source!r}: its files hold no record (files: {len(files)}); name files with records"
@@ -148,45 +222,16 @@ def _index_size(source: str) -> int:
     return int(text)
 
 
-def _scan_lines(store: FileStore, index: DatasetIndex, number: int) -> None:
-    """Divide a file into pieces of whole lines; a piece ends once it has enough lines or bytes."""
-    begin = end = place = lines = 0  # `begin`, `end` and `lines` of the piece; `place` is where the chunk begins
-    last, size = b"\n", index.files[number].size
-    with store.opened(index.files[number]) as file:
-        while place <= size and (chunk := file.read(_CHUNK_BYTES)):  # do not follow a file that grows
-            found = chunk.count(b"\n")
-            if found:
-                lines, end = lines + found, place + chunk.rindex(b"\n") + 1
-            place, last = place + len(chunk), chunk[-1:]
-            if lines and (lines >= _PIECE_LINES or end - begin >= _PIECE_BYTES):
-                index.add(number, begin, lines)
-                begin, lines = end, 0
-    if last != b"\n":
-        lines += 1
-    if lines:
-        index.add(number, begin, lines)
-    if place != size:
-        raise DatasetError(
-            f"dataset {store.source!r}: the file {index.files[number].path} should have {size} bytes, but the master"
-            f" read {place}; name files that no program writes to"
-        )
+def _mixed_version(found: list[_Found]) -> str:
+    """A hash that changes when a source of a mixture does."""
+    return hashlib.sha256(repr([(one.version, one.total) for one in found]).encode()).hexdigest()[:32]
 
 
-def _scan_parquet(store: FileStore, index: DatasetIndex, number: int) -> None:
-    """Add a piece for each row group of a file."""
-    parquet, arrow = importlib.import_module("pyarrow.parquet"), importlib.import_module("pyarrow")
-    path = index.files[number].path
-    with store.opened(index.files[number]) as file:
-        try:
-            metadata = parquet.ParquetFile(file).metadata
-        except arrow.ArrowException as error:
-            raise DatasetError(
-                f"dataset {store.source!r}: the file {path} is not a Parquet file: {error}; name only Parquet files"
-            ) from error
-        for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group).num_rows
-            if rows:
-                index.add(number, group, rows)
+def _changed(source: str, differences: str) -> str:
+    return (
+        f"dataset {source!r} has changed since the training began{differences}; restore the old files, or create"
+        " a new job with an empty journal"
+    )
 
 
 def _differences(old: list[SourceFile], new: list[SourceFile]) -> str:

@@ -1,4 +1,4 @@
-"""The calls of trainers that train in step: a call for a world is held until there is one.
+"""Answers calls of trainers that train in step; a call for a world waits until a world has formed.
 
 A trainer always has one `watch` under way. If its process ends, the operating system closes the connection, and the
 master learns of the loss at once, long before a time limit. A process may also end between two of these calls; so the
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from edl.clock import Clock
-from edl.ledger.group import EnterRequest, FormedWorld, Group, GroupSettings
+from edl.ledger.group import Group
+from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 
@@ -27,7 +28,7 @@ class Watch:
     """One call of `watch`.
 
     Attributes:
-        generation: of the world of the trainer.
+        generation: the generation of the world of the trainer.
         position: how far its model is.
         wait_s: how long to hold the call while the answer would be `knows`, in seconds.
         knows: the answer that the trainer already has.
@@ -52,7 +53,7 @@ class GroupCalls:
     """The calls of the trainers of one job.
 
     Args:
-        ledger: of the master.
+        ledger: the ledger of the master.
         settings: the time limits.
         clock: for deadlines.
         execute: runs a command on the ledger.
@@ -128,7 +129,7 @@ class GroupCalls:
         self._run(lambda: self._group.stop(key, generation, position, error, self._clock.monotonic_s()))
 
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
-        """See `Group.leave`; held until nobody needs the trainer any more."""
+        """Answer a trainer that wants to leave once no other trainer needs it; see `Group.leave`."""
 
         def leave() -> bool:
             return self._group.leave(key, generation, position, self._clock.monotonic_s())

@@ -6,6 +6,7 @@ The token is checked before the body is read, in constant time. The body of ever
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import math
@@ -21,7 +22,7 @@ from aiohttp import web
 
 from edl.errors import ConfigError, ConflictError, TemporaryError
 from edl.ledger.errors import UnknownCheckpointError
-from edl.ledger.group import EnterRequest
+from edl.ledger.group_values import EnterRequest
 from edl.ledger.request import JOB_END, RUN, WAIT
 from edl.master.bodies import (
     AliveBody,
@@ -53,6 +54,7 @@ from edl.master.datasets import Catalog, dataset_event
 from edl.master.group_calls import Watch
 from edl.master.master import Master
 from edl.master.metrics import MasterMetrics
+from edl.master.mixture_progress import sources_answer
 from edl.master.openapi import openapi
 from edl.observability.logs import log_event
 from edl.observability.own_hosts import foreign
@@ -88,7 +90,7 @@ class HttpError(Exception):
     """An answer with a status other than 200.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         code: the error code of the body.
         message: for people.
         retry_after_s: the header `Retry-After`, in seconds; None sends none.
@@ -104,8 +106,8 @@ class MasterApi:
 
     Args:
         master: handles the requests.
-        tokens: that it accepts.
-        metrics: of the master.
+        tokens: the tokens that it accepts.
+        metrics: the metrics of the master.
         catalog: finds the records of files.
     """
 
@@ -121,6 +123,7 @@ class MasterApi:
         app.router.add_post("/v1/sync", self._sync)
         app.router.add_post("/v1/dataset", self._dataset)
         app.router.add_get("/v1/dataset/piece", self._piece)
+        app.router.add_get("/v1/dataset/sources", self._sources)
         app.router.add_post("/v1/checkpoint/begin", self._begin)
         app.router.add_post("/v1/checkpoint/commit", self._commit)
         app.router.add_post("/v1/checkpoint/restore", self._restore)
@@ -292,11 +295,16 @@ class MasterApi:
 
     async def _piece(self, request: web.Request) -> web.Response:
         self._authorize(request)
-        record = request.query.get("record", "")
-        if not record.isascii() or not record.isdecimal() or len(record) > 19:
-            raise MalformedError(f"record={record[:100]!r} is not the number of a record; give a whole number from 0")
-        piece = self._catalog.piece(self._master.dataset, int(record))
+        record = _whole(request, "record")
+        if record is None:
+            raise MalformedError("the query names no record; give record=NUMBER")
+        piece = self._catalog.piece(self._master.dataset, record, _whole(request, "part"))
         return _answer(PieceAnswer(*piece.file, piece.first, piece.records, piece.place, piece.length))
+
+    async def _sources(self, request: web.Request) -> web.Response:
+        self._authorize(request)
+        dataset, mixture, totals = self._catalog.mixture(self._master.dataset)
+        return _answer(await asyncio.to_thread(sources_answer, mixture, totals, dataset, self._master.done_ranges))
 
     async def _begin(self, request: web.Request) -> web.Response:
         body = await self._body(request, BeginBody)
@@ -370,6 +378,14 @@ class MasterApi:
     async def _healthz(self, _: web.Request) -> web.Response:
         blocked = self._master.blocked
         return web.Response(text="ok\n" if blocked is None else f"{blocked}\n")
+
+
+def _whole(request: web.Request, name: str) -> int | None:
+    """A whole number of the query; None if it is not there."""
+    text = request.query.get(name)
+    if text is not None and (not text.isascii() or not text.isdecimal() or len(text) > 19):
+        raise MalformedError(f"{name}={text[:100]!r} is not the number of a {name}; give a whole number from 0")
+    return int(text) if text is not None else None
 
 
 def _answer(value: object) -> web.Response:

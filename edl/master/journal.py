@@ -85,7 +85,7 @@ class FileLedgerStore:
             self._open(begin)
         except OSError as error:
             raise JournalError(
-                f"journal {self._folder.path}: cannot be written: {error.strerror}; make room on its volume, or make"
+                f"journal {self._folder.path}: cannot be written: {error.strerror}; free space on its volume, or make"
                 " it writable"
             ) from error
 
@@ -109,7 +109,7 @@ class FileLedgerStore:
             os.close(before)
 
     def _check_alone(self) -> None:
-        """Check that nobody else writes this journal: whoever removes the lock may start a second master.
+        """Check that no other process writes this journal; without its lock a second master could start.
 
         Raises:
             OSError: the lock or the file is another one now, or the file has grown.
@@ -227,7 +227,7 @@ class FileLedgerStore:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, self._offset)
                 was_full = True
-                why = f"journal {self._folder.path}: {error.strerror}; make room on its volume"
+                why = f"journal {self._folder.path}: {error.strerror}; free space on its volume"
                 _call_on_loop(loop, self._on_blocked, why)
                 with self._changed:
                     if self._is_closing or (self._changed.wait(_RETRY_S) and self._is_closing):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edl.errors import ConfigError
 from edl.ledger.audit import Audit, EpochAudit
-from edl.ledger.events import DatasetSet, JournalError, decode_events
+from edl.ledger.events import DatasetSet, JournalError, decode_events, understood
 from edl.ledger.permutation import EpochOrder
 from edl.ledger.snapshot import state_from_json, state_to_json
 from edl.ledger.state import LedgerState
@@ -53,7 +53,11 @@ def audit(path: Path) -> AuditReport:
         ConfigError: the folder holds no journal.
         JournalError: the journal is damaged.
     """
-    folder = JournalFolder(path)
+    with understood(f"the records in {path}"):
+        return _audited(JournalFolder(path), path)
+
+
+def _audited(folder: JournalFolder, path: Path) -> AuditReport:
     files, snapshots = folder.journals(), dict(folder.snapshots())
     if not files and not snapshots:
         raise ConfigError(f"{path}: this folder holds no journal; give the folder of `edl master --journal`")

@@ -140,7 +140,7 @@ def open_plain(path: Path, flags: int) -> int:
 
     Args:
         path: the file; it is created with mode 600 if the flags say so.
-        flags: of `os.open`.
+        flags: the flags of `os.open`.
 
     Raises:
         JournalError: it is a link, a pipe, a device, a socket or a folder.

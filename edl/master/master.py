@@ -19,8 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 from edl.clock import Clock
 from edl.errors import EdlError, PermanentError, TemporaryError
 from edl.ledger.dispatch import LedgerSettings
-from edl.ledger.events import DatasetSet, JournalError, Replied, decode_events, encode_events
-from edl.ledger.group import EnterRequest, FormedWorld, GroupSettings
+from edl.ledger.events import DatasetSet, JournalError, Replied, decode_events, encode_events, understood
+from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
+from edl.ledger.intervals import IntervalSet
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import WAIT, SessionKey, SyncRequest
 from edl.ledger.snapshot import state_from_json, state_to_json
@@ -93,12 +94,7 @@ def recover(
         LedgerLostError: the journal is empty although the job has made progress.
         EdlError: the journal is damaged.
     """
-    snapshot, records = store.load()
-    state = state_from_json(json.loads(snapshot)) if snapshot is not None else LedgerState()
-    before = state.serial
-    for record in records:
-        for event in decode_events(record):
-            state.apply(event)
+    state, before = _stored(store)
     first_epoch = 0
     if state.dataset is None and expected is not None and (expected.epoch or expected.done):
         if not restarts_epoch:
@@ -108,8 +104,22 @@ def recover(
             )
         first_epoch = expected.epoch
     ledger = Ledger(state, settings)
-    ledger.resume(now_s)
+    with understood("the state that its records describe"):
+        ledger.resume(now_s)
     return Recovered(ledger, first_epoch, state.serial - before)
+
+
+def _stored(store: LedgerStore) -> tuple[LedgerState, int]:
+    """The state that a store holds, and how many records its snapshot replaces."""
+    snapshot, records = store.load()
+    with understood("the snapshot"):
+        state = state_from_json(json.loads(snapshot)) if snapshot is not None else LedgerState()
+    before = state.serial
+    for record in records:
+        with understood(f"the record {record[:80]!r}"):
+            for event in decode_events(record):
+                state.apply(event)
+    return state, before
 
 
 class Master:
@@ -139,6 +149,14 @@ class Master:
     def dataset(self) -> DatasetSet | None:
         """The data set of the job; None until it is set."""
         return self._ledger.state.dataset
+
+    @property
+    def done_ranges(self) -> list[tuple[int, int]]:
+        """The positions of the open epoch that are done; of the last epoch if the job is finished."""
+        state = self._ledger.state
+        if state.is_finished and state.closed and not state.is_stopped:
+            return IntervalSet(state.closed[-1].quarantined).gaps(state.closed[-1].total)
+        return [*state.reported, *state.committed]
 
     @property
     def blocked(self) -> str | None:
@@ -349,7 +367,7 @@ class Master:
             waiter.set_result(None)
 
     def _phase(self) -> tuple[object, ...]:
-        """What every held request depends on."""
+        """The state on which the answers to all waiting requests depend."""
         state = self._ledger.state
         return state.epoch, state.is_open, state.roster
 

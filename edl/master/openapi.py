@@ -28,6 +28,13 @@ _ROUTES: tuple[tuple[str, str, str, type | None, type | None], ...] = (
     ),
     ("get", "/v1/dataset/piece", "Find the file and the place of a record", None, bodies.PieceAnswer),
     (
+        "get",
+        "/v1/dataset/sources",
+        "How far the training is in each source of a mixture",
+        None,
+        bodies.SourcesAnswer,
+    ),
+    (
         "post",
         "/v1/checkpoint/begin",
         "Begin a checkpoint, before the model is saved",
@@ -105,6 +112,13 @@ _RECORD = {
     "description": "number of the record, from 0",
     "schema": {"type": "integer", "minimum": 0, "maximum": 10**18},
 }
+_PART = {
+    "name": "part",
+    "in": "query",
+    "required": False,
+    "description": "number of the source in a mixture, from 0; the record is then that of the source",
+    "schema": {"type": "integer", "minimum": 0, "maximum": 10**18},
+}
 _ERRORS = {
     "400": "the request is malformed",
     "401": "the token is missing",
@@ -124,7 +138,7 @@ def openapi() -> _Object:
     paths: _Object = {}
     for method, path, summary, body, answer in _ROUTES:
         paths[path] = {method: _operation(summary, body, answer)}
-    paths["/v1/dataset/piece"]["get"]["parameters"] = [_RECORD]
+    paths["/v1/dataset/piece"]["get"]["parameters"] = [_RECORD, _PART]
     for path, summary, content in _ROUTES_WITHOUT_TOKEN:
         ok = {"description": "success", "content": {content: {}}}
         paths[path] = {"get": {"summary": summary, "security": [], "responses": {"200": ok}}}

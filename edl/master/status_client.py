@@ -27,8 +27,8 @@ def fetch_status(url: str, token: str) -> dict[str, Any]:
     """The body of `GET /v1/status`.
 
     Args:
-        url: of the master, http or https.
-        token: of the job.
+        url: the URL of the master, http or https.
+        token: the token of the job.
 
     Raises:
         ConfigError: the URL has another form.
@@ -66,7 +66,7 @@ def status_text(status: dict[str, Any]) -> str:
     """
     try:
         return printable("\n".join(_lines(status)))
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise PermanentError(_FOREIGN) from error
 
 

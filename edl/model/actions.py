@@ -57,6 +57,8 @@ class CreatePod:
         label: for a trainer or a pserver, the (key, value) that a node must have as a label: the domain of the job.
         avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
         is_best_effort: for a trainer, it requests neither cpu nor memory, with all that admission adds.
+        is_base: for a trainer, it belongs to the minimum of its job, whatever its index is.
+        flavors: the ResourceFlavors of Kueue whose nodes the pod needs.
     """
 
     job: JobKey
@@ -72,6 +74,8 @@ class CreatePod:
     label: tuple[str, str] | None = None
     avoided: tuple[str, ...] = ()
     is_best_effort: bool = False
+    is_base: bool = False
+    flavors: tuple[str, ...] = ()
 
     @property
     def pod_name(self) -> str:
@@ -188,7 +192,7 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class ResizeWorkload:
-    """Let the controller of a workload keep another number of pods, if it keeps as many as were observed.
+    """Change the pod count of a workload, on condition that the count is still the observed one.
 
     Attributes:
         before: how many it keeps now.
@@ -226,7 +230,7 @@ class ResizePod:
 
 @dataclass(frozen=True, slots=True)
 class RequestNode:
-    """Create the request pod `<job>-node-<index>`: it stands for a node that the job asks an autoscaler for.
+    """Create the request pod `<job>-node-<index>`, which makes an autoscaler add a node for the job.
 
     Attributes:
         group: the node is asked of this group; the pod requires its labels and tolerates its taints.
@@ -262,6 +266,72 @@ class WithdrawNodeRequest:
     event: EmitEvent | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NewWorkload:
+    """A Workload of Kueue that is to be made; see `edl.model.quota_trees.OwnedWorkload`."""
+
+    index: int
+    trainers: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWorkloads:
+    """Make Workloads of Kueue for a TrainingJob, and delete others.
+
+    Attributes:
+        queue: the LocalQueue of the new ones.
+        priority_class: the WorkloadPriorityClass of the base; empty for none.
+        flavors: the ResourceFlavors that the trainers above the minimum need: those of the base.
+        new: those to be made.
+        gone: (name, UID) of those to be deleted.
+    """
+
+    job: JobKey
+    job_uid: str
+    queue: str
+    priority_class: str = ""
+    flavors: tuple[str, ...] = ()
+    new: tuple[NewWorkload, ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()
+
+
+class Report(StrEnum):
+    """What edl tells Kueue about a Workload."""
+
+    READY = "PodsReady"  # all its pods are ready
+    RELEASED = "Released"  # none of its pods is left, so that its quota is free
+    FINISHED = "Finished"  # its job has ended
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadReport:
+    """One of these for one Workload.
+
+    Attributes:
+        name, uid: of the Workload.
+        reason, message: how the job ended; of a release, why Kueue evicted it.
+    """
+
+    name: str
+    uid: str
+    report: Report
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWorkloads:
+    """Tell Kueue what has become of the pods of Workloads."""
+
+    job: JobKey
+    job_uid: str
+    reports: tuple[WorkloadReport, ...]
+
+
+WorkloadAction = ChangeWorkloads | ReportWorkloads
+"""What edl does with the Workloads of Kueue that it has made."""
+
 Need = EnsureService | EnsureSecret | EnsureClaim | EnsurePodGroup
 """An object that must exist before the pods of a job are created."""
 
@@ -278,6 +348,7 @@ Action = (
     | ResizePod
     | RequestNode
     | WithdrawNodeRequest
+    | WorkloadAction
 )
 
 
@@ -287,7 +358,7 @@ class Result(StrEnum):
     DONE = "Done"  # the cluster changed as requested
     UNCHANGED = "Unchanged"  # the cluster was already as requested, or the object no longer exists
     CONFLICT = "Conflict"  # the object has changed: observe again
-    REFUSED = "Refused"  # the API server refused, and would refuse the same request again
+    REFUSED = "Refused"  # the API server rejected, and would refuse the same request again
     FAILED = "Failed"  # no answer, or a temporary error: try again later
     NOT_LEADER = "NotLeader"  # not attempted: another replica may be the writer
 

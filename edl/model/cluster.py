@@ -10,6 +10,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.queues import Queue
+from edl.model.quota_trees import NO_TREES, QuotaTrees
 from edl.model.resources import Resources, Taint
 
 
@@ -35,11 +36,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class AvoidedNode:
-    """A node on which trainers of several jobs failed or hung; see `edl.lifecycle.broken_nodes`.
+    """A node on which trainers of several jobs failed or hung, or that rejected pods of one job.
+
+    See `edl.lifecycle.broken_nodes` and `edl.lifecycle.trials`.
 
     Attributes:
         until_s: no trainer is started there before this time, in seconds since the epoch; then one is tried.
-        jobs: whose trainers failed or hung there, sorted.
+        jobs: whose trainers failed or hung there, or whose pods were rejected, sorted.
         waits: how often edl avoided the node before this time, >= 0.
         spared: edl does not avoid the node, because it avoids as many nodes as it may.
         probe: the job that may start one trainer there now; None if none may.
@@ -53,8 +56,18 @@ class AvoidedNode:
     probe: JobKey | None = None
 
     def is_closed_to(self, job: JobKey) -> bool:
-        """True if new trainers of the job keep away from the node."""
-        return not self.spared and self.probe != job
+        """True if new trainers of the job keep away from the node.
+
+        What happened to jobs of one namespace, which its tenant may have caused, counts in this namespace alone.
+        """
+        return (
+            not self.spared and self.probe != job and (job.namespace in self.namespaces or len(self.namespaces) > 1)
+        )
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Those of its jobs."""
+        return frozenset(key.namespace for key in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +123,20 @@ class ClusterSnapshot:
         missing_priority_classes: the PriorityClasses of edl that the cluster lacks.
         unread_nodes: names of nodes that exist and could not be parsed: they offer no capacity, but are not gone.
         resizes_pods: the API server changes requests of running pods in place, and edl may use it.
-        resource_quotas: of the namespaces that have TrainingJobs, sorted by (namespace, name).
+        resource_quotas: the resource quotas of the namespaces that have TrainingJobs, sorted by (namespace, name).
         queues: the valid Queue objects of the cluster, sorted by name.
+        kueue: the quotas of Kueue, if they limit any job.
         node_requests: the request pods that are not finished, sorted by (job, name).
         resting_groups: (group, until when in seconds since the epoch) of each group that brought no node in time and
             is asked for none until then, sorted.
         idle_nodes: names of the nodes that the plan empties, sorted; see `planner.expected_nodes.idle`.
         avoided: nodes on which trainers of several jobs failed or hung, sorted by name. Only the planner's view of a
             cluster has them.
-        headroom: room that the plan is to keep for serving pods to come, learned from those that came.
+        rejecting: nodes that rejected pods of a job, which alone avoids them, sorted by (job, name). Only the view of
+            the planner has them.
+        headroom: capacity that the plan is to keep for serving pods to come, learned from those that came.
         jobs_before: the jobs as observed, if `jobs` are those of a further plan, in which some pods have gone or are
-            on their way out; else None. What a queue may use is the same in all plans of one decision.
+            that terminate; else None. What a queue may use is the same in all plans of one decision.
     """
 
     observed_at_s: float
@@ -132,10 +148,12 @@ class ClusterSnapshot:
     resource_quotas: tuple[ResourceQuota, ...] = ()
     resizes_pods: bool = False
     queues: tuple[Queue, ...] = ()
+    kueue: QuotaTrees = NO_TREES
     node_requests: tuple[NodeRequest, ...] = ()
     resting_groups: tuple[tuple[str, float], ...] = ()
     idle_nodes: tuple[str, ...] = ()
     avoided: tuple[AvoidedNode, ...] = ()
+    rejecting: tuple[AvoidedNode, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     jobs_before: tuple[Job, ...] | None = None
 
@@ -156,7 +174,12 @@ class ClusterSnapshot:
     @property
     def waiting_serving(self) -> tuple[Pod, ...]:
         """The foreign pods that wait for a node, in the order of `pods`."""
-        return _waiting_among(self.pods)
+        return _waiting_among(self.pods)[0]
+
+    @property
+    def nominated_serving(self) -> tuple[Pod, ...]:
+        """The foreign pods without a node for which kube-scheduler preempts pods on one, in the order of `pods`."""
+        return _waiting_among(self.pods)[1]
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""
@@ -164,18 +187,19 @@ class ClusterSnapshot:
 
 
 _MOST_REMEMBERED = 4
-_remembered: list[tuple[tuple[Pod, ...], tuple[Pod, ...]]] = []
+_remembered: list[tuple[tuple[Pod, ...], tuple[tuple[Pod, ...], tuple[Pod, ...]]]] = []
 
 
-def _waiting_among(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-    """The waiting serving pods among these; for the tuples that were asked about last, the answer is remembered.
+def _waiting_among(pods: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """The waiting serving pods among these, and the nominated ones; of the last tuples the answer is remembered.
 
     A round asks some ten times about the same tens of thousands of pods, and a tuple never changes.
     """
     for known, waiting in _remembered:
         if known is pods:
             return waiting
-    found = tuple([pod for pod in pods if not pod.node and pod.is_waiting_serving])  # most have a node: asked first
+    unbound = [pod for pod in pods if not pod.node and pod.is_serving_without_node]  # most have a node: asked first
+    found = tuple([p for p in unbound if not p.nominated]), tuple([p for p in unbound if p.nominated])
     _remembered.insert(0, (pods, found))
     del _remembered[_MOST_REMEMBERED:]
     return found

@@ -1,4 +1,4 @@
-"""Room for serving pods that do not exist yet: what is asked of a plan, and what the plan keeps."""
+"""Capacity reserved for serving pods that do not exist yet: the request to a plan, and the plan's answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ SERVING_SLO = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Room that a plan is to keep free for further serving pods of one shape.
+    """Capacity to reserve for serving pods of one shape that do not exist yet.
 
     Attributes:
-        shape: of the pods; each of them is to fit whole on a node.
+        shape: the shape of the pods; each of them is to fit whole on a node.
         pods: for how many, >= 0.
         reason: why so many, for people.
-        may_delete: trainers above the minimum of their job may be deleted for it now; else only free room is kept.
+        may_delete: trainers above the minimum of their job may be deleted for it now; else only free capacity is
+            kept.
     """
 
     shape: PodShape
@@ -29,12 +30,12 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class KeptRoom:
-    """What a plan does about a `Headroom`.
+    """The capacity that a plan reserves for one `Headroom`.
 
     Attributes:
         request: what each pod requests.
-        wanted: for how many pods room is asked.
-        held: for how many of them there is room once the plan is carried out; never more than wanted.
+        wanted: for how many pods capacity is asked.
+        held: for how many of them there is capacity once the plan is carried out; never more than wanted.
         deleted: trainers that the plan deletes for it.
         reason: why so many are wanted.
     """

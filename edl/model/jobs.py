@@ -15,8 +15,9 @@ from edl.model.names import JobKey, Role
 from edl.model.node_groups import ScaleUp
 from edl.model.pod_limits import excess_of
 from edl.model.pods import Pod, PodPhase
-from edl.model.qos import QosClass
-from edl.model.resources import PodShape, Preference, Resources
+from edl.model.quota_trees import KueueState
+from edl.model.resources import PodShape, Preference, QosClass, Resources
+from edl.model.sizes import Sizes, at_most
 from edl.model.status import JobStatus, Reason
 from edl.model.topology import TOGETHER, Topology
 
@@ -55,12 +56,12 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server refuses pods of a job; see `edl.lifecycle.allowance`.
+    """The API server rejects pods of a job; see `edl.lifecycle.allowance`.
 
     Attributes:
         allowed: the most trainers that the job may have until the API server accepts more.
         is_tried: the last question was answered with yes, so the job may try this many; False while it must not try.
-        reason: QuotaReached if a ResourceQuota refuses, else PodsRefused.
+        reason: QuotaReached if a ResourceQuota rejects, else PodsRefused.
         message: who refuses, in a few words.
         details: the answer of the API server.
         bars: the job gets no pods at all, because it may not have its minimum.
@@ -82,9 +83,11 @@ class Job:
         generation: `metadata.generation`, the version of the spec.
         created_s: creation time; admission orders jobs of one tier by it.
         min_trainers, max_trainers: bounds of the trainer count, 1 <= min <= max.
+        sizes: the numbers of trainers that it may have; see `edl.model.sizes`. Both bounds are among them, unless the
+            job needs fewer than its least size any more.
         pinned: the trainer count of `spec.trainer.instances`; 0 lets the planner decide.
-        pin_floor: so many trainers at least if the pinned count does not fit; 0 while it has to. Only the planner's
-            view of a job has it.
+        pin_floor: so many trainers at least if the pinned count does not fit, or may not be tried; 0 while it has to
+            fit. Only the view of a job that the planner gets has it.
         trainer: the shape of one trainer, as admission makes it.
         declared: what one trainer requests by the spec, if admission makes something else of it; else None.
         preferred: preferred node affinity of the trainers; see FixedPods.
@@ -112,17 +115,20 @@ class Job:
         deleting: the job has a deletion timestamp.
         orphans_pods: it is deleted so that its pods stay.
         problem: why the spec is invalid, or why edl does not resize a workload; empty if neither is so.
+        is_oversized: the object is too large to be read, so each write to it is much work for the API server.
         finishing: the workload's own controller starts no further pod, so edl leaves the others to their end;
             `problem` says why.
         lending: which of its trainers may lend CPU, if the operator's `--surplus-cpu-request` is below 1.
         scale_up: what it may ask for nodes for.
         status: the stored status; None before the first write.
-        refusal: the API server refuses pods of the job; None if it does not. Only the planner's view of a job has it.
+        refusal: the API server rejects pods of the job; None if it does not. Only the planner's view of a job has it.
         owner_count: how many trainers the job's own controller keeps, such as `spec.parallelism` of a `batch/v1` Job;
             None for a TrainingJob, whose pods edl creates and deletes. That controller chooses the victims: always
             the trainer with the highest index.
         topology: which nodes count as near each other for its trainers and pservers; None if that does not matter.
         qos: the QoS class of a trainer.
+        kueue: what Kueue has decided about a job that names one of its queues; None for any other job. Kueue decides
+            who runs, and edl only how many trainers those have.
     """
 
     key: JobKey
@@ -136,6 +142,7 @@ class Job:
     pods: tuple[Pod, ...] = ()
     generation: int = 1
     created_s: float = 0.0
+    sizes: Sizes = ()
     pinned: int = 0
     pin_floor: int = 0
     tier: int = 0
@@ -149,6 +156,7 @@ class Job:
     deleting: bool = False
     orphans_pods: bool = False
     problem: str = ""
+    is_oversized: bool = False
     finishing: bool = False
     backoff_limit: int = 6
     active_deadline_s: int | None = None
@@ -169,6 +177,7 @@ class Job:
     topology: Topology | None = None
     qos: QosClass = QosClass.BURSTABLE
     declared: Resources | None = None
+    kueue: KueueState | None = None
 
     @property
     def is_best_effort(self) -> bool:
@@ -180,7 +189,7 @@ class Job:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """What counts before age for admission, the larger one first: requests, then the tier."""
+        """Sort key of admission before age, the largest first: whether the job has requests, then its tier."""
         return not self.is_best_effort, self.tier
 
     @property
@@ -192,12 +201,12 @@ class Job:
     def bounds(self) -> Bounds:
         """How many trainers the job may have: the pinned count, or its minimum to its maximum.
 
-        The maximum counts as far as more trainers do not slow the job.
+        The maximum counts as far as more trainers do not slow the job, and is one of its sizes.
         """
         if self.pinned:
             return Bounds(self.pin_floor or self.pinned, self.pinned)
         most = min(self.max_trainers, self.slowed_beyond) if self.slowed_beyond else self.max_trainers
-        return Bounds(self.min_trainers, max(self.min_trainers, most))
+        return Bounds(self.min_trainers, max(self.min_trainers, at_most(self.sizes, most)))
 
     def may_lend(self, index: int) -> bool:
         """True if the trainer with that number may lend CPU."""
@@ -216,7 +225,7 @@ class Job:
 
     @property
     def excess(self) -> str:
-        """What the pods of a role have too much of for a decision, and the remedy; empty within all limits."""
+        """Name the limit that the pods of a role exceed, and the remedy; empty if they are within all limits."""
         roles = ((Role.TRAINER, self.trainer, self.preferred), *((f.role, f.shape, f.preferred) for f in self.fixed))
         found = ((role, excess_of(shape, preferred)) for role, shape, preferred in roles)
         return next((f"{role.value}: {excess}" for role, excess in found if excess), "")
@@ -225,6 +234,22 @@ class Job:
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
         return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # a list is faster: many pods
+
+    @property
+    def minimum_trainers(self) -> frozenset[str]:
+        """The names of the live trainers that are its minimum: those that are protected, then those of low numbers.
+
+        A pod keeps the PriorityClass that it was created with, so the number alone does not say who is protected:
+        `min-instance` may have been raised since, or the trainers of the lowest numbers may be lost.
+        """
+        live = self.live_trainers
+        if len(live) <= self.min_trainers:
+            return frozenset([pod.name for pod in live])
+        first = [pod for pod in live if (pod.index or 0) < self.min_trainers]
+        if len(first) != self.min_trainers or not all(pod.is_protected for pod in first):
+            by_class = sorted(live, key=lambda pod: (not pod.is_protected, pod.index or 0, pod.name))
+            first = by_class[: self.min_trainers]
+        return frozenset([pod.name for pod in first])
 
     def action_for(self, role: Role, event: JobEvent) -> JobAction | None:
         """The action of the job for an event of one of its roles; None does nothing."""
@@ -252,6 +277,11 @@ class Job:
         return frozenset((*stored, *(p.index for p in self.completed(Role.TRAINER) if p.index is not None)))
 
     @property
+    def has_quota(self) -> bool:
+        """True if Kueue has reserved quota for the job."""
+        return self.kueue is not None and self.kueue.reserved is not None
+
+    @property
     def is_schedulable(self) -> bool:
         """True if the planner may give the job pods."""
         return not (self.problem or self.suspended or self.finished or self.deleting or self.is_barred)
@@ -272,12 +302,12 @@ class Job:
 
     @property
     def leaves_pods(self) -> bool:
-        """True if edl ends no pod of the job although it gets none: they go once somebody else ends them."""
+        """True if edl deletes no pod of the job although the plan gives it none: the job's owner deletes them."""
         return self.is_left_alone or (self.deleting and self.owner_count is not None)
 
     @property
     def is_barred(self) -> bool:
-        """True if the API server refuses the pods that the job needs to run."""
+        """True if the API server rejects the pods that the job needs to run."""
         return self.refusal is not None and self.refusal.bars
 
     @property

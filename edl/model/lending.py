@@ -1,7 +1,7 @@
 """CPU that trainers lend: they request less than they declare, and may use what they declare.
 
-Serving is scheduled by requests. So room that trainers only request in part is room for serving at once, and the
-kernel gives the CPU to both in proportion to their requests. Memory and devices are never lent.
+Serving is scheduled by requests. So capacity that trainers only request in part is capacity for serving at once, and
+the kernel gives the CPU to both in proportion to their requests. Memory and devices are never lent.
 
 Source: cpu.weight of control groups, https://docs.kernel.org/admin-guide/cgroup-v2.html#weights
 """
@@ -40,7 +40,7 @@ def may_lend(lending: Lending, *, is_surplus: bool, is_synchronous: bool) -> boo
 
 
 def requested_milli(declared_milli: int, fraction: float) -> int:
-    """What a trainer that lends requests, in millicores.
+    """The CPU request of a trainer that lends, in millicores.
 
     Args:
         declared_milli: what it declares.
@@ -67,7 +67,7 @@ class RunningRequest:
 
     @property
     def charged_milli(self) -> int:
-        """What kube-scheduler counts: the larger amount, and what is granted if the kubelet can never do more."""
+        """The CPU that kube-scheduler counts: the larger of request and grant, or the grant if infeasible."""
         return self.granted_milli if self.refusal == INFEASIBLE else max(self.requested_milli, self.granted_milli)
 
 

@@ -22,9 +22,21 @@ ANNOTATION_REQUESTS = "paddlepaddle.org/requests"
 ANNOTATION_INTENT = "paddlepaddle.org/intent"
 ANNOTATION_JOURNAL = "paddlepaddle.org/journal"
 
+ANNOTATION_MIN, ANNOTATION_MAX = "paddlepaddle.org/min-instance", "paddlepaddle.org/max-instance"
+"""How a workload that is no TrainingJob says its bounds."""
+ANNOTATION_QUEUE = "paddlepaddle.org/queue"
+"""How it says its queue."""
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+"""A label that gives an object to Kueue, which admits and suspends it."""
+KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+"""A label that names the WorkloadPriorityClass of an object that Kueue admits."""
+
 PRIORITY_BEST_EFFORT = "edl-best-effort"
 PRIORITY_BEST_EFFORT_SURPLUS = "edl-best-effort-surplus"
 """PriorityClasses that only jobs without requests need: trainers up to the minimum, and the others."""
+
+SURPLUS_VALUE = -100
+"""The value of PriorityClass `edl-surplus`: trainers of the minimum have more, and no other trainer has."""
 
 CONTROLLER_NAMESPACE = "paddlecloud"
 """The namespace of the controller in a default installation; TrainingJobs are invalid there."""
@@ -40,6 +52,10 @@ class WorkloadKind(StrEnum):
     BATCH_JOB = "job.batch"
     VOLCANO_JOB = "job.batch.volcano.sh"
     RAY_CLUSTER = "raycluster.ray.io"
+    PYTORCH_JOB = "pytorchjob.kubeflow.org"
+    JOB_SET = "jobset.jobset.x-k8s.io"
+    TRAIN_JOB = "trainjob.trainer.kubeflow.org"
+    MPI_JOB = "mpijob.kubeflow.org"
 
     @property
     def takes_names(self) -> bool:
@@ -78,8 +94,38 @@ class JobKey(NamedTuple):
 
 
 class Role(StrEnum):
-    """What a pod of a job is for."""
+    """The role of a pod in its job."""
 
     MASTER = "master"
     PSERVER = "pserver"
     TRAINER = "trainer"
+
+
+_RESUME = {
+    WorkloadKind.PYTORCH_JOB: "set spec.runPolicy.suspend to false",
+    WorkloadKind.VOLCANO_JOB: "resume it with a Command of Volcano (`vcctl job resume`)",
+}
+
+
+def minimum_of(kind: WorkloadKind) -> str:
+    """Where the owner of a job of this kind says its minimum."""
+    return _field(kind, "spec.trainer.min-instance", ANNOTATION_MIN)
+
+
+def maximum_of(kind: WorkloadKind) -> str:
+    """Where it says its maximum."""
+    return _field(kind, "spec.trainer.max-instance", ANNOTATION_MAX)
+
+
+def queue_of(kind: WorkloadKind) -> str:
+    """Where it says its queue of edl."""
+    return _field(kind, "spec.queue", ANNOTATION_QUEUE)
+
+
+def how_to_resume(kind: WorkloadKind) -> str:
+    """What the owner of a suspended job of this kind does to start it."""
+    return _RESUME.get(kind, "set spec.suspend to false")
+
+
+def _field(kind: WorkloadKind, field: str, annotation: str) -> str:
+    return field if kind is WorkloadKind.TRAINING_JOB else f"annotation {annotation}"

@@ -66,13 +66,13 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class NodeAsk:
-    """What a job asks of one group.
+    """The nodes of one group that a job asks an autoscaler for.
 
     Attributes:
         group: its name.
         kept: names of the request pods that stay; every other request pod of the job is withdrawn.
         new: for each further node, what the pods that are meant for it request together.
-        price_per_hour: of all nodes of the ask together, in the unit of the group.
+        price_per_hour: the price per hour of all nodes of the ask together, in the unit of the group.
         gain: the trainers that the job gains by these nodes: its minimum, or those beyond this plan; 0 if an earlier
             plan knew the latter.
         obstacle: why it asks for no node; None if it asks.

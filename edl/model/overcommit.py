@@ -46,8 +46,8 @@ class Overcommit:
     """The limits of the bound pods, against what nodes have.
 
     Attributes:
-        nodes: of each node, by resource, in the order of `COUNTED`.
-        cluster: of all ready nodes together.
+        nodes: the limit of each node, by resource, in the order of `COUNTED`.
+        cluster: the limit of all ready nodes together.
     """
 
     nodes: dict[str, tuple[Limit, ...]]
@@ -58,7 +58,7 @@ class Overcommit:
 
         Args:
             resource: one of `COUNTED`.
-            nodes: of these nodes; by default of all.
+            nodes: the nodes to count; by default all.
         """
         at = COUNTED.index(resource)
         found = [(name, self.nodes[name][at]) for name in (self.nodes if nodes is None else nodes)]

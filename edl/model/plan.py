@@ -1,4 +1,4 @@
-"""The plan: the decision for every job, its quality, and the limits that it respects.
+"""The plan: the decision for every job, and its quality.
 
 A plan is data. `edl.planner.decide` makes it, `edl.planner.guard` checks it, `edl.lifecycle` turns it into actions,
 and `edl.kube` carries them out. `edl replay` compares a recorded plan with a new one from the same input.
@@ -12,104 +12,15 @@ from typing import Literal, get_args
 from edl.errors import PlanFailure
 from edl.model.headroom import KeptRoom
 from edl.model.names import JobKey, Role
-from edl.model.node_groups import NodeAsk, NodeGroup
+from edl.model.node_groups import NodeAsk
 from edl.model.resources import PodShape
 from edl.model.status import Reason
-from edl.model.tenants import Tenants
 
 GAP_ROUNDING = 1e-6  # bounds are rounded up by less
 VOLUNTARY_SHRINKS = frozenset(
     {Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT, Reason.LENDING_CLEARED}
 )
 """Reasons of a job below its maximum: a shrink with one of them gives capacity to another job, and can wait."""
-
-GROWTH_HOLD_S = 30.0
-"""A job that shrank for serving does not grow for this long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What the jobs of a queue, or of a namespace, may request together.
-
-    Attributes:
-        queue: the name of the queue, as in `spec.queue`; of the ResourceQuota if there is a namespace.
-        amounts: (resource, amount) sorted by resource, in the units of `Resources`; 0 allows none; a resource that is
-            not listed has no limit. Limits of a namespace also have resources such as `limits.cpu`.
-        namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
-        best_effort: jobs of the queue may have trainers that request neither cpu nor memory.
-        others: (resource, amount) sorted by resource: what pods that no plan changes use of it; not in `amounts`.
-    """
-
-    queue: str
-    amounts: tuple[tuple[str, int], ...]
-    namespace: str = ""
-    best_effort: bool = False
-    others: tuple[tuple[str, int], ...] = ()
-
-
-SERVING_GRACE_S = 2.0
-"""How long a controller waits for kube-scheduler's own preemption before it deletes trainers for a serving pod."""
-
-UNTRIED_S = 120.0
-"""How long a controller keeps room for a waiting pod that no scheduler has tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the operator allows a plan to do.
-
-    Attributes:
-        max_load_desired: jobs stop growing when the total request of a resource exceeds this fraction of its total,
-            in (0, 1].
-        serving_headroom: for each shape of a waiting or running serving pod, keep free capacity for this many more.
-        serving_slo: above 0, the headroom is learned, and one waiting pod-second counts as much as so many idle
-            core-seconds; 0 learns none.
-        serving_grace_s: how long a plan waits for kube-scheduler's own preemption, in seconds. A waiting pod that
-            kube-scheduler has not tried yet reserves capacity, but no trainer is a victim for it until it is this
-            old and no pod before it in the queue was tried since, or an equal pod was refused (`waits.refused`).
-            Otherwise trainers would be deleted twice for one pod. 0 counts every waiting pod at once.
-        untried_s: a waiting pod that no scheduler has tried for so long counts for nothing until one does: its
-            scheduler may not exist. The time begins again whenever that scheduler finishes with a pod before it in
-            the queue. 0 counts every waiting pod.
-        serving_schedulers: only waiting pods of these schedulers count; empty for all.
-        consolidate_after_s: pservers may move to other nodes, so that more trainers fit, and trainers into one
-            domain, once nothing has changed for this long; 0 never moves them.
-        surplus_cpu_request: trainers above the minimum of their job request this part of the CPU that they declare,
-            in (0, 1], and lend the rest; 1 lends nothing.
-        lend_running: trainers that run lower their CPU request too, and raise it once they may lend no more.
-        clear_lending_after_s: trainers that lend CPU are deleted, or started elsewhere, once serving has used it for
-            this long, in seconds; 0 lets them lend for ever.
-        growth_hold_s: a job that shrank for serving does not grow for this long.
-        head_wait_s: once the oldest job that does not fit has waited this long, no younger job is admitted before it.
-        deadline_s: how long one decision may take.
-        quotas: one for each queue that has limits, sorted by queue.
-        tenants: which namespaces may use which priorities and queues; None if all may use all.
-        expected_nodes: the groups of nodes that an autoscaler can add, sorted by name.
-        drain_idle_s: a node of such a group that only surplus trainers have held for so long, in seconds, is emptied;
-            0 empties none.
-        avoid_nodes_after: new trainers avoid a node on which trainers of so many jobs failed or hung; 0 avoids none.
-        avoid_nodes_for_s: how long at first, in seconds; each further time twice as long.
-    """
-
-    max_load_desired: float = 1.0
-    serving_headroom: int = 0
-    serving_slo: float = 0.0
-    serving_grace_s: float = 0.0
-    untried_s: float = 0.0
-    serving_schedulers: tuple[str, ...] = ()
-    consolidate_after_s: float = 0.0
-    surplus_cpu_request: float = 1.0
-    clear_lending_after_s: float = 0.0
-    lend_running: bool = False
-    growth_hold_s: float = GROWTH_HOLD_S
-    head_wait_s: float = 600.0
-    deadline_s: float = 10.0
-    quotas: tuple[Quota, ...] = ()
-    tenants: Tenants | None = None
-    expected_nodes: tuple[NodeGroup, ...] = ()
-    drain_idle_s: float = 0.0
-    avoid_nodes_after: int = 0
-    avoid_nodes_for_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +105,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ServingReport:
-    """Waiting serving pods: all of them, those that this plan places, and those that no plan could place."""
+    """Counts of pending serving pods: all, those that this plan places, and those that no plan could place."""
 
     waiting: int = 0
     placed: int = 0
@@ -223,7 +134,7 @@ class KeptColumns:
 NO_COLUMNS = KeptColumns()
 
 CutStage = Literal[
-    "admission", "sharing", "growth", "transfers", "raising the worst off", "column generation",
+    "admission", "sharing", "growth", "transfers", "raising the worst off", "sizes", "column generation",
     "preferences", "proof", "best effort", "sentences",
 ]  # fmt: skip
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
@@ -243,7 +154,7 @@ class ScalePlan:
             never carried out.
         fallback: how the planner failed, if this plan is the last plan without its growth; certificate and prices
             are then those of the last plan. None for a new plan.
-        headroom: the learned room that the plan keeps for serving pods to come, by shape.
+        headroom: the learned capacity that the plan keeps for serving pods to come, by shape.
         given: the columns that this decision started from; with snapshot and limits they are its whole input.
         columns: the columns for the next decision; they change how fast it is made and how it breaks ties.
     """

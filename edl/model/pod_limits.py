@@ -22,9 +22,33 @@ MAX_HOST_PORTS = 512  # of a pod: those of its template, and at most 256 by port
 MAX_TEMPLATE_AMOUNTS = 96  # requests and limits of all containers of a template together
 MAX_RESOURCES = 128  # resource names of a pod: those of its template, its role and its overhead
 
+# The same of any pod and of any template, also of other controllers: it is read only within these.
+MAX_LABELS = 256  # of a pod, of a node selector, and requirements of one label selector
+MAX_RULES = 32  # terms of a pod affinity, as many of an anti-affinity, and as many spread constraints
+MAX_READ_TOLERATIONS = 256
+MAX_READ_VOLUMES = 512
+MAX_READ_CLAIMS = 128  # on devices, and as many scheduling gates
+MAX_READ_TERMS = 256  # of a required node affinity, and as many of a preferred one
+MAX_READ_EXPRESSIONS = 2048  # of all these terms together: edl adds to each the nodes that it avoids
+MAX_READ_VALUES = 4000  # of all these expressions together
+
+
+def check_counts(*counts: tuple[int, int, str]) -> None:
+    """Compare how many an object has of what with how many are read.
+
+    Args:
+        counts: (how many it has, how many are read, of what).
+
+    Raises:
+        ValueError: it has more; the message names them and the remedy.
+    """
+    for count, most, what in counts:
+        if count > most:
+            raise ValueError(f"{count} {what} exceed the {most} that edl reads; list fewer")
+
 
 def excess_of(shape: PodShape, preferred: Iterable[Preference] = ()) -> str:
-    """What a pod has too much of, and the remedy; empty if it is within all limits.
+    """Name the limit that a pod exceeds, and the remedy; empty if it is within all limits.
 
     Args:
         shape: its request and placement.

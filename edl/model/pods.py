@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from edl.model.lending import RunningRequest
-from edl.model.names import JobKey, Role
+from edl.model.names import SURPLUS_VALUE, JobKey, Role
 from edl.model.pod_limits import excess_of
 from edl.model.resources import CPU, PodShape, Resources
 
@@ -50,7 +51,7 @@ class Pod:
         index: its number within its role.
         exit_code: the exit code of the current or the previous end of its main container, or of the other container
             that made the pod fail; None if there is none.
-        ended_in: that other container, such as `init container fetch`; empty for the main one.
+        ended_in: the other container that ended, such as `init container fetch`; empty for the main one.
         begun: its main container has started at some time, as its status says.
         intent: why edl deletes it, written on the pod before the deletion; empty if edl does not delete it.
         disruption: reason of its DisruptionTarget condition (PreemptionByScheduler, EvictionByEvictionAPI,
@@ -72,7 +73,10 @@ class Pod:
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
         ends_by_s: for a terminating pod, when it must have ended, in seconds since the epoch; None if unknown.
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
-        blocked: what keeps it from every node although no pod does, as kube-scheduler says; empty if nothing does.
+        blocked: what keeps it from every node whoever leaves: a rule between pods or of a volume, or what
+            kube-scheduler says; empty if nothing does.
+        unscheduled: what kube-scheduler says of a pod that it tried and found no node for; else empty.
+        owner: the UID of its controller; empty for a pod without one.
     """
 
     namespace: str
@@ -115,13 +119,20 @@ class Pod:
     ends_by_s: float | None = None
     may_preempt: bool = True
     blocked: str = ""
+    unscheduled: str = ""
+    owner: str = ""
 
     @property
     def requested(self) -> Resources:
-        """What kube-scheduler counts: the request of its shape without what it lends."""
+        """The request that kube-scheduler counts: that of its shape without the CPU that it lends."""
         if not self.lent_cpu_milli:
             return self.shape.request
         return self.shape.request - Resources.of({CPU: self.lent_cpu_milli})
+
+    @property
+    def is_protected(self) -> bool:
+        """For a trainer: kube-scheduler preempts it only after every trainer that has a PriorityClass of surplus."""
+        return self.priority > SURPLUS_VALUE
 
     @property
     def is_finished(self) -> bool:
@@ -142,6 +153,24 @@ class Pod:
         if not self.terminating or self.ends_by_s is None:
             return False
         return not -OVERDUE_S <= self.ends_by_s - now_s <= LONGEST_END_S
+
+    @property
+    def charged_until_s(self) -> float:
+        """When a ResourceQuota ceases to count what it requests although it exists, in seconds since the epoch.
+
+        Infinite unless it terminates: nobody pays for a pod that a dead node or a finalizer holds.
+
+        Source: k8s.io/kubernetes/pkg/quota/v1/evaluator/core, func QuotaV1Pod.
+        """
+        return self.ends_by_s + self.grace_s if self.terminating and self.ends_by_s is not None else inf
+
+    def ends_late(self, now_s: float) -> bool:
+        """True if it lingers, or would linger as soon as it is deleted.
+
+        Args:
+            now_s: seconds since the epoch.
+        """
+        return self.lingers(now_s) if self.terminating else self.grace_s > LONGEST_END_S
 
     @property
     def has_begun(self) -> bool:

@@ -53,7 +53,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What edl measured while a job ran.
+    """Speeds and costs that edl measured while a job ran.
 
     Attributes:
         speeds: sorted by number of trainers.

@@ -26,7 +26,7 @@ class Queue:
         weight: its part of what others leave, > 0, beside the weights of the other queues that want more.
         borrowing: the most that it may have beyond its own; a resource that is not listed has no such limit.
         cohort: it lends to the queues of the same cohort, and borrows from them; empty is a cohort too.
-        uid: of the object; empty for a hand-written one.
+        uid: the UID of the object; empty for a hand-written one.
         generation: the version of its spec.
         problem: what is wrong with the object; the other fields are then those of its last valid version.
         best_effort: its jobs may have trainers that request neither cpu nor memory.
@@ -51,7 +51,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What a queue has and may have: `status` of a Queue.
+    """The use and the share of a queue: `status` of a Queue.
 
     Attributes:
         used: what the pods of its jobs will use once the plan is carried out; every resource that it limits.

@@ -6,7 +6,8 @@ The planner treats pods of one shape as equal. Amounts are integers, in millicor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 CPU = "cpu"
@@ -16,7 +17,31 @@ POD_OBJECTS = "count/pods"
 """A resource of ResourceQuotas alone: every pod of the namespace, finished ones included; `PODS` leaves these out."""
 GPU = "nvidia.com/gpu"
 EPHEMERAL_STORAGE = "ephemeral-storage"
+RULE_PREFIX = "rule: "
+"""Begins the name of a resource that stands for a rule between pods; the name says the rule in words.
+
+`rule: one pod of app=web a node` is such a name: a node has one of it, and each pod of the group requests it.
+"""
+SKEW, APART = "differ by at most", "apart from"
+"""In the name of a rule that is counted anew once the pods of a plan run, and that may allow more then."""
+TAKES_NO_MORE = "takes no more than"
+"""In the name of such a rule that allows no more whatever runs: it says which domain is too small."""
+ONE_POD = "ReadWriteOncePod"
+"""The access mode of a claim that one pod may use."""
+BY_HAND = "free volumes"
+"""Begins, behind `RULE_PREFIX`, the volumes made by hand that claims of one kind fit."""
+_NAME_OF_NODE = "metadata.name"
+DEVICE_PREFIX = "device of class "
+"""Begins the name of a kind of devices that pods get by claims."""
 HOST_PORT_PREFIX = "hostport/"  # "hostport/TCP/8080", "hostport/TCP/8080/10.0.0.1": every node has one of each
+
+
+class QosClass(StrEnum):
+    """`status.qosClass` of a pod, as Kubernetes derives it from requests and limits: who is evicted first."""
+
+    GUARANTEED = "Guaranteed"  # every container requests exactly its limits of cpu and memory
+    BURSTABLE = "Burstable"  # some container has a request or a limit of cpu or memory
+    BEST_EFFORT = "BestEffort"  # none has; a device or a disk does not count
 
 
 def port_at_every_address(name: str) -> str:
@@ -25,6 +50,18 @@ def port_at_every_address(name: str) -> str:
     A pod that requests a port at every address conflicts with each pod that requests it at any address.
     """
     return name if name.count("/") < 3 else "/".join(name.split("/", 3)[:3])
+
+
+def is_amount(name: str) -> bool:
+    """True for a resource that pods use in amounts: neither a host port nor a rule between pods."""
+    return not name.startswith((HOST_PORT_PREFIX, RULE_PREFIX))
+
+
+def grows_by_steps(name: str) -> bool:
+    """True for a rule that allows some pods now, and perhaps more once these run."""
+    if not name.startswith(RULE_PREFIX) or f" {TAKES_NO_MORE} " in name:
+        return False
+    return any(f" {words} " in name for words in (SKEW, APART))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +78,7 @@ class Resources:
     @staticmethod
     def of(amounts: Mapping[str, int]) -> Resources:
         """Build the vector from a mapping without its zeros."""
-        return Resources(tuple(sorted((name, n) for name, n in amounts.items() if n)))
+        return Resources(tuple(sorted([item for item in amounts.items() if item[1]])))
 
     def __getitem__(self, name: str) -> int:
         for key, amount in self.amounts:
@@ -61,6 +98,8 @@ class Resources:
 
     def __add__(self, other: Resources) -> Resources:
         total = dict(self.amounts)
+        if total.keys().isdisjoint(dict(other.amounts)):
+            return Resources(tuple(sorted((*self.amounts, *other.amounts))))
         for name, amount in other.amounts:
             total[name] = total.get(name, 0) + amount
         return Resources.of(total)
@@ -125,6 +164,18 @@ class Preference(NamedTuple):
     term: NodeTerm
 
 
+class NodeRule(NamedTuple):
+    """What another object says about the nodes of a pod, such as a volume or a pod that it may not be beside.
+
+    Attributes:
+        terms: a node must match at least one; without terms no node does.
+        why: what the rule says of the nodes that do not match, in words.
+    """
+
+    terms: tuple[NodeTerm, ...]
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The nodes on which a pod may run, apart from its resource requests.
@@ -133,11 +184,13 @@ class Placement:
         node_selector: sorted (label, value) pairs; a node must have all of them.
         required: required node affinity, terms joined by OR; empty allows every node.
         tolerations: the tolerations of the pod.
+        rules: what other objects of the cluster require of its node; all of them must hold.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    rules: tuple[NodeRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +204,21 @@ class PodShape:
 
     request: Resources
     placement: Placement = Placement()
+
+    @property
+    def only_node(self) -> str:
+        """The one node that its affinity names, as that of a pod of a DaemonSet does; empty if none or several.
+
+        Source: k8s.io/kubernetes/pkg/controller/daemon/util, func ReplaceDaemonSetPodNodeNameNodeAffinity.
+        """
+        fields = {field for term in self.placement.required for field in term.fields if field.key == _NAME_OF_NODE}
+        names = {field.values for field in fields if field.operator == "In"}
+        return next(iter(names))[0] if len(fields) == 1 and len(names) == 1 and len(next(iter(names))) == 1 else ""
+
+
+def without_rules(shape: PodShape) -> PodShape:
+    """The shape as the pod itself has it: without what rules between pods and volumes add for one snapshot."""
+    if not shape.placement.rules and not any(name.startswith(RULE_PREFIX) for name in shape.request):
+        return shape
+    amounts = {name: amount for name, amount in shape.request.amounts if not name.startswith(RULE_PREFIX)}
+    return PodShape(Resources.of(amounts), replace(shape.placement, rules=()))

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from edl.model.progress import NOTHING_MEASURED, Measured, Progress
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 
 POD_REJECTED = "PodRejected"
 """Reason of condition Degraded, and of a status that lacks trainers, while nodes reject pods before they run."""
 
 POD_CANNOT_START = "PodCannotStart"
-"""Reason of condition Degraded, and of a status whose pods cannot start: room would not help the job."""
+"""Reason of condition Degraded, and of a status whose pods cannot start: capacity would not help the job."""
 
 
 class JobPhase(StrEnum):
@@ -44,6 +44,7 @@ class Reason(StrEnum):
     QUOTA_REACHED = "QuotaReached"
     PODS_REFUSED = "PodsRefused"
     PODS_NOT_STARTED = "PodsNotStarted"
+    PODS_DO_NOT_END = "PodsDoNotEnd"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     BEST_EFFORT_NOT_ALLOWED = "BestEffortNotAllowed"
     PINNED = "Pinned"

@@ -12,7 +12,7 @@ ANY_NAMESPACE = "*"
 
 
 class UnknownQueues(StrEnum):
-    """What becomes of a job whose queue has no quota."""
+    """The treatment of a job whose queue has no quota."""
 
     ALLOW = "allow"  # it has no limit
     DEFAULT = "default"  # it counts in the default queue

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.model.names import Role
-from edl.model.resources import NodeTerm, Placement, PodShape, Requirement
+from edl.model.resources import NodeTerm, PodShape, Requirement
 
 Labels = Iterable[tuple[str, str]]
 
@@ -90,4 +90,4 @@ def _required(shape: PodShape, wanted: Requirement) -> PodShape:
         term._replace(expressions=(*term.expressions, wanted)) if term.expressions or term.fields else term
         for term in placement.required
     )
-    return PodShape(shape.request, Placement(placement.node_selector, tuple(terms), placement.tolerations))
+    return PodShape(shape.request, replace(placement, required=tuple(terms)))

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edl.model.resources import CPU, EPHEMERAL_STORAGE, HOST_PORT_PREFIX, MEMORY, POD_OBJECTS, PODS, Resources
+from edl.model.quantity import format_quantity
+from edl.model.resources import (
+    CPU,
+    DEVICE_PREFIX,
+    EPHEMERAL_STORAGE,
+    HOST_PORT_PREFIX,
+    MEMORY,
+    POD_OBJECTS,
+    PODS,
+    RULE_PREFIX,
+    Resources,
+)
 
+_DEVICE = DEVICE_PREFIX.partition(" ")[0]
 GIB = 1024**3
 MINUTE_S, HOUR_S = 60, 3600
 
 
 def rank_of(resource: str) -> tuple[int, str]:
-    """Sort key of resources in a text: cpu, memory, devices, pods."""
-    return ({CPU: 0, MEMORY: 1, PODS: 3}.get(resource, 2), resource)
+    """Sort key of resources in a text: rules between pods, cpu, memory, devices, pods."""
+    return (-1 if resource.startswith(RULE_PREFIX) else {CPU: 0, MEMORY: 1, PODS: 3}.get(resource, 2), resource)
 
 
 def plain(resource: str) -> str:
@@ -22,7 +34,7 @@ def plain(resource: str) -> str:
 
 def amounts(request: Resources) -> str:
     """Every amount of a request: `1.5 cores, 2 GiB of memory`."""
-    names = sorted((n for n in request if n != PODS), key=rank_of)
+    names = sorted((n for n in request if n != PODS and not n.startswith(RULE_PREFIX)), key=rank_of)
     return ", ".join(amount(name, request[name]) for name in names) or amount(PODS, request[PODS])
 
 
@@ -33,11 +45,20 @@ def amount(name: str, number: int) -> str:
     if name in {MEMORY, EPHEMERAL_STORAGE}:
         kind = "memory" if name == MEMORY else "ephemeral storage"
         return f"{_binary(number)} of {kind}"
+    if name in {PODS, POD_OBJECTS}:
+        return count(number, "pod") + (f" by {name}" if name == POD_OBJECTS else "")
+    return _other_amount(name, number)
+
+
+def _other_amount(name: str, number: int) -> str:
+    """An amount of a rule between pods, a port, devices, huge pages, or a resource of somebody else."""
+    if name.startswith(RULE_PREFIX):
+        return name
     if name.startswith(HOST_PORT_PREFIX):
         return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
-    if name == POD_OBJECTS:
-        return f"{count(number, 'pod')} by {POD_OBJECTS}"
-    return count(number, "pod") if name == PODS else f"{number} {name}"
+    if name.startswith(DEVICE_PREFIX):
+        return f"{count(number, _DEVICE)}{name.removeprefix(_DEVICE)}"
+    return f"{format_quantity(number, name)} of {name}" if name.startswith("hugepages-") else f"{number} {name}"
 
 
 def count(number: int, noun: str) -> str:

@@ -2,14 +2,21 @@
 
 Half-open connections cost nothing to make. Without a bound they fill the table of open files, and neither a probe of
 the kubelet nor a connection to the API server finds a place. A new connection is never refused: if there are too
-many, the oldest one of the address with the most ends. So a probe, which takes milliseconds, is answered.
+many, the oldest one of the address with the most ends. So a probe, which takes milliseconds, is answered. The page of
+somebody who has shown a token does not end so: all who share a machine share an address.
+
+Whoever asks for a long answer and does not read it makes the server keep it, and a closed window can stay closed for
+ever. So a connection ends that has had something to read for too long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Never
 
 from aiohttp import web
 
@@ -17,14 +24,39 @@ MAX_CONNECTIONS = 256
 """Of one server: far below the 1024 open files with which many containers start."""
 
 MAX_OF_ADDRESS = 64
-"""The page has at most 32 open streams, which all come from one address through `kubectl port-forward`."""
+"""A browser opens a few beside the stream of its page, and all come from one address by `kubectl port-forward`."""
 
 IDLE_S = 20.0
 """A connection is closed if it brings no whole request header for so long."""
 
 
+UNREAD_S = 30.0
+"""A connection is closed if what was written to it is not all read for so long: a page takes a second."""
+
+LOOK_EVERY_S = 1.0
+
+_kept: set[asyncio.BaseTransport] = set()
+
+
+@contextmanager
+def kept(transport: asyncio.BaseTransport | None) -> Iterator[None]:
+    """Neither count nor end a connection for the sake of others while the block runs.
+
+    Args:
+        transport: of somebody who has shown a token, and of whom the caller bounds the number; None if it is closed.
+    """
+    if transport is None:
+        yield
+        return
+    _kept.add(transport)
+    try:
+        yield
+    finally:
+        _kept.discard(transport)
+
+
 class _Entrance(asyncio.Protocol):
-    """Makes room for a connection, and hands it to the server."""
+    """Frees capacity for a connection, and hands it to the server."""
 
     def __init__(self, server: web.Server) -> None:
         self._server = server
@@ -42,10 +74,25 @@ def entrance(server: web.Server) -> Callable[[], asyncio.Protocol]:
     return lambda: _Entrance(server)
 
 
+async def end_unread(server: web.Server) -> Never:
+    """End connections whose answers are not read; only cancellation ends this."""
+    since_s: dict[asyncio.Transport, float] = {}
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        now_s = time.monotonic()
+        waiting = [one.transport for one in server.connections if one.transport is not None]
+        since_s = {one: since_s.get(one, now_s) for one in waiting if one.get_write_buffer_size()}
+        for transport, began_s in since_s.items():
+            if now_s - began_s >= UNREAD_S:
+                transport.abort()
+
+
 def _make_room(server: web.Server, newcomer: str) -> None:
     """End the oldest connections of the addresses that have too many, counting the one that comes."""
     transports = [one.transport for one in server.connections]
-    held = [(one, _address(one)) for one in transports if one is not None and not one.is_closing()]
+    held = [
+        (one, _address(one)) for one in transports if one is not None and not one.is_closing() and one not in _kept
+    ]
     counts = Counter(address for _, address in held)
     counts[newcomer] += 1
     while counts.total() > MAX_CONNECTIONS or counts[newcomer] > MAX_OF_ADDRESS:

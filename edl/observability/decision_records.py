@@ -17,7 +17,8 @@ import msgspec
 
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import Certificate, ScaleDecision, ScalePlan
 from edl.observability.stored_names import encode_with_stored_names, with_code_names
 
 RECORD_VERSION = 1
@@ -36,7 +37,7 @@ class DecisionRecord:
         snapshot: the cluster as the planner got it.
         plan: the decision; `plan.given` are the columns that it started from. If the same decision is made again,
             only `plan.seconds` differs.
-        ahead_of_plan: the plan has nothing but the jobs that made room for serving pods ahead of the next plan.
+        ahead_of_plan: the plan has nothing but the jobs that freed capacity for serving pods ahead of the next plan.
     """
 
     policy: str
@@ -48,7 +49,7 @@ class DecisionRecord:
 
 
 def relief(decisions: Sequence[ScaleDecision]) -> ScalePlan:
-    """The decisions that make room for serving pods ahead of a plan, as the plan of a record; it proves nothing."""
+    """Put the evictions ahead of the next plan into the form of a recorded plan; its certificate is empty."""
     return ScalePlan(tuple(decisions), Certificate("", 0.0, 0.0))
 
 
@@ -84,7 +85,7 @@ class RecordFolder:
         Args:
             folder: where the files are.
             keep: so many of the newest records are kept.
-            hours: of older ones, the first one of so many hours that have one.
+            hours: of older records, keep the first one of each hour, for so many hours that have records.
 
         Raises:
             ConfigError: the folder cannot be written to.

@@ -14,7 +14,8 @@ from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.broken_nodes import BrokenNodeMetrics
 from edl.observability.metric_groups.build import BuildMetrics
@@ -75,18 +76,18 @@ class Metrics:
         return generate_latest(self.registry)
 
     async def page(self) -> bytes:
-        """The same; between the sums the event loop may do something else."""
+        """The same; the event loop may run other tasks between the sums."""
         for _ in self._summing():
             await asyncio.sleep(0)
         return generate_latest(self.registry)
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken; gauges are not set again while the cluster is the same."""
+        """Set the gauges from a new snapshot, unless the cluster is unchanged."""
         for _ in self.observing(snapshot, leader=leader):
             pass
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
-        """The same, group by group: on a large cluster something else may be done in between."""
+        """The same, group by group, so that other tasks may run in between on a large cluster."""
         before = self._last[0] if self._last is not None else None
         self._last = (snapshot, leader)
         yield from _observing(self._prompt, snapshot, before, leader=leader)
@@ -109,7 +110,7 @@ class Metrics:
             group.planned(snapshot, plan)
 
     def relieved(self, snapshot: ClusterSnapshot) -> None:
-        """Room is made for waiting serving pods ahead of a plan."""
+        """Capacity is made for waiting serving pods ahead of a plan."""
         for group in self._groups:
             group.relieved(snapshot)
 
@@ -129,7 +130,7 @@ class Metrics:
             group.acted(outcome)
 
     def queued(self, queues: Sequence[Queue], statuses: Mapping[str, QueueStatus]) -> None:
-        """What a plan gives each queue was computed."""
+        """Set the share of each queue, as the last plan computed it."""
         for group in self._groups:
             group.queued(queues, statuses)
 
@@ -139,7 +140,7 @@ class Metrics:
             group.ended(result, seconds)
 
     def left_out(self, count: int) -> None:
-        """That many objects cannot be read."""
+        """Set the number of objects that edl cannot read."""
         for group in self._groups:
             group.left_out(count)
 
@@ -157,7 +158,7 @@ class Metrics:
 def _observing(
     groups: Iterable[ControllerMetricGroup], snapshot: ClusterSnapshot, last: ClusterSnapshot | None, *, leader: bool
 ) -> Iterator[None]:
-    """Report a snapshot to groups one by one, of which `last` was the last that they saw."""
+    """Report a snapshot to the groups one by one; `last` is the snapshot that they saw before."""
     is_same = last is not None and snapshot.shares_all(last)
     for group in groups:
         (group.observed_again if is_same else group.observed)(snapshot, leader=leader)

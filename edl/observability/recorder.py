@@ -16,8 +16,9 @@ from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import DeletePod, EmitEvent, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.observability.decision_records import DecisionRecord, RecordFolder, relief
 from edl.observability.logs import log_event
 from edl.observability.metrics import Metrics
@@ -33,7 +34,7 @@ def new_trace_id() -> str:
 
 
 class Onlooker(Protocol):
-    """What else wants to see the cluster and the plans of a controller."""
+    """An observer of the snapshots and the plans of a controller."""
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
@@ -134,7 +135,7 @@ class ControllerRecorder:
             self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
 
     def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Room is made for waiting serving pods ahead of a plan: log each decision, and record them."""
+        """Capacity is made for waiting serving pods ahead of a plan: log each decision, and record them."""
         self._metrics.relieved(snapshot)
         for decision in decisions:
             self._metrics.decided(decision)
@@ -167,7 +168,7 @@ class ControllerRecorder:
         log_event(_log, logging.INFO, "postponed", what=what)
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out, or the API server refused it."""
+        """An action was carried out, or the API server rejected it."""
         self._metrics.acted(outcome)
         action = outcome.action
         pod = getattr(action, "pod", None) or getattr(action, "pod_name", None)

@@ -27,6 +27,7 @@ from edl.model.times import text_of
 from edl.model.units import count
 from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record, relief
 from edl.planner.policies.registry import policy_named
+from edl.printable import one_line
 
 SAME, DIFFERENT, UNREADABLE = 0, 1, 2
 TOLERANCE = 1e-6
@@ -180,7 +181,7 @@ def replays_json(replays: tuple[Replay, ...]) -> str:
 def print_replays(replays: tuple[Replay, ...], console: Console) -> None:
     """Print a line and a table of differences for each record, and a summary if there are several."""
     for one in replays:
-        console.print(Text(f"{one.file}: {_sentence(one)}"), soft_wrap=True)
+        console.print(Text(one_line(f"{one.file}: {_sentence(one)}")), soft_wrap=True)
         if one.differences:
             console.print(_table(one.differences))
     if len(replays) > 1:
@@ -232,7 +233,8 @@ def _table(found: tuple[Difference, ...]) -> Table:
     for name in ("JOB", "FIELD", "RECORDED", "NOW"):
         table.add_column(name, overflow="fold")
     for one in found:
-        table.add_row(Text(one.job or "(plan)"), one.field, Text(_shown(one.recorded)), Text(_shown(one.now)))
+        cells = (one.job or "(plan)", one.field, _shown(one.recorded), _shown(one.now))
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
     return table
 
 

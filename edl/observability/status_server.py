@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Never
 
 from aiohttp import web
 
 from edl.errors import ConfigError
-from edl.observability.bounded_connections import IDLE_S, entrance
+from edl.observability.bounded_connections import IDLE_S, end_unread, entrance
 from edl.observability.own_hosts import foreign
 
 SHUTDOWN_S = 2.0
 """How long a response that is being sent may delay the stop."""
+
+REST = 10.0
+"""So many times longer than a page took to make, it is served again: asking all the time takes a tenth of a core."""
+
+KEPT_PER_S = 1024 * 1024
+"""A page is made anew no sooner than after a second for so many bytes: who does not read it keeps it in memory."""
+
+PIECE = 64 * 1024
+"""Bytes of a long page that are written at once."""
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,7 +49,7 @@ class StatusServer:
         more: Mapping[str, web.Application] | None = None,
     ) -> None:
         self._listen, self._more = listen, more or {}
-        self._is_alive, self._is_ready, self._metrics = is_alive, is_ready, metrics
+        self._is_alive, self._is_ready, self._metrics = is_alive, is_ready, SharedPage(metrics)
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -68,8 +79,39 @@ class StatusServer:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _response("the caches are not complete yet", is_ok=self._is_ready())
 
-    async def _page(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        """Serve the metrics piece by piece: a piece is written once the one before it is read."""
+        page = memoryview(await self._metrics.get())
+        response = web.StreamResponse(headers={"Content-Type": _METRICS_TYPE})
+        response.content_length = len(page)
+        await response.prepare(request)
+        for start in range(0, len(page), PIECE):
+            await response.write(page[start : start + PIECE])
+        return response
+
+
+class SharedPage:
+    """A page that takes long to make: all who ask at about the same time get the same bytes.
+
+    Args:
+        make: makes the page.
+        now_s: a clock that never runs backwards.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[bytes]], now_s: Callable[[], float] = time.monotonic) -> None:
+        self._make, self._now_s = make, now_s
+        self._making = asyncio.Lock()
+        self._page, self._until_s = b"", float("-inf")
+
+    async def get(self) -> bytes:
+        """The page as it is, or was a short while ago: see `REST` and `KEPT_PER_S`."""
+        async with self._making:
+            begun_s = self._now_s()
+            if begun_s >= self._until_s:
+                self._page = await self._make()
+                now_s = self._now_s()
+                self._until_s = now_s + max(REST * (now_s - begun_s), len(self._page) / KEPT_PER_S)
+            return self._page
 
 
 @web.middleware
@@ -113,6 +155,8 @@ async def listen_on(listen: str, app: web.Application) -> tuple[web.AppRunner, t
 class _Site(web.TCPSite):
     """A site whose connections are bounded."""
 
+    _watch: asyncio.Task[Never] | None = None
+
     async def start(self) -> None:
         """Listen.
 
@@ -124,6 +168,13 @@ class _Site(web.TCPSite):
         assert server is not None  # noqa: S101 - the runner is set up
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(entrance(server), self._host, self._port, backlog=self._backlog)
+        self._watch = loop.create_task(end_unread(server), name="end unread connections")
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._watch is not None:
+            self._watch.cancel()
+        await super().stop()
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -37,6 +37,37 @@ STORED_NAMES = (
 )
 """Add a line here if you rename a field of `DecisionRecord` or of anything in it."""
 
+STORED_FLAT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "limits": {
+        "serving": {
+            "headroom": "serving_headroom",
+            "slo": "serving_slo",
+            "grace_s": "serving_grace_s",
+            "untried_s": "untried_s",
+            "schedulers": "serving_schedulers",
+        },
+        "sharing": {
+            "max_load_desired": "max_load_desired",
+            "growth_hold_s": "growth_hold_s",
+            "head_wait_s": "head_wait_s",
+            "consolidate_after_s": "consolidate_after_s",
+        },
+        "lending": {
+            "surplus_cpu_request": "surplus_cpu_request",
+            "running": "lend_running",
+            "clear_after_s": "clear_lending_after_s",
+        },
+        "nodes": {
+            "expected": "expected_nodes",
+            "drain_idle_s": "drain_idle_s",
+            "avoid_after": "avoid_nodes_after",
+            "avoid_for_s": "avoid_nodes_for_s",
+        },
+    }
+}
+"""By field of the record, and by field of the object there: the stored names of the fields of that group, which are
+stored among those of the object that holds the group."""
+
 UNIQUE_KEYS = (("container_message", "said"),)
 """(name in the code, stored name) of keys that occur in one kind of object only; they are replaced as bytes, because
 there is one for each of up to 50,000 pods."""
@@ -50,7 +81,10 @@ def encode_with_stored_names(record: Any) -> bytes:  # noqa: ANN401 - any datacl
     Args:
         record: a dataclass whose fields are named as in the code.
     """
-    encoded = msgspec.json.encode(_stored(record, STORED_NAMES))
+    found = _stored(record, STORED_NAMES)
+    for name, groups in STORED_FLAT.items():
+        found[name] = _flat(found[name], groups)
+    encoded = msgspec.json.encode(found)
     for code, stored in UNIQUE_KEYS:
         encoded = encoded.replace(_key(code), _key(stored))
     return encoded
@@ -65,7 +99,32 @@ def with_code_names(encoded: bytes) -> bytes:
     """
     for code, stored in UNIQUE_KEYS:
         encoded = encoded.replace(_key(stored), _key(code))
-    return _coded(encoded, STORED_NAMES)
+    return _coded(_grouped(encoded), STORED_NAMES)
+
+
+def _flat(value: Any, groups: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """The fields of an object by their stored names, those of its groups among them."""
+    found: dict[str, Any] = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        names = groups.get(field.name)
+        found |= {names[f.name]: getattr(item, f.name) for f in fields(item)} if names else {field.name: item}
+    return found
+
+
+def _grouped(encoded: bytes) -> bytes:
+    """A stored record whose flat fields are in their groups again."""
+    record = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+    for name, groups in STORED_FLAT.items():
+        if name not in record:
+            continue
+        found = msgspec.json.decode(record[name], type=dict[str, msgspec.Raw])
+        for group, names in groups.items():
+            inside = {code: found.pop(stored) for code, stored in names.items() if stored in found}
+            if inside:
+                found[group] = msgspec.Raw(msgspec.json.encode(inside))
+        record[name] = msgspec.Raw(msgspec.json.encode(found))
+    return msgspec.json.encode(record)
 
 
 def _key(name: str) -> bytes:

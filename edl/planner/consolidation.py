@@ -15,6 +15,7 @@ same wait, for nodes (https://karpenter.sh/docs/concepts/disruption/).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -29,11 +30,11 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
-from edl.planner.interruption import price_in_trainers
 from edl.planner.minimums import size_of
-from edl.planner.packing import has_load_left
+from edl.planner.packing import may_have_more
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking
+from edl.planner.waits import price_in_trainers
 
 Coefficients = list[tuple[int, float]]
 Row = tuple[Coefficients, float, float]
@@ -378,12 +379,9 @@ def _in_deletion_order(packing: TrialPacking, live_trainers: list[int]) -> tuple
 
 def _wanted(packing: TrialPacking) -> dict[int, int]:
     """How many more trainers of each shape jobs would take if they fitted."""
-    meter, wanted = packing.meter(), dict[int, int]()
-    for j in packing.members:
-        demand = packing.problem.demands[j]
-        more = demand.max_trainers - packing.count[j]
-        if more > 0 and meter.quota_shortage(j) is None and has_load_left(packing, demand.shape):
-            wanted[demand.shape] = wanted.get(demand.shape, 0) + more
+    wanted, most = Counter[int](), {j: packing.problem.demands[j].max_trainers for j in packing.members}
+    for j in may_have_more(packing, most):
+        wanted[packing.problem.demands[j].shape] += most[j] - packing.count[j]
     return wanted
 
 

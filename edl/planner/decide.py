@@ -7,17 +7,20 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, Limits, ScaleDecision, ScalePlan, ServingReport
-from edl.planner.admission.admit import Admission, admit, cap
+from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, ScaleDecision, ScalePlan, ServingReport
+from edl.planner.admission.admit import Admission, admit
+from edl.planner.admission.capping import cap
 from edl.planner.admission.pins import with_pins_that_fit
+from edl.planner.admission.stopgap import stopgap
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
@@ -25,7 +28,6 @@ from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
-from edl.planner.interruption import price_in_trainers
 from edl.planner.lending.clearing import count_slowed
 from edl.planner.lending.guard import check_lent_room
 from edl.planner.minimums import Served, serve
@@ -44,21 +46,22 @@ from edl.planner.owners.order import (
     without_replacements,
 )
 from edl.planner.policies.base import Policy
-from edl.planner.policies.scores import DIGITS, from_worst
 from edl.planner.preference import follow_preferences
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.kept_columns import keep_columns
+from edl.planner.scores import DIGITS, PlanScore, from_worst
 from edl.planner.sharing import share
+from edl.planner.sizes.rounding import in_sizes
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
-from edl.planner.stopgap import stopgap
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
-from edl.planner.topology.search import PlanScore, decide_together
+from edl.planner.topology.search import decide_together
 from edl.planner.topping_up import without_proved
+from edl.planner.waits import price_in_trainers
 
 ADMIT_BY, FIT_BY, SHARE_BY, PREFER_BY, PROVE_BY = (
     0.65,
@@ -114,52 +117,69 @@ def study(
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    watch = clock or Clock(limits.deadline_s)
-    clocks = chain((watch,), (Clock(limits.deadline_s - watch.spent_s) for _ in repeat(None)))
-    decide = _study_with_nodes if limits.expected_nodes else _study_in_domains
-
-    def made_of(seen: ClusterSnapshot) -> Study:
-        own = next(clocks)
-        if own is not watch and own.deadline_s <= 0:
-            raise OutOfTimeError("the decision has no time left for another plan")
-        rest = limits if own is watch else replace(limits, deadline_s=own.deadline_s)
-        return decide(seen, policy, rest, columns, own, solver=solver)
-
+    first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver)
+    each, decide = first.then_further(), _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
-        return with_pins_that_fit(snapshot, made_of, lambda: watch.spent_s < PINS_BY * limits.deadline_s)
+        return with_pins_that_fit(
+            snapshot,
+            lambda seen: decide(seen, next(each)),
+            lambda: first.watch.spent_s < PINS_BY * limits.deadline_s,
+        )
 
 
-def _study_with_nodes(
-    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns, watch: Clock, *, solver: Solver
-) -> Study:
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What a plan is made with besides the snapshot; further plans of a decision are made for changed snapshots."""
+
+    policy: Policy
+    limits: Limits
+    columns: KeptColumns
+    watch: Clock
+    solver: Solver
+
+    def further(self, columns: KeptColumns, *, may_move: bool = False) -> _Making:
+        """Return the same for another plan, in the time that this one has left.
+
+        Args:
+            columns: those of the last plan.
+            may_move: pods may move so that capacity comes together.
+
+        Raises:
+            OutOfTimeError: none is left.
+        """
+        left_s, sharing = self.limits.deadline_s - self.watch.spent_s, self.limits.sharing
+        if left_s <= 0:
+            raise OutOfTimeError("the decision has no time left for another plan")
+        sharing = sharing if may_move else replace(sharing, consolidate_after_s=0.0)
+        limits = replace(self.limits, deadline_s=left_s, sharing=sharing)
+        return replace(self, limits=limits, columns=columns, watch=Clock(left_s))
+
+    def then_further(self) -> Iterator[_Making]:
+        """What each plan of a series is made with, the first one with this; it goes on after an `OutOfTimeError`."""
+        return chain((self,), iter(lambda: self.further(self.columns, may_move=True), None))
+
+
+def _study_with_nodes(snapshot: ClusterSnapshot, making: _Making) -> Study:
     """The study in a cluster with an autoscaler: idle nodes are emptied, and jobs ask for nodes."""
-    real = with_holding(snapshot)
+    real, limits = with_holding(snapshot), making.limits
     seen = without_idle(real, limits)
-    made = _study_in_domains(seen, policy, limits, columns, watch, solver=solver)
+    made = _study_in_domains(seen, making)
     plan = with_idle(real, seen, made.plan)
     if real is not seen and (problems := check(real, plan, limits.quotas)):
         raise RefusedPlanError(plan, problems)
 
     def replan(extended: ClusterSnapshot) -> ScalePlan:
-        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
-        if rest.deadline_s <= 0:
-            raise OutOfTimeError("the decision has no time left for another plan")
-        again = Clock(rest.deadline_s)
-        return _study_in_domains(extended, policy, rest, plan.columns, again, solver=solver).plan
+        return _study_in_domains(extended, making.further(plan.columns)).plan
 
     return replace(made, plan=with_asks(snapshot, plan, limits, replan))
 
 
-def _study_in_domains(
-    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, columns: KeptColumns, watch: Clock, *, solver: Solver
-) -> Study:
+def _study_in_domains(snapshot: ClusterSnapshot, making: _Making) -> Study:
     """The study in which each job with a topology has its domain; one plan if no job has one."""
-    clocks = chain((watch,), (Clock(limits.deadline_s - watch.spent_s) for _ in repeat(None)))
-
-    def decide(placed: ClusterSnapshot) -> Study:
-        return _study(placed, policy, limits, columns, next(clocks), solver=solver, chain=Chain())
-
-    return decide_together(snapshot, limits, decide, _score, lambda: watch.spent_s)
+    each = making.then_further()
+    return decide_together(
+        snapshot, making.limits, lambda placed: _study(placed, next(each)), _score, lambda: making.watch.spent_s
+    )
 
 
 def _score(made: Study) -> PlanScore:
@@ -175,27 +195,20 @@ def _score(made: Study) -> PlanScore:
     )
 
 
-def _study(
-    snapshot: ClusterSnapshot,
-    policy: Policy,
-    limits: Limits,
-    columns: KeptColumns,
-    clock: Clock | None = None,
-    *,
-    solver: Solver,
-    chain: Chain,
-) -> Study:
-    """The study; `chain` counts the plans that were made for the owners of workloads."""
-    watch = clock or Clock(limits.deadline_s)
+def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = None) -> Study:
+    """The study; `series` counts the plans that were made for the owners of workloads."""
+    policy, limits, watch = making.policy, making.limits, making.watch
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    problem = with_engine(replace(read_problem(adapted, limits, columns, watch, defers=True), solver=solver))
+    read = read_problem(adapted, limits, making.columns, watch, defers=True)
+    problem = with_engine(replace(read, solver=making.solver))
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")
     objective = policy.objective(admission.packing)
     watch.allow(SHARE_BY if may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
+    shared = replace(shared, packing=in_sizes(shared.packing))
     watch.begin("proof")
     watch.allow(PREFER_BY)
     follow_preferences(shared.packing)
@@ -209,13 +222,11 @@ def _study(
     watch.begin("reasons")
     made = Study(_write(adapted, context, proof, policy.name), context, proof, context)
     watch.begin("consolidation")
-    if limits.consolidate_after_s and not watch.cut and not watch.is_over:
-        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s)
-        made = _consolidated(adapted, policy, rest, made)
+    if limits.sharing.consolidate_after_s and not watch.cut and not watch.is_over:
+        made = _consolidated(adapted, making, made)
     if any(job.owner_count is not None for job in adapted.jobs):
         watch.begin("owner order")
-        rest = replace(limits, deadline_s=limits.deadline_s - watch.spent_s, consolidate_after_s=0.0)
-        made = _in_owner_order(adapted, policy, rest, made, chain)
+        made = _in_owner_order(adapted, making, made, series or Chain())
     watch.begin("check")
     problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
     if problems:
@@ -242,7 +253,8 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
     """Serving, caps and admission; if time does not suffice for them, what runs and what fits beside it.
 
     Returns:
-        The problem with lower maximums, what serving gets, who runs, and False if free room is to be left to others.
+        The problem with lower maximums, what serving gets, who runs, and False if free capacity is to be left to
+        others.
     """
     served = None
     problem.clock.allow(ADMIT_BY)
@@ -250,28 +262,27 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
         problem.clock.begin("serving")
         served = serve(problem, deadline_s)
         problem.clock.begin("admission")
-        problem, hopeless = cap(problem, served, deadline_s)
-        return problem, served, admit(problem, served, hopeless, deadline_s), True
+        problem, infeasible = cap(problem, served, deadline_s)
+        return problem, served, admit(problem, served, infeasible, deadline_s), True
     except OutOfTimeError:
         problem.clock.cut_short("admission")
         instead = stopgap(problem, served, FIT_BY)
         return problem, instead.served, instead.admission, instead.is_complete
 
 
-def _consolidated(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study) -> Study:
-    """The plan in which pservers move, if trainers gain room by that; else one in which trainers come together."""
+def _consolidated(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:
+    """The plan that moves pservers if that gives trainers capacity; else the plan that moves trainers together."""
     plan = made.plan
-    if reason_to_wait(snapshot, plan, limits.consolidate_after_s):
+    if reason_to_wait(snapshot, plan, making.limits.sharing.consolidate_after_s):
         return made
 
     def decide_again(changed: ClusterSnapshot) -> Study | None:
-        once, solver = replace(limits, consolidate_after_s=0.0), made.context.problem.solver
         try:
-            return _study(changed, policy, once, plan.columns, solver=solver, chain=Chain())
+            return _study(changed, making.further(plan.columns))
         except PlanError:  # without the move the plan is good
             return None
 
-    moving = moves(made.context.shared.packing, limits.deadline_s)
+    moving = moves(made.context.shared.packing, making.limits.deadline_s - making.watch.spent_s)
     if not moving.pservers:
         return _gathered(snapshot, made, decide_again)
     price = sum(price_in_trainers(job) for job in snapshot.jobs if job.key in moving.pservers)
@@ -292,31 +303,30 @@ def _gathered(
     return made
 
 
-def _in_owner_order(snapshot: ClusterSnapshot, policy: Policy, limits: Limits, made: Study, chain: Chain) -> Study:
+def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, series: Chain) -> Study:
     """The study in which workloads are shrunk as their own controllers do it; see `owners.order`.
 
     Raises:
         PlanError: no such plan was made in time.
     """
-    settled = to_settle(made.plan, made.context.shared.packing, chain)
+    settled = to_settle(made.plan, made.context.shared.packing, series)
     if not settled:
         return replace(made, plan=without_replacements(snapshot, made.plan))
 
     def settle(victims: Victims) -> Study:
-        now, solver = as_settled(snapshot, victims), made.context.problem.solver
-        after = _study(now, policy, limits, made.plan.columns, solver=solver, chain=chain.next)
+        after = _study(as_settled(snapshot, victims), making.further(made.plan.columns), series.next)
         plan = with_owner_order(snapshot, made.plan, after.plan, victims)
         return replace(after, plan=plan, settled=after.settled | victims.keys())
 
     found = settle(settled)
-    if not chain.may_give_anyway:
+    if not series.may_give_anyway:
         return found
     if stopped(made.plan, found.plan):
-        other = _in_owner_order(snapshot, policy, limits, made, Chain(gives_anyway=True))
+        other = _in_owner_order(snapshot, making, made, Chain(gives_anyway=True))
         found = min(found, other, key=lambda after: harm(made.plan, after.plan, settled))
     if kept := gives_in_vain(found.plan, found.settled):
-        other = settle({**settled, **kept})  # a quota may want the room that they would keep
-        if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, limits.quotas)):
+        other = settle({**settled, **kept})  # a quota may want the capacity that they would keep
+        if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, making.limits.quotas)):
             return other
     return found
 

@@ -2,7 +2,8 @@
 
 The planner may promise only what kube-scheduler will grant, so these are the scheduler's own filters: readiness,
 taints, node selector and required node affinity. Preferred affinity and PreferNoSchedule are scores, as in its
-plugins NodeAffinity and TaintToleration. Capacity, spreading and pod affinity are not judged here.
+plugins NodeAffinity and TaintToleration. Rules between pods and volumes
+come with the placement, as nodes that they exclude; see `edl.kube.translate.rules`. Capacity is not judged here.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and .../taint-and-toleration/
 """
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.model.cluster import Node
-from edl.model.resources import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
+from edl.model.resources import NodeRule, NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 
 BoolArray = NDArray[np.bool_]
 
@@ -83,6 +84,8 @@ class _Labels:
         found = self._all([Requirement(key, "In", (value,)) for key, value in placement.node_selector])
         if placement.required:
             found &= np.logical_or.reduce([self.meet(term) for term in placement.required])
+        for rule in placement.rules:
+            found &= np.logical_or.reduce([self.meet(term) for term in rule.terms or (NodeTerm(),)])
         return found
 
     def meet(self, term: NodeTerm) -> BoolArray:
@@ -118,6 +121,11 @@ def _met(requirement: Requirement, number: Mapping[str | None, int]) -> BoolArra
         listed = [number[value] for value in requirement.values if value in number]
         found = np.full(len(number), requirement.operator == "NotIn")
         found[listed] = requirement.operator == "In"
+        return found
+    if requirement.operator in {"Exists", "DoesNotExist"}:
+        found = np.full(len(number), requirement.operator == "Exists")
+        if None in number:
+            found[number[None]] = requirement.operator == "DoesNotExist"
         return found
     have = ({} if value is None else {requirement.key: value} for value in number)
     return np.array([holds(requirement, labels) for labels in have], dtype=np.bool_)
@@ -156,14 +164,26 @@ def matches(toleration: Toleration, taint: Taint) -> bool:
 
 
 def is_selected(node: Node, placement: Placement) -> bool:
-    """True if the node selector holds, and any one term of the required affinity."""
+    """True if the node selector holds, any one term of the required affinity, and every rule."""
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in placement.node_selector):
         return False
-    if not placement.required:
-        return True
+    if placement.required and not _meets_any(node, labels, placement.required):
+        return False
+    return first_broken(node, placement) is None
+
+
+def first_broken(node: Node, placement: Placement) -> NodeRule | None:
+    """The first rule of other objects that keeps the pod from the node; None if none does."""
+    if not placement.rules:
+        return None
+    labels = dict(node.labels)
+    return next((rule for rule in placement.rules if not _meets_any(node, labels, rule.terms)), None)
+
+
+def _meets_any(node: Node, labels: Mapping[str, str], terms: Iterable[NodeTerm]) -> bool:
     fields = {"metadata.name": node.name}
-    return any(is_met(term, labels, fields) for term in placement.required)
+    return any(is_met(term, labels, fields) for term in terms)
 
 
 def is_met(term: NodeTerm, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ IMPOSSIBLE = 1 << 30
 
 
 def shortfall(free: IntArray, request: IntArray) -> IntArray:
-    """What one more pod lacks in each row of free capacity; 0 where enough is free or nothing is requested.
+    """The shortage for one more pod in each row of free capacity; 0 where enough is free or nothing is requested.
 
     Args:
         free: (..., resources) what is free.

@@ -14,10 +14,12 @@ from typing import NamedTuple
 from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Quota
 from edl.model.names import Role
-from edl.model.plan import Quota, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
+from edl.model.sizes import allows, named
 from edl.model.topology import TOGETHER, domain_of
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
@@ -62,6 +64,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     for job, decision in pairs:
         live = job.live_trainers
         problems += _check_counts(job, decision, live)
+        problems += _check_size(job, decision, is_new=plan.fallback is None)
         problems += _check_refusal(job, decision)
         problems += _check_victims(job, decision, live)
         problems += _check_moves(job, decision)
@@ -93,7 +96,7 @@ def check_relief(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) 
             low = job.bounds.min_trainers
             problems.append(f"job {job.key}: keeps {kept} trainers with target {decision.target} and minimum {low}")
         if decision.nodes or decision.fixed_nodes or decision.moves or not decision.admitted:
-            problems.append(f"job {job.key}: only trainers may be given up ahead of a plan")
+            problems.append(f"job {job.key}: only trainers may be evicted ahead of a plan")
     return tuple(problems)
 
 
@@ -136,8 +139,18 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
             yield f"{name}: admitted, but it gets {given} new {fixed.role} pods and lacks {missing}"
 
 
+def _check_size(job: Job, decision: ScaleDecision, *, is_new: bool) -> Iterable[str]:
+    """An admitted job has one of its sizes.
+
+    In the last plan without its growth, which is not new, a job that has lost a trainer may stay as it is.
+    """
+    changes = is_new or bool(decision.victims or decision.nodes)
+    if decision.admitted and changes and not allows(job.sizes, decision.target):
+        yield f"job {job.key}: target {decision.target} is none of its sizes: {named(job.sizes)}"
+
+
 def _check_refusal(job: Job, decision: ScaleDecision) -> Iterable[str]:
-    """No trainer is planned that the API server refuses."""
+    """No trainer is planned that the API server rejects."""
     if job.refusal is not None and decision.target > max(decision.current, job.refusal.allowed):
         yield f"job {job.key}: target {decision.target}, but only {job.refusal.allowed} trainers are accepted now"
 
@@ -294,7 +307,7 @@ def _most_at_one_address(held: Counter[str]) -> dict[str, int]:
 
 
 def _amount_held(held: Counter[str], ports: Mapping[str, int], resource: str) -> int:
-    """What is held of a resource; a host port at every address conflicts with the same port at a single one.
+    """The use of a resource; a host port at every address conflicts with the same port at a single address.
 
     `ports` is what `_most_at_one_address` says of the node.
     """
@@ -303,7 +316,7 @@ def _amount_held(held: Counter[str], ports: Mapping[str, int], resource: str) ->
 
 
 def _capacity(node: Node, resource: str) -> int:
-    """What pods may request of a resource on the node; each host port is there once."""
+    """The capacity of a resource on the node; 1 for each host port."""
     if resource.startswith(HOST_PORT_PREFIX):
         return 1
     return node.allocatable[resource] - node.reserved[resource]

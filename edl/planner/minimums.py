@@ -24,13 +24,14 @@ from edl.planner.programs.most_pods import place_most
 from edl.planner.swaps.tightest import place_minimums
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 
-SHAPES_LEFT_ROOM, LEFT_ROOM = 4, 50  # a packing of serving leaves room for so many trainers of so many shapes
+SHAPES_LEFT_ROOM, LEFT_ROOM = 4, 50  # a packing of serving leaves capacity for so many trainers of so many shapes
+Allowance = Callable[[TrialPacking], Mapping[int, int]]  # how many trainers of each job may be deleted
 REORDERED, ORDERS_TRIED = 3, 6  # every order of the last so many shapes is compared; at most so many of serving pods
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the waiting serving pods get.
+    """The pending serving pods that a plan places.
 
     Attributes:
         due: by shape, pods that must be placed, even if trainers are deleted for them.
@@ -83,7 +84,7 @@ def serve(problem: Problem, deadline_s: float) -> Served:
 
 
 def _running_minimums(problem: Problem, wanted: Mapping[int, int]) -> dict[int, int]:
-    """Trainers of the minimums of running jobs, by shape: some of those that are wanted most, to leave room for."""
+    """Missing minimum trainers of running jobs, by shape, for which to leave capacity: those most in demand."""
     least: Counter[int] = Counter()
     for demand in problem.demands:
         if demand.job.was_admitted and demand.shape not in wanted:
@@ -98,7 +99,7 @@ def place_required(
 
     Only surplus trainers are deleted at first. If that is not enough, or if it deletes any and the cluster is small,
     an integer program over nodes looks for fewer deletions. After that, minimums may move to other nodes, and at last
-    pods that are on their way to a node.
+    pods that have a node but are not bound yet.
 
     Args:
         problem: the arrays.
@@ -112,13 +113,14 @@ def place_required(
     if served.places:  # no order of placing serves so many, so none is tried
         return _placed_as_packed(problem, members, served, deadline_s)
     start = TrialPacking(problem, members)
-    if problem.is_large and not start.with_node()[0].size and not _have_unbound(problem, members):
-        return place_exactly(start, served, deadline_s)  # free room was tried, and there is nothing to delete
+    if problem.plans_in_bulk and not start.with_node()[0].size and not _have_unbound(problem, members):
+        return place_exactly(start, served, deadline_s)  # free capacity was tried, and there is nothing to delete
     best = _place_over_surplus(start, served)
     if best is not None and not best.victims:
         return best
+    known = 0 if best is None else len(best.victims)
     attempts: tuple[Callable[[], TrialPacking | None], ...] = (
-        lambda: place_exactly(TrialPacking(problem, members), served, deadline_s),
+        lambda: place_exactly(TrialPacking(problem, members), served, deadline_s, known=known),
         lambda: best,
         lambda: _place_over_any_trainer(TrialPacking(problem, members), served),
     )
@@ -147,38 +149,41 @@ def _have_unbound(problem: Problem, members: tuple[int, ...]) -> bool:
 def _placed_as_packed(
     problem: Problem, members: tuple[int, ...], served: Served, deadline_s: float
 ) -> TrialPacking | None:
-    """Place all that must fit if serving fits only as in `served.places`; None if not everything fits."""
+    """Place all that must fit if serving fits only as in `served.places`, over any trainers; None if not all fits."""
     packing = place_exactly(TrialPacking(problem, members), served, deadline_s)
-    packing = packing or _place_as_packed(TrialPacking(problem, members), served)
-    if packing is not None:
-        spare_victims(packing)
+    if packing is None:
+        packing = TrialPacking(problem, members)
+        if not (_serve_as_packed(packing, served) and _rest_placed(packing, served)):
+            return None
+    spare_victims(packing)
     return packing
 
 
-def place_exactly(packing: TrialPacking, served: Served, deadline_s: float, tries: int = 0) -> TrialPacking | None:
+def place_exactly(
+    packing: TrialPacking, served: Served, deadline_s: float, *, tries: int = 0, known: int = 0
+) -> TrialPacking | None:
     """Delete the fewest trainers, wherever they are, by an integer program; None if it is too large or fails.
 
-    The program counts what trainers declare, so it is not asked while serving may use room that trainers lend. For
-    `tries` see `programs.placing`.
+    The program counts what trainers declare, so it is not asked while serving may use capacity that trainers lend.
+    For `tries` and `known` see `programs.deletions`.
     """
     if packing.lent.any() and any(served.due.values()):
         return None
-    fixed = [d for d in batches_of(packing, served) if d.owners[0][1] is not Role.TRAINER]
+    fixed, _ = _fixed_and_minimums(packing, served)
     wanted: Counter[int] = Counter()
     queues: dict[int, list[tuple[int, Role | None]]] = {}
     for batch in fixed:
         wanted[batch.shape] += len(batch.owners)
         queues.setdefault(batch.shape, []).extend(batch.owners)
-    found = fewest_victims(packing, wanted, deadline_s, tries)
+    found = fewest_victims(packing, wanted, deadline_s, tries=tries, known=known)
     if found is None:
         return None
     for index in found.deleted:
         packing.delete(index)
     if any(served.due.values()):
         packing.for_serving.update(found.deleted)
-    for batch in batches_of(packing, replace(served, due={})):
-        if batch.owners[0][1] is Role.TRAINER:
-            queues.setdefault(batch.shape, []).extend(batch.owners)
+    for batch in _fixed_and_minimums(packing, replace(served, due={}))[1]:
+        queues.setdefault(batch.shape, []).extend(batch.owners)
     for node, shape, pods in found.places:
         for owner in queues.get(shape, [])[:pods]:
             place(packing, shape, owner, node)
@@ -196,9 +201,7 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
     Returns:
         The packing; None if free capacity is not enough.
     """
-    batches = batches_of(packing, served)
-    fixed = [batch for batch in batches if batch.owners[0][1] is not Role.TRAINER]
-    minimums = batches[len(fixed) :]  # trainers come last
+    fixed, minimums = _fixed_and_minimums(packing, served)
     if not _all_placed(packing, fixed):
         return None
     if packing.problem.is_many and place_minimums(packing, [(b.shape, [j for j, _ in b.owners]) for b in minimums]):
@@ -206,13 +209,13 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
     return packing if _all_placed(packing, minimums) else None
 
 
-def _all_placed(packing: TrialPacking, batches: list[PodBatch]) -> bool:
-    """Place batches in free room, one after the other; False at the first that does not fit."""
-    return all(make_room(packing, batch, {}) == len(batch.owners) for batch in batches)
+def _all_placed(packing: TrialPacking, batches: Iterable[PodBatch], allowance: Allowance = lambda _: {}) -> bool:
+    """Place batches one after the other, over trainers that may be deleted; False at the first that does not fit."""
+    return all(make_room(packing, batch, allowance(packing)) == len(batch.owners) for batch in batches)
 
 
 def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
-    """Make room for serving pods over surplus trainers, as many as there is room and time for.
+    """Free capacity for serving pods over surplus trainers, as many as there is capacity and time for.
 
     Args:
         packing: the packing; it is changed, and what was found before the time was over is kept.
@@ -237,42 +240,27 @@ def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | N
         return start
     first, last = batches[:-REORDERED], batches[-REORDERED:]  # what all orders begin with is placed once
     begun, best = start.copy(), None
-    if not _over_surplus(begun, first):
+    if not _all_placed(begun, first, surplus):
         return None
     for order in permutations(last):
         packing = begun.copy()
-        if _over_surplus(packing, order) and (best is None or len(packing.victims) < len(best.victims)):
+        if _all_placed(packing, order, surplus) and (best is None or len(packing.victims) < len(best.victims)):
             best = packing
         if best is not None and not best.victims:
             break
     return best
 
 
-def _over_surplus(packing: TrialPacking, batches: Iterable[PodBatch]) -> bool:
-    """Place batches one after the other, deleting surplus trainers only; False at the first that does not fit."""
-    return all(make_room(packing, batch, surplus(packing)) == len(batch.owners) for batch in batches)
-
-
 def _place_over_any_trainer(packing: TrialPacking, served: Served) -> TrialPacking | None:
     """Delete any trainers for serving pods, masters and pservers, then give each job its minimum elsewhere."""
-    for batch in batches_of(packing, served):
-        is_base = batch.owners[0][1] is Role.TRAINER
-        if make_room(packing, batch, surplus(packing) if is_base else packing.count) < len(batch.owners):
-            return None
-    for batch in batches_of(packing, replace(served, due={})):
-        if make_room(packing, batch, surplus(packing)) < len(batch.owners):
-            return None
-    return packing
+    fixed, minimums = _fixed_and_minimums(packing, served)
+    is_placed = _all_placed(packing, fixed, lambda now: now.count) and _all_placed(packing, minimums, surplus)
+    return packing if is_placed and _rest_placed(packing, served) else None
 
 
-def _place_as_packed(packing: TrialPacking, served: Served) -> TrialPacking | None:
-    """Place serving pods where an integer program has them, over any trainers there; then everything else."""
-    if not _serve_as_packed(packing, served):
-        return None
-    for batch in batches_of(packing, replace(served, due={})):
-        if make_room(packing, batch, surplus(packing)) < len(batch.owners):
-            return None
-    return packing
+def _rest_placed(packing: TrialPacking, served: Served) -> bool:
+    """Place over surplus what is missing besides serving pods; False at the first batch that does not fit."""
+    return _all_placed(packing, batches_of(packing, replace(served, due={})), surplus)
 
 
 def _serve_as_packed(packing: TrialPacking, served: Served) -> bool:
@@ -295,7 +283,7 @@ def _serve_as_packed(packing: TrialPacking, served: Served) -> bool:
 
 
 def _blockers(packing: TrialPacking, served: Served, rank: Mapping[int, int]) -> set[int]:
-    """The jobs whose masters and pservers stand where `served.places` needs the room, those of the highest rank."""
+    """The jobs whose masters or pservers run where `served.places` needs capacity; only those of the highest rank."""
     problem, blocking = packing.problem, set[int]()
     needed = np.zeros_like(packing.free)
     for node, shape, pods in served.places:
@@ -322,7 +310,7 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
     Args:
         packing: the packing of all jobs in `rank`; it is changed.
         served: what serving pods get.
-        rank: of each member; the lowest is served first.
+        rank: the rank of each member; the lowest is served first.
 
     Returns:
         The jobs that lack pods now; None if serving pods do.
@@ -333,11 +321,9 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
         packing = TrialPacking(packing.problem, rank.keys() - without)
         if not _serve_as_packed(packing, served):
             return None
-    for batch in batches_of(packing, replace(served, due={}) if served.places else served):
-        if batch.owners[0][0] != SERVING:
-            break
-        if make_room(packing, batch, packing.count) < len(batch.owners):
-            return None
+    due = batches_of(packing, replace(served, due={}) if served.places else served)
+    if not _all_placed(packing, (b for b in due if b.owners[0][0] == SERVING), lambda now: now.count):
+        return None
     for batch in batches_of(packing, replace(served, due={})):
         owners = tuple(sorted(batch.owners, key=lambda owner: rank[owner[0]]))
         placed = make_room(packing, PodBatch(batch.shape, owners), surplus(packing))
@@ -393,6 +379,13 @@ def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
     shapes = served.order or by_size(problem, served.due)
     serving = [for_serving(s, served.due[s]) for s in shapes if served.due.get(s)]
     return [*serving, *(PodBatch(s, tuple(g[s])) for g in (fixed, trainers) for s in by_size(problem, g) if g[s])]
+
+
+def _fixed_and_minimums(packing: TrialPacking, served: Served) -> tuple[list[PodBatch], list[PodBatch]]:
+    """`batches_of` in two parts: serving pods, masters and pservers, then trainers."""
+    batches = batches_of(packing, served)
+    first = sum(batch.owners[0][1] is not Role.TRAINER for batch in batches)
+    return batches[:first], batches[first:]
 
 
 def surplus(packing: TrialPacking) -> dict[int, int]:

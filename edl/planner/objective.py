@@ -29,8 +29,8 @@ class Division:
 
     Attributes:
         packing: every pod of the plan on its node.
-        level: by job, the trainers that it is promised, in fractions: no less than its minimum.
-        ceiling: by job, the most trainers that it may still grow to; empty if free room is left to others.
+        level: by job, its fair share of trainers, in fractions: no less than its minimum.
+        ceiling: by job, the most trainers that it may still grow to; empty if free capacity is left to others.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
     """
 
@@ -70,11 +70,11 @@ class Trade:
 
 
 class Objective(Protocol):
-    """What a policy maximises once every admitted job has its minimum.
+    """The objective that a policy maximises once every admitted job has its minimum.
 
     Attributes:
         name: what the certificate counts: `fulfilment`, `utility`.
-        reserves_for_yielded: free room is left to a job that yielded to serving and may not grow yet.
+        reserves_for_yielded: free capacity is left to a job that yielded to serving and may not grow yet.
     """
 
     name: str
@@ -96,7 +96,10 @@ class Objective(Protocol):
         """
 
     def gain(self, packing: TrialPacking, j: int) -> float:
-        """What one more trainer of a member adds to what the certificate counts."""
+        """The value that one more trainer of a member adds to the objective in the certificate."""
+
+    def standing(self, packing: TrialPacking) -> list[float]:
+        """How good a division is for all jobs together, compared as lists: the larger, the better."""
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
         """Give free slots to the jobs whose turn it is; the packing is changed."""

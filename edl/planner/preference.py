@@ -211,7 +211,7 @@ class _Rooms:
         )
 
     def better_than(self, source: int) -> IntArray:
-        """The nodes with room that have a better score than this one."""
+        """The nodes with capacity that have a better score than this one."""
         return np.flatnonzero((self.score > self.score[source]) & (self.fits > 0))
 
     def spared(self, source: int, count: int) -> IntArray:

@@ -19,8 +19,9 @@ from scipy.sparse import csr_array
 from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.clock import Clock
@@ -35,6 +36,13 @@ UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """The capacity of a node class, by resource, and a pattern: (shape, number of pods) for each shape in it."""
 
 
+UNPROTECTED = 1 << 40
+"""More than any number of a trainer."""
+
+
+DeletionOrder = tuple[bool, bool, int, float, str]
+
+
 class LiveTrainer(NamedTuple):
     """One trainer pod that is neither terminating nor finished.
 
@@ -43,7 +51,7 @@ class LiveTrainer(NamedTuple):
         pod: the pod.
         shape: index of the shape that the pod has; the job may request another one for new trainers by now.
         node: index of the node it is bound to; -1 if it is unbound, or if the snapshot does not contain its node.
-        is_base: its number is below the job's minimum; the other trainers are surplus.
+        is_base: it belongs to the minimum of its job; the other trainers are surplus.
     """
 
     demand: int
@@ -53,14 +61,15 @@ class LiveTrainer(NamedTuple):
     is_base: bool
 
     @property
-    def order(self) -> tuple[bool, bool, int, float, str]:
+    def order(self) -> DeletionOrder:
         """Sort key for deletion within a job, the first to delete first.
 
-        Pods that do not run come before running ones, then surplus before base, higher numbers before lower ones, and
-        pods that started later before earlier ones.
+        Pods that do not run come before running ones, then surplus before base, those that are not protected before
+        the others, higher numbers before lower ones, and pods that started later before earlier ones.
         """
         pod = self.pod
-        return (pod.phase is PodPhase.RUNNING, self.is_base, -(pod.index or 0), -(pod.started_s or 0.0), pod.name)
+        rank = -(pod.index or 0) if pod.is_protected else -UNPROTECTED - (pod.index or 0)
+        return (pod.phase is PodPhase.RUNNING, self.is_base, rank, -(pod.started_s or 0.0), pod.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +87,14 @@ class FixedNeed:
     missing: int
 
 
+def fulfilment(low: int, high: int, count: float) -> float:
+    """How much of an elastic range some trainers are: 0 at the minimum, 1 at the maximum, 1 if both are equal."""
+    return 1.0 if high <= low else (count - low) / (high - low)
+
+
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """What one schedulable job has and what it may get.
+    """The pods of one schedulable job, and the counts that a plan may give it.
 
     Attributes:
         index: its position among the demands; other arrays name the job by it.
@@ -94,6 +108,7 @@ class JobDemand:
         quota_uses: what the job uses of each limit of its queue; empty if the queue has no limit.
         deferred: live trainers above its minimum that are no `live_trainers`, because the job requests neither cpu
             nor memory; see `Problem.yielding`.
+        ends_late: one of its pods does not end, or its trainers have very long to end: others free capacity first.
     """
 
     index: int
@@ -106,19 +121,16 @@ class JobDemand:
     unbound_fixed: tuple[tuple[int, Pod], ...]
     quota_uses: tuple[QuotaUse, ...] = ()
     deferred: int = 0
+    ends_late: bool = False
 
     @property
     def live_count(self) -> int:
         """All its live trainers, deferred ones included."""
         return len(self.live_trainers) + self.deferred
 
-    def fulfilment(self, count: int) -> float:
-        """How much of its elastic range the job has with `count` trainers: 0 at the minimum, 1 at the maximum.
-
-        A job whose bounds are equal has fulfilment 1.
-        """
-        span = self.max_trainers - self.min_trainers
-        return 1.0 if span <= 0 else (count - self.min_trainers) / span
+    def fulfilment(self, count: float) -> float:
+        """How much of its elastic range the job has with `count` trainers; see `fulfilment`."""
+        return fulfilment(self.min_trainers, self.max_trainers, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +191,8 @@ class Problem:
         lends: any bound trainer requests less than its shape says.
         waiting: waiting serving pods by shape.
         headroom: shapes for which `--serving-headroom` keeps capacity free.
-        yielding: surplus trainers of jobs that request neither cpu nor memory. Their room is free to everyone else,
-            but not now; `best_effort.remainder` says which of them stay.
+        yielding: surplus trainers of jobs that request neither cpu nor memory. Their capacity is free to everyone
+            else, but not now; `best_effort.remainder` says which of them stay.
         learned: what learned headroom asks for, by index of its shape.
         reference: shapes of the trainers that may grow; lost capacity is counted in slots of these.
         node_index: index of each node by name.
@@ -188,8 +200,10 @@ class Problem:
         used_columns: patterns that the programs of this decision used; the programs add to it.
         known_buckets: buckets of the fluid programs, by capacity and shapes; the programs add to them.
         known_lists: node classes and listed patterns, by capacity, shapes and limit; the programs add to them.
-        is_large: place whole patterns of pods instead of one pod at a time.
+        known_orders: `LiveTrainer.order` of live trainers, by index; see `order_of`.
+        plans_in_bulk: place whole patterns of pods instead of one pod at a time.
         is_many: pods have so many sizes that patterns cannot be priced; bounds then come from `programs.fluid`.
+        few_shapes: shapes of all pods of jobs, if sizes are many because of serving pods alone; else empty.
         odd_shapes: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
         clock: the time that is left for the decision.
         solver: what solves its linear programs.
@@ -224,12 +238,22 @@ class Problem:
     yielding: tuple[LiveTrainer, ...] = ()
     known_buckets: dict[tuple[bytes, tuple[int, ...]], Any] = field(default_factory=dict, compare=False)
     known_lists: dict[tuple[bytes, tuple[int, ...], int], Any] = field(default_factory=dict, compare=False)
+    known_orders: dict[int, DeletionOrder] = field(default_factory=dict, compare=False)
     lends: bool = False
-    is_large: bool = False
+    plans_in_bulk: bool = False
     is_many: bool = False
+    few_shapes: frozenset[int] = frozenset()
     odd_shapes: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=Clock, compare=False)
     solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
+
+
+def order_of(problem: Problem, index: int) -> DeletionOrder:
+    """`LiveTrainer.order` of a live trainer; a decision asks for it many times, so it is kept."""
+    known = problem.known_orders.get(index)
+    if known is None:
+        known = problem.known_orders[index] = problem.live_trainers[index].order
+    return known
 
 
 def count_misplaced(problem: Problem) -> list[int]:
@@ -297,7 +321,7 @@ def _parts_of(free: IntArray, column: int, request: IntArray) -> IntArray:
 
 
 def room_of_training(problem: Problem) -> IntArray:
-    """(nodes, resources) what training pods may use of each node: at least what those use that run there.
+    """(nodes, resources) the capacity of each node for training pods: at least the use of those that run there.
 
     Pods of others may overcommit a node: kube-scheduler reserves capacity for a serving pod for which it preempts.
     Training pods that run there need not go, so no proof may say that they do not fit.

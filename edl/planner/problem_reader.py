@@ -6,18 +6,29 @@ Everything is read in bulk and equal things are read once: a snapshot may have t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 
 import numpy as np
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import CPU, HOST_PORT_PREFIX, Placement, PodShape, Resources, port_at_every_address
+from edl.model.resources import CPU, Placement, PodShape
+from edl.planner.amounts import (
+    MAX_REQUEST,
+    Names,
+    ShapeTable,
+    allocatable_row,
+    columns_that_differ,
+    node_rows,
+    planned_resources,
+    request_matrix,
+    requested_row,
+)
 from edl.planner.clock import Clock
 from edl.planner.eligibility import Eligibility
 from edl.planner.problem import (
@@ -34,43 +45,8 @@ from edl.planner.problem import (
 from edl.planner.quota import QuotaTable, all_quotas, quota_uses_of
 from edl.planner.waits import serving_grace_left_s
 
-# No node has 256 TiB of anything, and the requests of 10,000 trainers of twice that size still add up within 64 bits.
-MAX_ALLOCATABLE = 2**48
-MAX_REQUEST = 2**49
-
 LARGE_NODES = 256  # a cluster with more nodes is planned in bulk, not node by node
 MANY_KINDS = 64  # so is a smaller cluster if its nodes differ in more ways than this in what is free on them
-
-
-_Entries = list[tuple[int, int]]  # a row of a matrix: the columns that are not 0, with their values
-
-
-@dataclass(slots=True)
-class _ShapeTable:
-    """The pod shapes, numbered in the order in which they appear, with their requests as rows.
-
-    Attributes:
-        names: resource names, the columns.
-        number: the number of each shape.
-        rows: (shapes,) what one pod of each shape requests.
-    """
-
-    names: _Names
-    number: dict[PodShape, int] = field(default_factory=dict)
-    rows: list[_Entries] = field(default_factory=list)
-    known: dict[int, int] = field(default_factory=dict)  # by object identity: thousands of pods share a few shapes
-
-    def add(self, shape: PodShape) -> int:
-        """Return the number of a shape; a new shape gets the next one."""
-        index = self.known.get(id(shape))
-        if index is not None:
-            return index
-        index = self.number.get(shape)
-        if index is None:
-            index = self.number[shape] = len(self.rows)
-            self.rows.append(self.names.entries(shape.request))
-        self.known[id(shape)] = index
-        return index
 
 
 class _PodList:
@@ -107,24 +83,25 @@ def read_problem(
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
     waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
     clock = clock or Clock()
-    names = _planned_resources(jobs, waiting, snapshot)
-    table = _ShapeTable(_Names(names))
+    names = planned_resources(jobs, waiting, snapshot)
+    table = ShapeTable(Names(names))
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     now_s = snapshot.observed_at_s
     ending, staying = _split_excluded(snapshot)
     foreign, leaving = _list_pods(chain(snapshot.pods, staying), index, table, now_s)
     ours, _ = _list_pods(ending, index, table, now_s)
     quotas = QuotaTable(all_quotas(snapshot, limits.quotas))
-    reader = _DemandReader(table, index, (ours, foreign), quotas, now_s, defers=defers)
+    dead = frozenset(node.name for node in snapshot.nodes if not node.ready)
+    reader = _DemandReader(table, index, (ours, foreign), quotas, now_s, dead=dead, defers=defers)
     demands = tuple(reader.read(i, job, clock) for i, job in enumerate(jobs))
     served = _read_waiting(waiting, serving_grace_left_s(snapshot, limits), table)
     headroom = _headroom_shapes(snapshot, limits, table)
-    wishes = snapshot.headroom if jobs else ()  # without jobs nothing takes the room
+    wishes = snapshot.headroom if jobs else ()  # without jobs nothing takes the capacity
     learned = tuple((table.add(wish.shape), wish) for wish in wishes)
-    columns_kept = _columns_that_differ(names, table.rows)
-    names, request = tuple(names[c] for c in columns_kept), _request_matrix(table.rows, columns_kept)
-    allocatable = _node_rows([node.allocatable for node in snapshot.nodes], names, _allocatable_row)
-    reserved = _node_rows([node.reserved for node in snapshot.nodes], names, _as_row)
+    columns_kept = columns_that_differ(names, table.rows)
+    names, request = tuple(names[c] for c in columns_kept), request_matrix(table.rows, columns_kept)
+    allocatable = node_rows([node.allocatable for node in snapshot.nodes], names, allocatable_row)
+    reserved = node_rows([node.reserved for node in snapshot.nodes], names, requested_row)
     empty = allocatable - reserved - sum_requests(len(index), request, foreign.node, foreign.shape)
     lent = _lent(reader.live_trainers, names)
     shapes = tuple(table.number)
@@ -158,7 +135,7 @@ def read_problem(
         node_index=index,
         columns=columns,
         clock=clock,
-        is_large=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
+        plans_in_bulk=len(index) > LARGE_NODES or len({row.tobytes() for row in empty}) > MANY_KINDS,
     )
 
 
@@ -185,7 +162,7 @@ def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
 
 
 def _split_excluded(snapshot: ClusterSnapshot) -> tuple[list[Pod], list[Pod]]:
-    """The pods of jobs that get none: those whose room is free soon, and those that keep it as long as they like."""
+    """The pods of jobs that get no trainers: those that terminate in time, and those that may run for ever."""
     ending: list[Pod] = []
     staying: list[Pod] = []
     for job in snapshot.jobs:
@@ -199,7 +176,7 @@ def _split_excluded(snapshot: ClusterSnapshot) -> tuple[list[Pod], list[Pod]]:
 
 
 def _list_pods(
-    pods: Iterable[Pod], index: dict[str, int], table: _ShapeTable, now_s: float
+    pods: Iterable[Pod], index: dict[str, int], table: ShapeTable, now_s: float
 ) -> tuple[_PodList, _PodList]:
     """The pods that use capacity of a node, and those of them that will soon have ended.
 
@@ -226,135 +203,25 @@ def _list_pods(
     return found, leaving
 
 
-class _Names:
-    """Resource names as columns, found by what a pod requests: one of thousands of host ports is not looked for."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._column = {name: column for column, name in enumerate(names)}
-        self._addresses: dict[str, list[str]] = {}
-        for name in self._column:
-            if name.startswith(HOST_PORT_PREFIX) and (port := port_at_every_address(name)) != name:
-                self._addresses.setdefault(port, []).append(name)
-
-    def entries(self, request: Resources) -> _Entries:
-        """The columns that a pod requests, ascending, with the amounts, cut off so that sums stay within 64 bits.
-
-        A host port requested at every address counts at each single address.
-        """
-        have = dict(request.amounts)
-        for port in self._addresses.keys() & have.keys() if self._addresses else ():
-            have |= {name: have[port] for name in self._addresses[port] if name not in have}
-        column = self._column
-        return sorted((column[name], min(amount, MAX_REQUEST)) for name, amount in have.items() if name in column)
-
-
-def _as_row(request: Resources, names: tuple[str, ...]) -> list[int]:
-    """What is requested, in the order of the names."""
-    row = [0] * len(names)
-    for column, amount in _Names(names).entries(request):
-        row[column] = amount
-    return row
-
-
-def _planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Every resource that a pod to be planned requests; for a host port, also each address at which a pod uses it.
-
-    Of the resources that no node has, one is enough for each pod that requests any: it fits nowhere.
-    """
-    shapes = {id(shape): shape for job in jobs for shape in (job.trainer, *(f.shape for f in job.fixed))}
-    shapes |= {id(pod.shape): pod.shape for pod in waiting}
-    names = {name for shape in shapes.values() for name in shape.request}
-    if ports := {name for name in names if name.startswith(HOST_PORT_PREFIX)}:
-        pods = chain(snapshot.pods, *(job.pods for job in snapshot.jobs))
-        held = {id(pod.shape): pod.shape for pod in pods}.values()
-        names |= {name for shape in held for name in shape.request if port_at_every_address(name) in ports}
-    names -= _superfluous(names - ports, shapes.values(), snapshot.nodes)
-    return tuple(sorted(names))
-
-
-def _superfluous(names: set[str], shapes: Iterable[PodShape], nodes: Iterable[Node]) -> set[str]:
-    """Of some resources, those that no node has and that are not needed to show that some pod fits nowhere."""
-    offered = {name for have in {node.allocatable for node in nodes} for name, amount in have.amounts if amount > 0}
-    if not (missing := {name for name in names if name not in offered and not name.startswith(HOST_PORT_PREFIX)}):
-        return missing
-    kept: set[str] = set()
-    for lacking in sorted(sorted(missing.intersection(shape.request)) for shape in shapes):
-        if lacking and kept.isdisjoint(lacking):
-            kept.add(lacking[0])
-    return missing - kept
-
-
-def _columns_that_differ(names: tuple[str, ...], rows: list[_Entries]) -> list[int]:
-    """All columns but those of host ports that every pod requests together with an earlier one.
-
-    Each node has one of each host port, so such columns say the same; a pod may ask for hundreds of ports.
-    """
-    users: list[_Entries] = [[] for _ in names]
-    for shape, row in enumerate(rows):
-        for column, amount in row:
-            users[column].append((shape, amount))
-    kept: dict[object, int] = {}
-    for column, name in enumerate(names):
-        kept.setdefault(tuple(users[column]) if name.startswith(HOST_PORT_PREFIX) else name, column)
-    return sorted(kept.values())
-
-
-def _request_matrix(rows: list[_Entries], columns: list[int]) -> IntArray:
-    """(shapes, resources) what one pod of each shape requests, for some of the columns."""
-    request = np.zeros((len(rows), len(columns)), dtype=np.int64)
-    place = {column: k for k, column in enumerate(columns)}
-    for shape, row in enumerate(rows):
-        for column, amount in row:
-            if column in place:
-                request[shape, place[column]] = amount
-    return request
-
-
-def _matrix(rows: list[list[int]], columns: int) -> IntArray:
-    """(rows, columns) the rows as one array, which may have no rows."""
-    return np.array(rows, dtype=np.int64).reshape(len(rows), columns)
-
-
-def _node_rows(
-    amounts: list[Resources], names: tuple[str, ...], read: Callable[[Resources, tuple[str, ...]], list[int]]
-) -> IntArray:
-    """(nodes, resources) one row for each node; equal amounts are read once."""
-    rows: dict[tuple[tuple[str, int], ...], int] = {}
-    kinds: list[list[int]] = []
-    order = []
-    for have in amounts:
-        kind = rows.get(have.amounts)
-        if kind is None:
-            kind = rows[have.amounts] = len(kinds)
-            kinds.append(read(have, names))
-        order.append(kind)
-    return _matrix(kinds, len(names))[np.array(order, dtype=np.int64)]
-
-
-def _allocatable_row(allocatable: Resources, names: tuple[str, ...]) -> list[int]:
-    """The amounts of a node, in the order of the names; each host port is there once."""
-    have = allocatable.as_dict()
-    return [1 if name.startswith(HOST_PORT_PREFIX) else min(have.get(name, 0), MAX_ALLOCATABLE) for name in names]
-
-
 class _DemandReader:
     """Reads jobs one after the other and numbers their live trainers consecutively."""
 
     def __init__(
         self,
-        table: _ShapeTable,
+        table: ShapeTable,
         index: dict[str, int],
         held: tuple[_PodList, _PodList],
         quotas: QuotaTable,
         now_s: float,
         *,
+        dead: frozenset[str],
         defers: bool,
     ) -> None:
         self.table, self.index, self.quotas, self.now_s = table, index, quotas, now_s
         self.ours, self.foreign = held
         self.live_trainers: list[LiveTrainer] = []
         self.yielding: list[LiveTrainer] = []
-        self._defers = defers
+        self._defers, self._dead = defers, dead
         self._bound = _PodList()
         self._owner: list[int] = []
         self._is_trainer: list[bool] = []
@@ -380,7 +247,7 @@ class _DemandReader:
         deferred = _surplus_names(job) if is_deferred else frozenset()
         unbound: list[tuple[int, Pod]] = []
         live: Counter[Role | None] = Counter()
-        node_of, base, usual = self.index.get, job.min_trainers, job.trainer
+        node_of, minimum, usual = self.index.get, job.minimum_trainers, job.trainer
         for pod in job.pods:
             if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
                 continue
@@ -393,14 +260,14 @@ class _DemandReader:
                 continue
             is_trainer = pod.role is Role.TRAINER
             if is_trainer and pod.name in deferred:
-                self.yielding.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
+                self.yielding.append(LiveTrainer(number, pod, kind, node, pod.name in minimum))
                 continue
             if node >= 0:
                 self._bound.add(node, kind)
                 self._owner.append(number)
                 self._is_trainer.append(is_trainer)
             if is_trainer:
-                self.live_trainers.append(LiveTrainer(number, pod, kind, node, (pod.index or 0) < base))
+                self.live_trainers.append(LiveTrainer(number, pod, kind, node, pod.name in minimum))
             else:
                 live[pod.role] += 1
                 if not pod.node:
@@ -417,12 +284,14 @@ class _DemandReader:
             unbound_fixed=tuple(unbound),
             quota_uses=quota_uses_of(job, self.quotas),
             deferred=len(self.yielding) - first_deferred,
+            ends_late=any(pod.ends_late(self.now_s) and pod.node not in self._dead for pod in job.pods),
         )
 
 
 def _surplus_names(job: Job) -> frozenset[str]:
     """The live trainers that the job would lose first, so that it keeps its minimum."""
-    live = [LiveTrainer(0, pod, 0, 0, (pod.index or 0) < job.min_trainers) for pod in job.live_trainers]
+    minimum = job.minimum_trainers
+    live = [LiveTrainer(0, pod, 0, 0, pod.name in minimum) for pod in job.live_trainers]
     surplus = sorted(live, key=lambda trainer: trainer.order)[: max(0, len(live) - job.bounds.min_trainers)]
     return frozenset(trainer.pod.name for trainer in surplus)
 
@@ -438,7 +307,7 @@ def _lent(live_trainers: list[LiveTrainer], names: tuple[str, ...]) -> IntArray:
 
 
 def _read_waiting(
-    pods: list[Pod], in_grace_pods: Container[tuple[str, str]], table: _ShapeTable
+    pods: list[Pod], in_grace_pods: Container[tuple[str, str]], table: ShapeTable
 ) -> tuple[WaitingServing, ...]:
     """Group the waiting serving pods by shape; those named in `in_grace_pods` are still in their grace time."""
     due: Counter[int] = Counter()
@@ -448,9 +317,9 @@ def _read_waiting(
     return tuple(WaitingServing(shape, due[shape], in_grace[shape]) for shape in sorted(set(due) | set(in_grace)))
 
 
-def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: _ShapeTable) -> tuple[int, ...]:
+def _headroom_shapes(snapshot: ClusterSnapshot, limits: Limits, table: ShapeTable) -> tuple[int, ...]:
     """Shapes of live serving pods, for which headroom is kept; none without `--serving-headroom` or without jobs."""
-    if not limits.serving_headroom or not any(job.is_schedulable for job in snapshot.jobs):
+    if not limits.serving.headroom or not any(job.is_schedulable for job in snapshot.jobs):
         return ()
     serving = (p for p in snapshot.pods if p.is_live and p.priority >= 0 and not p.daemon)
     return tuple(sorted({table.add(p.shape) for p in serving}))

@@ -4,9 +4,10 @@ A quota limits requests, resource by resource: those of the trainers, masters an
 that run. Terminating pods do not count. A queue, or a resource of it, that is not named has no limit.
 
 A ResourceQuota of a namespace limits pods of others too, so what is left for jobs is computed from the snapshot. The
-API server refuses pods beyond it and deletes none, so it never costs a job the trainers that it has. A terminating
-pod counts until it is gone: such a pod delays the creation of others (`QuotaNow`), and not the plan. The same holds
-for `POD_OBJECTS` of the finished pods that ended jobs keep: they are deleted (`edl.planner.queues.kept_pods`).
+API server rejects pods beyond it and deletes none, so it never costs a job the trainers that it has. A terminating
+pod counts until it is gone, or long overdue: such a pod delays the creation of others (`QuotaNow`), and not the plan.
+The same holds for `POD_OBJECTS` of the finished pods that ended jobs keep: they are deleted
+(`edl.planner.queues.kept_pods`).
 """
 
 from __future__ import annotations
@@ -17,26 +18,27 @@ from typing import NamedTuple
 
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job, Refusal
+from edl.model.limits import Quota
 from edl.model.names import JobKey, Role
-from edl.model.plan import Quota
 from edl.model.pods import Pod
-from edl.model.resources import HOST_PORT_PREFIX, POD_OBJECTS, PODS, PodShape, Resources
+from edl.model.resources import POD_OBJECTS, PODS, PodShape, Resources, is_amount
 from edl.planner.queues.borrowing import borrowing_quotas
+from edl.planner.queues.kueue_quotas import kueue_quotas
 
 REFUSED = "trainers of one job"
-"""The resource of the limit of a single job whose pods the API server refuses."""
+"""The resource of the limit of a single job whose pods the API server rejects."""
 LIMITS = "limits."
 """How the name of a resource begins of which a ResourceQuota counts the limits of pods instead of their requests."""
 
 
 class QuotaRow(NamedTuple):
-    """One limit.
+    """One limit on the use of one resource by the jobs of a queue or namespace.
 
     Attributes:
         queue: name of the queue; of the ResourceQuota if there is a namespace.
         resource: name of the resource.
         limit: the most that the planned jobs of the queue may request together, in the units of `Resources`.
-        namespace: of the ResourceQuota; empty for the quota of a queue.
+        namespace: the namespace of the ResourceQuota; empty for the quota of a queue.
         others: what pods that no plan changes use of the quota; with `limit` it is the whole quota.
     """
 
@@ -53,10 +55,11 @@ class QuotaRow(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """What sets the limit, for messages."""
-        return (
-            f"ResourceQuota {self.queue} of namespace {self.namespace}" if self.namespace else f"queue {self.queue}"
-        )
+        """The object that sets the limit, for messages."""
+        if self.namespace:
+            return f"ResourceQuota {self.queue} of namespace {self.namespace}"
+        cluster_queue, is_kueues, flavors = self.queue.partition("/")
+        return f"ClusterQueue {cluster_queue} (flavor {flavors})" if is_kueues else f"queue {self.queue}"
 
 
 class QuotaUse(NamedTuple):
@@ -73,7 +76,7 @@ class QuotaUse(NamedTuple):
     fixed: int
 
     def total(self, count: int) -> int:
-        """What the job uses with `count` trainers."""
+        """The use of the job with `count` trainers."""
         return self.fixed + self.each * count
 
 
@@ -96,13 +99,18 @@ def all_quotas(snapshot: ClusterSnapshot, quotas: Iterable[Quota]) -> tuple[Quot
     """The quotas of the queues, and what the ResourceQuotas of the snapshot leave for the jobs of each namespace.
 
     A Queue object wins over a quota of the same name. What workloads that edl leaves alone use of their queue is
-    taken off its quota.
+    taken off its quota. The quotas of Kueue, which counts such workloads itself, come besides.
     """
     borrowing, held = borrowing_quotas(snapshot), tuple(_held_quotas(snapshot))
     named = {quota.queue for quota in (*borrowing, *held)}
     given = (quota for quota in quotas if quota.queue not in named)
     of_queues = _beside_left_alone((*given, *borrowing), snapshot)
-    return (*of_queues, *held, *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas))
+    return (
+        *of_queues,
+        *held,
+        *kueue_quotas(snapshot),
+        *(_left_by(quota, snapshot) for quota in snapshot.resource_quotas),
+    )
 
 
 class QuotaTable:
@@ -131,7 +139,7 @@ def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
 
 
 def _beside_left_alone(quotas: Iterable[Quota], snapshot: ClusterSnapshot) -> Iterator[Quota]:
-    """What quotas of queues leave for planned jobs beside the workloads that edl leaves alone.
+    """The queue quotas that remain for planned jobs beside the workloads that edl does not resize.
 
     It is never less than the minimums of the running jobs: nobody stops because a writer outside of edl made such a
     workload larger than its queue allows.
@@ -171,30 +179,28 @@ def _is_running(job: Job) -> bool:
 
 
 def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
-    """What the running jobs of each queue need to stay as they are, if the limits of the queue are unknown."""
+    """Quotas that let the running jobs keep their size, for queues whose limits are unknown."""
     jobs: dict[str, list[Job]] = {queue.name: [] for queue in snapshot.queues if queue.is_unknown}
     for job in snapshot.jobs_of_queues if jobs else ():
         if job.queue in jobs:
             jobs[job.queue].append(job)
     for queue, own in jobs.items():
         shapes = [shape for job in own for shape in (job.trainer, *(f.shape for f in job.fixed))]
-        named = {
-            name for shape in shapes for name, _ in shape.request.amounts if not name.startswith(HOST_PORT_PREFIX)
-        }
+        named = {name for shape in shapes for name, _ in shape.request.amounts if is_amount(name)}
         names = named | {PODS}
         amounts = ((name, sum(_held(job, QuotaRow(queue, name, 0)) for job in own)) for name in names)
         yield Quota(queue, tuple(sorted(amounts)))
 
 
 def _held(job: Job, row: QuotaRow) -> int:
-    """What a running job needs to stay as it is: never less than at its minimum."""
+    """The quota that a running job needs to keep its size: at least that of its minimum."""
     if not _is_running(job):
         return 0
     return _use_of(job, _live(job), row).total(max(len(job.live_trainers), job.bounds.min_trainers))
 
 
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
-    """What a ResourceQuota leaves for jobs: never less than what the running ones need to stay as they are."""
+    """The part of a ResourceQuota for jobs: at least what the running jobs need to keep their size."""
     others, amounts = dict(quota.others), []
     jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
     for resource, hard in quota.hard:
@@ -210,7 +216,7 @@ def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
 
 
 def _finished_pods(job: Job) -> int:
-    """The finished pods of a job that stay: those that an ended TrainingJob keeps for their logs make way."""
+    """The finished pods of a job that stay: those that an ended TrainingJob keeps for their logs can be deleted."""
     is_kept = not job.finished or job.owner_count is not None
     return sum(pod.is_finished for pod in job.pods) if is_kept else 0
 
@@ -220,14 +226,19 @@ def _used_by(pod: Pod, job: Job, resource: str) -> int:
     return pod_use(resource, pod.shape, limits)
 
 
-def _present(jobs: Iterable[Job], resource: str) -> int:
-    """What the pods of jobs use now, terminating ones included."""
+def _present(jobs: Iterable[Job], resource: str, time_s: float) -> int:
+    """The present use of the pods of jobs, terminating pods included until they are long overdue."""
     counts_all = resource == POD_OBJECTS
-    return sum(_used_by(pod, job, resource) for job in jobs for pod in job.pods if counts_all or not pod.is_finished)
+    return sum(
+        _used_by(pod, job, resource)
+        for job in jobs
+        for pod in job.pods
+        if counts_all or not (pod.is_finished or pod.charged_until_s <= time_s)
+    )
 
 
 class QuotaNow:
-    """What the ResourceQuotas have left at this moment: terminating pods count, and what the API server counts.
+    """The free part of each ResourceQuota now; terminating pods count, as they do for the API server.
 
     The caller takes what it creates.
     """
@@ -238,7 +249,8 @@ class QuotaNow:
             jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
             used, others = dict(quota.used), dict(quota.others)
             for resource, hard in quota.hard:
-                left = hard - max(used.get(resource, 0), others.get(resource, 0) + _present(jobs, resource))
+                present = others.get(resource, 0) + _present(jobs, resource, snapshot.observed_at_s)
+                left = hard - max(used.get(resource, 0), present)
                 self._left.setdefault(quota.namespace, []).append((resource, [left]))
 
     def has(self, job: Job, role: Role) -> bool:
@@ -264,7 +276,7 @@ class QuotaNow:
 
 
 def quota_uses_of(job: Job, quotas: QuotaTable) -> tuple[QuotaUse, ...]:
-    """What a job uses of each limit of its queue and of its namespace.
+    """Return the use of a job under each limit of its queue and namespace.
 
     Trainers differ if the job's resources were changed while it runs. All of them then count as the largest, so that
     no choice of victims can exceed a limit.
@@ -279,7 +291,7 @@ def quota_uses_of(job: Job, quotas: QuotaTable) -> tuple[QuotaUse, ...]:
 
 
 def row_of_refusal(key: JobKey, refusal: Refusal) -> QuotaRow:
-    """The limit of a single job whose pods the API server refuses."""
+    """The limit of a single job whose pods the API server rejects."""
     return QuotaRow(key.name, REFUSED, refusal.allowed, key.namespace)
 
 
@@ -337,10 +349,10 @@ class QuotaMeter:
             for quota_use in quota_uses[j]:
                 self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(count)
 
-    def add(self, j: int) -> None:
-        """Count one more trainer of a job."""
+    def add(self, j: int, number: int = 1) -> None:
+        """Count more trainers of a job."""
         for quota_use in self._uses.get(j, ()):
-            self.used[quota_use.row] += quota_use.each
+            self.used[quota_use.row] += number * quota_use.each
 
     def remove(self, j: int) -> None:
         """Count one trainer of a job less."""
@@ -352,10 +364,10 @@ class QuotaMeter:
         for quota_use in quota_uses:
             self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(low)
 
-    def quota_shortage(self, j: int) -> QuotaShortage | None:
-        """The first limit that one more trainer of the job would exceed; None if it may have one."""
+    def quota_shortage(self, j: int, number: int = 1) -> QuotaShortage | None:
+        """The first limit that so many more trainers of the job would exceed; None if it may have them."""
         for quota_use in self._uses.get(j, ()):
-            if quota_use.each and self.used[quota_use.row] + quota_use.each > quota_use.row.limit:
+            if quota_use.each and self.used[quota_use.row] + number * quota_use.each > quota_use.row.limit:
                 return QuotaShortage(quota_use.row, self.used[quota_use.row], quota_use.each)
         return None
 

@@ -13,29 +13,67 @@ from dataclasses import dataclass
 from edl.model.names import Role
 from edl.planner.packing import PodBatch, has_load_left, make_room
 from edl.planner.packing import place as place_pod
+from edl.planner.scores import EPSILON
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
+from edl.planner.waits import is_arriving, restrain
 
-EPSILON = 1e-6
 MAX_TRIES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the sharing aims at.
+    """The targets of sharing: what each job should get, and what others may lose for it.
 
     Attributes:
         ceiling: the most trainers that each member may have now.
-        promised: what each member must be able to have, in whole trainers: its fair share, or the floor below it.
+        promised: the fair share that each member must be able to have, in whole trainers: its fair share, or the
+            floor below it.
     """
 
     ceiling: Mapping[int, int]
     promised: Mapping[int, int]
 
 
+def has_arrivals(packing: TrialPacking) -> bool:
+    """True if a job of the plan was just admitted and may still claim its whole share."""
+    now_s = packing.problem.snapshot.observed_at_s
+    return any(is_arriving(packing.problem.demands[j].job, now_s) for j in packing.members)
+
+
+def is_at_rest(packing: TrialPacking) -> bool:
+    """True if no trainer is deleted for serving now and none is terminating, except for those that linger."""
+    snapshot = packing.problem.snapshot
+    return not packing.for_serving and not any(
+        p.terminating and p.role is Role.TRAINER and not p.lingers(snapshot.observed_at_s)
+        for job in snapshot.jobs
+        if not job.is_left_alone
+        for p in job.pods
+    )
+
+
+def givers(packing: TrialPacking, *, admits: bool) -> dict[int, int]:
+    """The jobs that may lose trainers to others, each with its least number of trainers; 0 to begin with.
+
+    In the plan that admits a job, every job may; else only jobs that are out of their cooldown.
+    """
+    now_s = packing.problem.snapshot.observed_at_s
+    restrained = frozenset() if admits else restrain(packing.problem.snapshot.jobs, now_s)
+    return {j: 0 for j in packing.members if packing.problem.demands[j].job.key not in restrained}
+
+
 def kept(packing: TrialPacking, d: int) -> int:
     """How many live trainers of a member keep their node."""
     own = packing.problem.demands[d].live_trainers
     return int((packing.node_of[own.start : own.stop] >= 0).sum())
+
+
+def deletion_order(packing: TrialPacking, d: int) -> list[int]:
+    """The trainers of a member that count, first those that are deleted first."""
+    gone = {*packing.victims, *packing.without_node[d]}
+    return sorted(
+        (i for i in packing.problem.demands[d].live_trainers if i not in gone),
+        key=lambda i: packing.problem.live_trainers[i].order,
+    )
 
 
 def movable_trainers(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
@@ -141,7 +179,7 @@ def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) 
 
 
 def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int]) -> bool:
-    """Give one more trainer to a member below its promise, by taking from others.
+    """Place one more trainer of a job below its fair share by evicting trainers of others.
 
     A member may lose what is above its own promise, and what leaves it at least as well off as the first one becomes.
 
@@ -161,7 +199,7 @@ def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int
 
 
 def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> bool:
-    """Give a member one more trainer, deleting trainers of others as allowed; for its quota, those of its own queue.
+    """Place one more trainer of a job over allowed victims; if its quota is used up, victims of its own queue.
 
     Args:
         packing: the packing; changed if it succeeds.

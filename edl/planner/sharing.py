@@ -1,7 +1,7 @@
 """How many trainers each admitted job gets beyond its minimum.
 
-Trainers above a maximum or a quota are deleted first. Then room is kept for serving: for pods that kube-scheduler has
-not tried yet, and for the headroom. What is left, the policy's objective divides.
+Trainers above a maximum or a quota are deleted first. Then capacity is kept for serving: for pods that
+kube-scheduler has not tried yet, and for the headroom. What is left, the policy's objective divides.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
 from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
-from edl.planner.reallocation import undo_restarts
+from edl.planner.reallocation import deletion_order, undo_restarts
+from edl.planner.sizes.search import divide
 from edl.planner.swaps.search import fill_by_totals
 from edl.planner.topping_up import topped_up
 from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import growth_hold_left_s
 
 ROOM_DEAD_BAND = 0.1
-"""No trainer is deleted for room while a smaller part of it than this is missing."""
+"""No trainer is deleted for capacity while a smaller part of it than this is missing."""
 
 
 class Yielded(NamedTuple):
-    """A trainer of a job without requests that makes way; see `best_effort.remainder`.
+    """A trainer without requests that is evicted for another pod; see `best_effort.remainder`.
 
     Attributes:
         trainer: the trainer.
-        for_serving: a serving pod gets room on its node.
+        for_serving: a serving pod gets capacity on its node.
         for_quota: a quota is used up.
     """
 
@@ -48,15 +49,15 @@ class Share:
 
     Attributes:
         packing: every pod of the plan on its node.
-        level: by job, the trainers that it is promised, in fractions.
-        in_grace_placed: serving pods for which no trainer is deleted and that have room all the same.
+        level: by job, its fair share of trainers, in fractions.
+        in_grace_placed: serving pods for which no trainer is deleted and that have capacity all the same.
         objective: what the trainers were divided by.
         for_quota: live trainers deleted because their queue is above its quota, by index.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
         cleared: live trainers deleted because serving has used their CPU for long, by index.
-        headroom: the learned room that is kept, by shape.
-        spare: room that is kept for serving pods for which no trainer is deleted.
-        yielded: trainers of jobs without requests that are deleted because their room is used.
+        headroom: the learned capacity that is kept, by shape.
+        spare: capacity that is kept for serving pods for which no trainer is deleted.
+        yielded: trainers of jobs without requests that are deleted because their capacity is used.
         unsure: shapes of which no free slot was found although another arrangement of new pods may have one.
     """
 
@@ -78,7 +79,8 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
 
     Args:
         packing: every admitted job at its minimum at least; not changed.
-        served: the serving pods; those in their grace keep free room from growth, but no trainer is deleted for them.
+        served: the serving pods; those in their grace keep free capacity from growth, but no trainer is deleted for
+            them.
         objective: what the trainers are divided by.
         deadline_s: time for each program.
 
@@ -88,7 +90,8 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     packing = packing.copy()
     for_quota = _trim(packing)
     cleared = clear_lent_room(packing)
-    ceiling = {j: _ceiling(packing.problem, packing.problem.demands[j]) for j in packing.members}
+    members = [packing.problem.demands[j] for j in packing.members]
+    ceiling = {demand.index: ceiling_now(packing.problem, demand, demand.max_trainers) for demand in members}
     if packing.problem.clock.is_over:
         if not packing.problem.clock.cut:
             packing.problem.clock.cut_short("sharing")
@@ -99,7 +102,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     grow(packing, replaced, replaced)
     before = len(packing.placed)
     in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
-    extra = packing.problem.limits.serving_headroom
+    extra = packing.problem.limits.serving.headroom
     for shape in packing.problem.headroom:
         if missing := extra - keep_lent_room(packing, shape, extra):
             make_room(packing, for_serving(shape, missing), {})
@@ -134,10 +137,10 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
 
 
 def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[int]]]:
-    """Keep the room that learned headroom asks for; the packing is changed.
+    """Keep the capacity that learned headroom asks for; the packing is changed.
 
-    Free room comes first, and what trainers lend counts. Trainers above their minimum are deleted only where that is
-    allowed now, and only if more than `ROOM_DEAD_BAND` of the room is missing.
+    Free capacity comes first, and what trainers lend counts. Trainers above their minimum are deleted only where
+    that is allowed now, and only if more than `ROOM_DEAD_BAND` of the capacity is missing.
 
     Returns:
         What is kept, in the order in which it was asked for, each with the trainers deleted for it, by index.
@@ -160,7 +163,7 @@ def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, 
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
     try:
         level = fair_shares(read_share_problem(packing), deadline_s)
-        return objective.divide(packing, ceiling, level, deadline_s)
+        return divide(packing, objective, ceiling, level, deadline_s)
     except OutOfTimeError:
         packing.problem.clock.cut_short("sharing")
         # Among few sizes the program is quick, and nothing else knows where they fit.
@@ -177,7 +180,7 @@ def _trim(packing: TrialPacking) -> frozenset[int]:
     for j in packing.members:
         demand = packing.problem.demands[j]
         above = packing.count[j] - demand.max_trainers
-        for index in _deletion_order(packing, j)[:above] if above > 0 else ():
+        for index in deletion_order(packing, j)[:above] if above > 0 else ():
             if packing.count[j] <= demand.job.bounds.max_trainers:
                 deleted_ones.add(index)
             packing.delete(index)
@@ -189,24 +192,14 @@ def _trim(packing: TrialPacking) -> frozenset[int]:
             and any(quota_use.row in passed and quota_use.each for quota_use in packing.problem.demands[j].quota_uses)
         ]
         giver = max(givers, key=lambda j: (packing.fulfilment(j), packing.problem.demands[j].job.created_s, j))
-        deleted_ones.add(_deletion_order(packing, giver)[0])
-        packing.delete(_deletion_order(packing, giver)[0])
+        deleted_ones.add(deletion_order(packing, giver)[0])
+        packing.delete(deletion_order(packing, giver)[0])
     return frozenset(deleted_ones)
 
 
-def _deletion_order(packing: TrialPacking, j: int) -> list[int]:
-    """The trainers of a job that count, first those that are deleted first."""
-    gone = {*packing.victims, *packing.without_node[j]}
-    return sorted(
-        (i for i in packing.problem.demands[j].live_trainers if i not in gone),
-        key=lambda i: packing.problem.live_trainers[i].order,
-    )
-
-
-def _ceiling(problem: Problem, demand: JobDemand) -> int:
-    """The most trainers a job may have now: after a shrink for serving it does not grow at once."""
+def ceiling_now(problem: Problem, demand: JobDemand, most: int) -> int:
+    """The trainers that a job may have now, of `most`: after a shrink for serving it does not grow at once."""
     if growth_hold_left_s(demand.job, problem.limits, problem.snapshot.observed_at_s) <= 0:
-        return demand.max_trainers
+        return most
     resize = demand.job.status.last_resize if demand.job.status is not None else None
-    shrunk_to = resize.to_count if resize is not None else 0
-    return min(demand.max_trainers, max(demand.min_trainers, len(demand.live_trainers), shrunk_to))
+    return min(most, max(demand.min_trainers, demand.live_count, resize.to_count if resize is not None else 0))

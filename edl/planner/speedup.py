@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import ceil, isfinite, log
 
@@ -135,15 +135,21 @@ def _is_below(left: Point, middle: Point, right: Point) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What trainers above the minimum are worth to a job: concave, and a straight line within each segment.
+    """The value of trainers above the minimum of a job: concave, and linear within each segment.
 
     Attributes:
         low: the minimum, which is worth 0.
         segments: (trainers, worth of each of them), never rising.
+        ends: trainers above the minimum with which each segment ends.
     """
 
     low: int
     segments: tuple[tuple[int, float], ...]
+    ends: tuple[int, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Note where each segment ends: growth asks for the next trainer a hundred thousand times."""
+        object.__setattr__(self, "ends", tuple(accumulate(length for length, _ in self.segments)))
 
     def value(self, count: int) -> float:
         """The worth of `count` trainers; trainers above the last segment add nothing."""
@@ -157,12 +163,8 @@ class Worth:
 
     def next(self, count: int) -> float:
         """The worth of one more trainer than `count`."""
-        left = count - self.low
-        for length, slope in self.segments:
-            if left < length:
-                return slope
-            left -= length
-        return 0.0
+        at = bisect_right(self.ends, count - self.low)
+        return self.segments[at][1] if at < len(self.segments) else 0.0
 
     def split(self, count: int) -> tuple[tuple[int, float], ...]:
         """The segments; one that contains `count` is split there."""

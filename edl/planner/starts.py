@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.sizes import at_most
 from edl.planner.problem import Problem, count_slots
 from edl.planner.problem_reader import read_problem, reads_alike
 from edl.planner.quota import QuotaNow
@@ -34,8 +39,9 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan, problem: Problem | Non
     """The pods of a plan that can be created now, because their node has the capacity at this moment.
 
     Terminating pods and victims still use their requests, and count for the ResourceQuota of their namespace. So do
-    pods of edl that are on their way to a node, and the serving pods that wait. Masters and pservers come first, then
-    trainers up to each minimum, then the others in turn.
+    pods of edl that are not bound yet, and the serving pods that wait. Masters and pservers come first, then
+    trainers up to each minimum, then the others in turn. Of a job that may have some counts only, no further trainer
+    is created before there is capacity for all up to its next size.
 
     Args:
         snapshot: the cluster now; it may be newer than the one that the plan was made for.
@@ -58,18 +64,56 @@ def startable(snapshot: ClusterSnapshot, plan: ScalePlan, problem: Problem | Non
             packing.delete(index)
     wanted = _creations(decisions)
     _keep_for_serving(packing, {problem.node_index[node] for _, _, node in wanted if node in problem.node_index})
-    started, quota, room = [], QuotaNow(snapshot), _RoomNow(packing)
+    most: dict[JobKey, int] = {}
+    while True:
+        started = _started(wanted, most, packing, QuotaNow(snapshot))
+        partial = _partial(started, {d.job: problem.demands[demands[d.job]].job for d in decisions}, deleted)
+        if not partial:
+            return tuple(started)
+        most |= partial
+
+
+def _started(
+    wanted: list[tuple[JobKey, Role, str]],
+    most: Mapping[JobKey, int],
+    packing: TrialPacking,
+    quota: QuotaNow,
+) -> list[Start]:
+    """The pods that fit now, one after the other; of some jobs no more than so many trainers."""
+    problem, left = packing.problem, dict(most)
+    demands = {demand.job.key: demand.index for demand in problem.demands}
+    started, room = list[Start](), _RoomNow(packing)
     for key, role, name in wanted:
+        if role is Role.TRAINER and left.get(key) == 0:
+            continue
         node = problem.node_index.get(name, -1)
         shape = _shape_of(problem, demands[key], role)
         if node >= 0 and room.holds(node, shape) and quota.take(problem.demands[demands[key]].job, role):
             room.take(node, shape)
             started.append(Start(key, role, name))
-    return tuple(started)
+            if role is Role.TRAINER and key in left:
+                left[key] -= 1
+    return started
+
+
+def _partial(
+    started: list[Start], jobs: Mapping[JobKey, Job], deleted: Collection[tuple[JobKey, str]]
+) -> dict[JobKey, int]:
+    """The jobs that would get a part of the trainers to their next size, and how many they get instead."""
+    counts = Counter(start.job for start in started if start.role is Role.TRAINER)
+    found = {}
+    for key, new in counts.items():
+        job = jobs[key]
+        if job.sizes:
+            live = sum((key, pod.name) not in deleted for pod in job.live_trainers)
+            enough = max(0, max(job.bounds.min_trainers, at_most(job.sizes, live + new)) - live)
+            if enough < new:
+                found[key] = enough
+    return found
 
 
 class _RoomNow:
-    """What is free now, node by node: thousands of pods may start, and small arrays are slower than lists."""
+    """The free capacity of each node, as lists: small arrays are slower, and thousands of pods may start."""
 
     def __init__(self, packing: TrialPacking) -> None:
         self._now, self._request = packing.now, packing.problem.request
@@ -77,12 +121,12 @@ class _RoomNow:
         self._needs: dict[int, list[tuple[int, int]]] = {}
 
     def holds(self, node: int, shape: int) -> bool:
-        """True if the node has room for one more pod of the shape."""
+        """True if the node has capacity for one more pod of the shape."""
         row = self._row(node)
         return all(row[column] >= amount for column, amount in self._need(shape))
 
     def take(self, node: int, shape: int) -> None:
-        """Use the room of one pod."""
+        """Use the capacity of one pod."""
         row = self._row(node)
         for column, amount in self._need(shape):
             row[column] -= amount

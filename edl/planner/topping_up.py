@@ -1,19 +1,19 @@
 """Gives out slots that exist once pods which this plan starts are placed differently, and names shapes without any.
 
 Growth places one pod after the other where it fits best, so capacity for one more trainer may be in pieces on several
-nodes in the end. Here all pods that do not exist yet are placed anew beside one more trainer, as long as that works.
+nodes in the end. Here all pods that do not exist yet are repacked beside one more trainer, as long as that works.
 A linear program without whole pods comes first: for most shapes it shows that no arrangement has one more slot.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from edl.errors import PlanError
-from edl.planner.packing import has_load_left
+from edl.planner.packing import may_have_more
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.full_shapes import full_shapes
 from edl.planner.programs.placing import place_whole
@@ -47,7 +47,7 @@ def topped_up(
     empty = packing.copy()
     empty.drop_all()
     unsure = {shape for shape in _short_shapes(packing, ceiling) if empty.slots(shape).any()}
-    if not unsure or packing.problem.is_large or packing.problem.clock.is_over:
+    if not unsure or packing.problem.plans_in_bulk or packing.problem.clock.is_over:
         return packing, frozenset(unsure)
     try:
         return _topped_up(packing, ceiling, give, unsure, deadline_s)
@@ -88,19 +88,10 @@ def _topped_up(
 def _short_shapes(packing: TrialPacking, ceiling: Mapping[int, int]) -> list[int]:
     """The shapes of members that may have one more trainer, by the fulfilment of the worst off."""
     worst: dict[int, float] = {}
-    for j in _may_have_more(packing, ceiling):
+    for j in may_have_more(packing, ceiling):
         shape = packing.problem.demands[j].shape
         worst[shape] = min(worst.get(shape, np.inf), packing.fulfilment(j))
     return sorted(worst, key=lambda shape: (worst[shape], shape))
-
-
-def _may_have_more(packing: TrialPacking, most: Mapping[int, int]) -> Iterator[int]:
-    """The members that nothing but a slot keeps from one more trainer: no quota, and not --max-load-desired."""
-    meter = packing.meter()
-    for j in packing.members:
-        shape = packing.problem.demands[j].shape
-        if packing.count[j] < most.get(j, 0) and meter.quota_shortage(j) is None and has_load_left(packing, shape):
-            yield j
 
 
 def without_proved(
@@ -118,7 +109,7 @@ def without_proved(
     """
     demands = packing.problem.demands
     gains: dict[int, float] = {}
-    for j in _may_have_more(packing, {j: demands[j].max_trainers for j in packing.members}) if unsure else ():
+    for j in may_have_more(packing, {j: demands[j].max_trainers for j in packing.members}) if unsure else ():
         gains[demands[j].shape] = max(gains.get(demands[j].shape, 0.0), gain(j))
     return frozenset(shape for shape in unsure if gains.get(shape, 0.0) <= missed)
 
@@ -126,7 +117,7 @@ def without_proved(
 def _with_more(
     packing: TrialPacking, shape: int, ceiling: Mapping[int, int], give: Give, deadline_s: float
 ) -> TrialPacking | None:
-    """A copy with its new pods placed anew and more trainers; None if no slot of the shape was found or given out."""
+    """A copy with its new pods repacked and more trainers; None if no slot of the shape was found or given out."""
     more = _with_slot(packing, shape, deadline_s)
     if more is None:
         return None
@@ -135,7 +126,7 @@ def _with_more(
 
 
 def _with_slot(packing: TrialPacking, shape: int, deadline_s: float) -> TrialPacking | None:
-    """A copy with its new pods placed anew, so that a slot of a shape is free; None if none was found.
+    """A copy with its new pods repacked, so that a slot of a shape is free; None if none was found.
 
     Serving pods stay where they are: kube-scheduler decides where they go.
     """

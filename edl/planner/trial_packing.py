@@ -6,6 +6,7 @@ cheap to copy. It accounts for free capacity, counts, victims and new pods, node
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 
 from edl.model.names import Role
 from edl.model.pods import Pod
-from edl.planner.problem import IntArray, Problem, count_slots, sum_requests
+from edl.planner.problem import IntArray, Problem, count_slots, order_of, sum_requests
 from edl.planner.quota import QuotaMeter
 
 SERVING = -1  # the owner of capacity that is reserved for a serving pod
@@ -42,16 +43,16 @@ class TrialPacking:
     Attributes:
         problem: the arrays it starts from.
         members: indices of the jobs that run, ascending.
-        free: (nodes, resources) left beside everything that stays and everything placed; pods on their way out are
+        free: (nodes, resources) left beside everything that stays and everything placed; pods that terminate are
             gone.
         lent: (nodes, resources) how much less the bound trainers that stay request than they declare. Serving may use
-            `free` + `lent`: `free` is then negative by what serving has of the room that trainers declared.
+            `free` + `lent`: `free` is then negative by what serving has of the capacity that trainers declared.
         counts_requests: this is a view for serving, see `for_requests`.
         now: (nodes, resources) left while terminating pods and victims still use their requests.
         count: trainers of each member: those that stay and those placed.
         at: live trainers on each node, by index. Copies share these lists, so a list is replaced, never changed.
         node_of: (live trainers,) the node of each; -1 if it has none.
-        without_node: unbound live trainers of each member that fit nowhere.
+        without_node: unbound live trainers of each member that fit nowhere, in the order of deletion.
         fixed_without_node: (owner, role, shape) of unbound masters and pservers that fit nowhere.
         victims: bound trainers that the plan deletes.
         for_serving: those victims that are deleted for a serving pod.
@@ -105,7 +106,7 @@ class TrialPacking:
         return other
 
     def for_requests(self) -> TrialPacking:
-        """The packing as kube-scheduler counts it for serving: room that trainers lend is free; only for reading.
+        """A read-only view of the packing in which the CPU that trainers lend is free, as kube-scheduler counts it.
 
         Without lending it is the packing itself.
         """
@@ -139,8 +140,15 @@ class TrialPacking:
         found = np.flatnonzero(self.node_of >= 0)
         return found, self.node_of[found]
 
+    def trainers(self) -> tuple[IntArray, IntArray]:
+        """Node, job and shape of each live trainer that keeps its node, (trainers, 3), and of each new one."""
+        index, node = self.with_node()
+        new = [(p.node, p.owner, p.shape) for p in self.placed if p.role is Role.TRAINER]
+        live = np.column_stack([node, self.problem.trainer_demand[index], self.problem.trainer_shape[index]])
+        return live, np.array(new, dtype=np.int64).reshape(len(new), 3)
+
     def meter(self) -> QuotaMeter:
-        """How much of the quotas of their queues the members use here."""
+        """The quota that the jobs in this packing use."""
         limited = {j: demand.quota_uses for j in self.members if (demand := self.problem.demands[j]).quota_uses}
         return QuotaMeter(limited, {j: self.count[j] for j in limited})
 
@@ -159,7 +167,7 @@ class TrialPacking:
         if trainer.pod.node:
             self.victims.append(index)
         else:
-            self.without_node[trainer.demand].append(index)
+            self._leave_without_node(index)
             if node >= 0:
                 self.now[node] += self.problem.request[trainer.shape]
 
@@ -171,16 +179,21 @@ class TrialPacking:
         if trainer.node >= 0:
             self._keep_on(index, trainer.node)
 
-    def place_trainer(self, j: int, node: int) -> None:
-        """Give a member one more trainer on a node: an unbound one that fits nowhere yet, else a new one."""
-        self.count[j] += 1
-        if self.without_node[j]:
-            index = max(self.without_node[j], key=lambda i: self.problem.live_trainers[i].order)
-            self.without_node[j].remove(index)
+    def place_trainer(self, j: int, node: int, number: int = 1) -> None:
+        """Give a member more trainers on a node: first unbound ones that fit nowhere yet, then new ones."""
+        self.count[j] += number
+        unbound = min(number, len(self.without_node[j]))
+        for _ in range(unbound):
+            index = self.without_node[j].pop()
             self._keep_on(index, node)
             self.now[node] -= self.problem.request[self.problem.live_trainers[index].shape]
-        else:
-            self.hold(Placed(j, Role.TRAINER, self.problem.demands[j].shape, node))
+        if number > unbound:
+            self.hold(Placed(j, Role.TRAINER, self.problem.demands[j].shape, node), number - unbound)
+
+    def _leave_without_node(self, index: int) -> None:
+        """Note that an unbound trainer fits nowhere; thousands stay sorted, so that giving each a node is cheap."""
+        mine = self.without_node[self.problem.live_trainers[index].demand]
+        insort(mine, index, key=lambda i: order_of(self.problem, i))
 
     def place_fixed(self, j: int, role: Role, shape: int, node: int) -> None:
         """Give a member one of its missing masters or pservers; one that exists without a node goes first."""
@@ -190,10 +203,10 @@ class TrialPacking:
         else:
             self.hold(Placed(j, role, shape, node))
 
-    def hold(self, place: Placed) -> None:
-        """Reserve capacity for a pod that does not exist yet; counts do not change."""
-        self.placed.append(place)
-        self._reserve(place.shape, place.node)
+    def hold(self, place: Placed, number: int = 1) -> None:
+        """Reserve capacity for equal pods that do not exist yet; counts do not change."""
+        self.placed += [place] * number
+        self._reserve(place.shape, place.node, number)
 
     def hold_all(self, places: list[Placed]) -> None:
         """Reserve capacity for many pods that do not exist yet, and count the trainers among them."""
@@ -216,7 +229,7 @@ class TrialPacking:
         self.placed = []
 
     def drop(self, place: Placed) -> None:
-        """Take back one pod that was placed and does not exist yet."""
+        """Remove one planned pod that does not exist yet."""
         self.placed.remove(place)
         self.free[place.node] += self.problem.request[place.shape]
         self.now[place.node] += self.problem.request[place.shape]
@@ -246,6 +259,10 @@ class TrialPacking:
         """True if one more pod of the shape fits on the node; whether the node is open to it does not matter."""
         return bool(count_slots(self.free[node : node + 1], self.problem.request[shape])[0])
 
+    def is_late(self, shape: int, node: int) -> bool:
+        """True if a pod of the shape cannot start on the node before other pods have ended there."""
+        return bool((self.now[node] < self.problem.request[shape]).any())
+
     def tightest(self, shape: int) -> int:
         """The node with the least to spare among those that hold one more pod of the shape; -1 if there is none."""
         open_nodes = self.slots(shape).nonzero()[0]
@@ -259,10 +276,11 @@ class TrialPacking:
         node, shape = [place.node for place in places], [place.shape for place in places]
         return sum_requests(len(self.free), self.problem.request, node, shape)
 
-    def _reserve(self, shape: int, node: int) -> None:
-        """Use capacity for a pod, now and later."""
-        self.free[node] -= self.problem.request[shape]
-        self.now[node] -= self.problem.request[shape]
+    def _reserve(self, shape: int, node: int, number: int = 1) -> None:
+        """Use capacity for pods of one shape, now and later."""
+        used = number * self.problem.request[shape]
+        self.free[node] -= used
+        self.now[node] -= used
 
     def _keep_on(self, index: int, node: int) -> None:
         """Let a live trainer use capacity of a node in the plan; `now` is for the caller to change."""
@@ -296,7 +314,7 @@ class TrialPacking:
         """Find a node for every live pod of the members that has none, trainers in reverse order of deletion."""
         for j in self.members:
             for shape, pod in self.problem.demands[j].unbound_fixed:
-                node = self._target_node(shape, pod) if place_unbound else -1
+                node = self._target_node(shape, pod, {}) if place_unbound else -1
                 if node < 0 or pod.role is None:
                     self.fixed_without_node.append((j, pod.role or Role.MASTER, shape))
                     continue
@@ -305,23 +323,46 @@ class TrialPacking:
                     self.now[node] += self.problem.request[shape]
         without = np.flatnonzero(~self.problem.trainer_is_bound).tolist()
         unbound = [i for i in without if self.problem.live_trainers[i].demand in self.count]
-        for index in sorted(unbound, key=lambda i: self.problem.live_trainers[i].order, reverse=True):
+        tightest: dict[int, tuple[int, int]] = {}
+        for index in sorted(unbound, key=lambda i: order_of(self.problem, i), reverse=True):
             trainer = self.problem.live_trainers[index]
-            node = self._target_node(trainer.shape, trainer.pod) if place_unbound else -1
+            node = self._target_node(trainer.shape, trainer.pod, tightest) if place_unbound else -1
             if node < 0:
                 self.without_node[trainer.demand].append(index)
                 continue
             self.count[trainer.demand] += 1
             self._keep_on(index, node)
+            _forget(tightest, trainer.shape, node)
             if not trainer.pod.nominated:
                 self.now[node] -= self.problem.request[trainer.shape]
+        for mine in self.without_node.values():
+            mine.reverse()
 
-    def _target_node(self, shape: int, pod: Pod) -> int:
-        """Where an unbound pod goes: nominated node, else planned one if it fits, else the tightest; -1 if none."""
+    def _target_node(self, shape: int, pod: Pod, tightest: dict[int, tuple[int, int]]) -> int:
+        """The node for an unbound pod: nominated, else planned if it fits, else the tightest; -1 if none.
+
+        Args:
+            shape: of the pod.
+            pod: the pod.
+            tightest: by shape, the tightest node and how many pods it takes still; it stays the tightest until then.
+        """
         chosen = self.problem.node_index.get(pod.nominated, -1)
         if chosen >= 0:
             return chosen
         node = self.problem.node_index.get(pod.planned, -1)
-        if node >= 0 and self.slots(shape)[node] > 0:
+        if node >= 0 and self.problem.opened[shape, node] and self.has_room(shape, node):
             return node
-        return self.tightest(shape)
+        known, left = tightest.get(shape, (0, 0))
+        if known >= 0 and not left:
+            known = self.tightest(shape)
+            tightest[shape] = known, int(self.slots(shape)[known]) if known >= 0 else 0
+        return known
+
+
+def _forget(tightest: dict[int, tuple[int, int]], shape: int, node: int) -> None:
+    """Drop what a pod of a shape on a node may have changed: for other shapes the node may be the tightest now."""
+    for other, (known, left) in list(tightest.items()):
+        if other == shape and known == node:
+            tightest[other] = known, left - 1
+        elif known >= 0:
+            del tightest[other]

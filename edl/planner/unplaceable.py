@@ -1,10 +1,11 @@
 """Serving pods that kube-scheduler leaves pending although they fit; edl stops preempting for them for a while.
 
-A plan sees requests, nodes, taints and node affinity. It does not see pod anti-affinity, spread constraints, volumes
-or resource claims, so it may free a node that kube-scheduler then does not use. A pod is marked if kube-scheduler has
-tried it, and if an eligible node has had enough free capacity for it for half a minute. A marked pod counts as short,
-and other pods get the capacity. The mark ends after a pause, which doubles each time, because the obstacle may go
-away. The caller keeps the records from one round to the next; losing them costs time, never correctness.
+A plan sees requests, nodes, and the rules that `edl.kube.translate.rules` reads. It does not see resource claims, nor
+what plugins of another scheduler demand, so it may free a node that kube-scheduler then does not use. A pod is marked
+if kube-scheduler has tried it, and if an eligible node has had enough free capacity for it for half a minute. A
+marked pod counts as short, and other pods get the capacity. The mark ends after a pause, which doubles each time,
+because the obstacle may go away. A pod that replaces a marked one, with the same owner and request, continues its
+pauses. The caller keeps the records from one round to the next; losing them costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -13,37 +14,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.pods import Pod
-from edl.model.resources import PodShape
+from edl.model.resources import PodShape, Resources, without_rules
 from edl.planner.problem import count_slots
 from edl.planner.problem_reader import read_problem
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacity (podMaxBackoffSeconds)
 YOUNG_S = 5.0
 """Free capacity is looked for only then: kube-scheduler may still be at it, and reading a large cluster delays the
-plan that makes room."""
+plan that frees capacity."""
 LOOK_EVERY_S = 5.0
 """Free capacity is looked for no more often than this: it delays a plan as much as a part of the plan does."""
 LOOK_AFTER_S = 30.0
 """Free capacity is looked for after this time even if the plan answers something that cannot wait."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 14_400.0
-"""Doubled each time; after nine marks a pod that can never use the room costs trainers once in four hours."""
+"""Doubled each time; after nine marks a pod that can never use the capacity costs trainers once in four hours."""
+
+
+Kind = tuple[str, str, Resources]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitRecord:
-    """What is remembered of one waiting serving pod; times are those of the caller's clock.
+    """The history of one pending serving pod; times are those of the caller's clock.
 
     Attributes:
         since_s: since when, without a break, an eligible node has had enough free capacity for it; None if none has.
         until_s: when its mark ends.
         pause_s: how long its last mark lasts; 0 before the first one.
+        kind: its namespace, its owner and what it requests, by which a replacement is known; None without an owner. A
+            pod may name an owner that is not of its namespace.
     """
 
     since_s: float | None = None
     until_s: float = float("-inf")
     pause_s: float = 0.0
+    kind: Kind | None = None
 
 
 WaitRecords = Mapping[str, WaitRecord]
@@ -69,19 +76,40 @@ def watch(
     if records:
         left = (pod for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live)
         kept = {pod.uid: records[pod.uid] for pod in left}
+    kept |= _of_replaced(records, snapshot, now_s)
     if not tried:
         return {uid: replace(record, since_s=None) for uid, record in kept.items()}
-    bound_shapes = {pod.shape for pod in snapshot.pods if pod.uid in records and pod.node}
+    heirs = {r.kind: r for r in sorted(kept.values(), key=lambda r: r.until_s) if r.kind is not None and r.pause_s}
+    fresh = (pod for pod in tried if pod.uid not in kept)
+    kept |= {pod.uid: _begun(pod, heirs) for pod in fresh}
+    bound_shapes = {without_rules(pod.shape) for pod in snapshot.pods if pod.uid in records and pod.node}
     is_due = any(snapshot.observed_at_s - pod.created_s >= YOUNG_S for pod in tried)
     after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
     if not looks:
-        before = {pod.uid: kept.get(pod.uid, WaitRecord()) for pod in tried}
-        unused = {pod.uid for pod in tried if pod.shape not in bound_shapes}
+        before = {pod.uid: kept[pod.uid] for pod in tried}
+        unused = {pod.uid for pod in tried if without_rules(pod.shape) not in bound_shapes}
         return after | {uid: r if uid in unused else _after(r, now_s, fits=False) for uid, r in before.items()}
-    fitting = _shapes_with_room(snapshot) - bound_shapes if is_due else set()
+    fitting = _shapes_with_room(snapshot) if is_due else set()
     for pod in tried:
-        after[pod.uid] = _after(kept.get(pod.uid, WaitRecord()), now_s, fits=pod.shape in fitting)
+        fits = pod.shape in fitting and without_rules(pod.shape) not in bound_shapes
+        after[pod.uid] = _after(kept[pod.uid], now_s, fits=fits)
     return after
+
+
+def _of_replaced(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict[str, WaitRecord]:
+    """The records of marked pods that are gone, while a replacement may still come: as long again as their pause."""
+    marked = {uid for uid, r in records.items() if r.kind is not None and r.pause_s and now_s < r.until_s + r.pause_s}
+    if marked:
+        marked -= {pod.uid for pod in snapshot.pods if pod.uid in marked}
+    return {uid: records[uid] for uid in marked}
+
+
+def _begun(pod: Pod, heirs: Mapping[Kind, WaitRecord]) -> WaitRecord:
+    """The record of a pod that has none: that of a pod that it replaces, if one was marked."""
+    if not pod.owner:
+        return WaitRecord()
+    kind = (pod.namespace, pod.owner, without_rules(pod.shape).request)
+    return replace(heirs.get(kind, WaitRecord(kind=kind)), since_s=None)
 
 
 def mark(snapshot: ClusterSnapshot, records: WaitRecords, now_s: float) -> ClusterSnapshot:
@@ -98,7 +126,7 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
     A `schedulerName` that is mistyped or has no scheduler would otherwise keep capacity for pods that never come. The
     mark ends when some scheduler tries the pod.
     """
-    if not (limits.untried_s or limits.serving_schedulers):
+    if not (limits.serving.untried_s or limits.serving.schedulers):
         return snapshot
     if not any(_may_be_unserved(pod, snapshot, limits) for pod in snapshot.waiting_serving):
         return snapshot  # sorting all pods is for these alone
@@ -111,8 +139,12 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
         if not pod.is_waiting_serving:
             continue
         since_s = max(pod.created_s, answered_s.get(name, 0.0))
-        is_late = limits.untried_s and not pod.tried and snapshot.observed_at_s - since_s >= limits.untried_s
-        if is_late or (limits.serving_schedulers and name not in limits.serving_schedulers):
+        is_late = (
+            limits.serving.untried_s
+            and not pod.tried
+            and snapshot.observed_at_s - since_s >= limits.serving.untried_s
+        )
+        if is_late or (limits.serving.schedulers and name not in limits.serving.schedulers):
             marked.add(pod.uid)
     if not marked:
         return snapshot
@@ -121,8 +153,8 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
 
 def _may_be_unserved(pod: Pod, snapshot: ClusterSnapshot, limits: Limits) -> bool:
     """False if it is certain that a scheduler serves a waiting pod, or that it is too early to say."""
-    waits_long = limits.untried_s and snapshot.observed_at_s - pod.created_s >= limits.untried_s
-    return bool(limits.serving_schedulers) or (not pod.tried and bool(waits_long))
+    waits_long = limits.serving.untried_s and snapshot.observed_at_s - pod.created_s >= limits.serving.untried_s
+    return bool(limits.serving.schedulers) or (not pod.tried and bool(waits_long))
 
 
 def _marked(pod: Pod) -> Pod:
@@ -140,7 +172,7 @@ def _after(record: WaitRecord, now_s: float, *, fits: bool) -> WaitRecord:
     if now_s - since_s < PATIENCE_S:
         return replace(record, since_s=since_s)
     pause_s = min(LONGEST_PAUSE_S, record.pause_s * 2 or FIRST_PAUSE_S)
-    return WaitRecord(None, now_s + pause_s, pause_s)
+    return WaitRecord(None, now_s + pause_s, pause_s, record.kind)
 
 
 def _shapes_with_room(snapshot: ClusterSnapshot) -> set[PodShape]:

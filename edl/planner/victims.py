@@ -1,30 +1,27 @@
 """Which trainers to delete so that pods of one shape fit: the fewest, then the cheapest, on the right nodes.
 
 Capacity is freed node by node, never in total. Each node offers slots for deletions (so many slots if these trainers
-are deleted), and dynamic programming over the nodes chooses among the offers; for one shape that is exact. Among
-equal numbers of deletions, the cheapest victim is a pod that does not run yet. After that come trainers of the job
-that is best off, or of the one among equals whose resizes cost least; then surplus trainers, and those that started
-last. Placing without any deletion uses the same table; the cost is then the slots that trainers lose.
-
-Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
+are deleted), and `programs.offers` chooses among the offers; for one shape that is exact. Among equal
+numbers of deletions, the cheapest victim is a pod that does not run yet. After that come trainers of the job that is
+best off, or of the one among equals whose resizes cost least; then surplus trainers, and those that started last.
+Placing without any deletion uses the same table; the cost is then the slots that trainers lose.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from math import log2, prod
 from operator import add
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edl.model.jobs import Job
 from edl.planner.evictions import shortfall
-from edl.planner.problem import IntArray, count_slots
+from edl.planner.problem import DeletionOrder, IntArray, JobDemand, count_slots, order_of
+from edl.planner.programs.offers import IMPOSSIBLE, SPARE_CHOICE, WIDE, Choice, Cost, NodeOffer, cheapest
 from edl.planner.trial_packing import TrialPacking
 
 # A cost is two integers with a bit field for each criterion, the most important first. The first integer holds the
@@ -32,47 +29,13 @@ from edl.planner.trial_packing import TrialPacking
 # lost slots, and what the node has to spare.
 DELETION, RUNNING, UNFAIR_STEPS, COST_STEPS = 1 << 44, 1 << 26, 127, 16
 BASE, LOST, LATE, SPARE_STEPS = 1 << 44, 1 << 22, 16, 15
-IMPOSSIBLE = np.iinfo(np.int64).max // 2
 MIX_LIMIT = 64  # at most so many combinations of shapes to delete are tried on one node
-SPARE_CHOICE = 2  # in a large cluster, consider nodes that could hold so many times what is wanted
-WIDE = 8  # a node offers each number of pods up to this one, and its largest
-
-Cost = tuple[int, int]
-_Order = tuple[bool, bool, int, float, str]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOffer:
-    """What a node can hold, and at what cost.
-
-    Attributes:
-        slots: how many pods fit.
-        cost: the cost of using the node so.
-        live_trainers: the trainers to delete first, by index.
-    """
-
-    slots: int
-    cost: Cost
-    live_trainers: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How one node is used.
-
-    Attributes:
-        node: index of the node.
-        slots: how many pods it is to hold.
-        live_trainers: the trainers to delete first, by index.
-    """
-
-    node: int
-    slots: int
-    live_trainers: tuple[int, ...]
 
 
 def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
     """Choose nodes, and trainers to delete there, for as many pods of one shape as possible, at most `count`.
+
+    Trainers of jobs that end late are chosen only if no others free capacity: nobody can wait for them.
 
     Args:
         packing: the packing; not changed.
@@ -83,9 +46,18 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
 
     Returns:
         The choices, one for each node used, sorted by node. Together they hold as many pods as possible, with the
-        fewest deletions.
+        fewest deletions; if there are trainers that end late, and others free capacity for some pods, only for these.
     """
-    if packing.problem.is_large:
+    demands = packing.problem.demands
+    soon = {j: most for j, most in allowance.items() if not demands[j].ends_late}
+    if len(soon) < len(allowance) and (found := _chosen(packing, shape, count, soon)):
+        return found
+    return _chosen(packing, shape, count, allowance)
+
+
+def _chosen(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int, int]) -> list[Choice]:
+    """The choices over all trainers that may be deleted."""
+    if packing.problem.plans_in_bulk:
         slots = packing.slots(shape)
         if int(slots.sum()) >= count:
             return _fill_free(packing, shape, count, slots)
@@ -97,25 +69,25 @@ def choose(packing: TrialPacking, shape: int, count: int, allowance: Mapping[int
         nodes = np.flatnonzero(packing.problem.opened[shape])
     free_offers = _free_offers(packing, shape, count, nodes)
     if sum(offers[-1].slots for offers in free_offers.values()) >= count:
-        return _cheapest(free_offers, count)
-    if not packing.problem.is_large:
+        return cheapest(free_offers, count)
+    if not packing.problem.plans_in_bulk:
         prices = _deletion_prices(packing, allowance)
     offers = {node: [*free] for node, free in free_offers.items()}
-    cheapest = IMPOSSIBLE
+    best = IMPOSSIBLE
     for least, node in sorted(_least_costs(packing, shape, prices, nodes)):
-        if count == 1 and least > cheapest:  # no further node is chosen
+        if count == 1 and least > best:  # no further node is chosen
             break
         order = deletion_order(packing, node, allowance)
         found = _offers_with_victims(packing, (shape, count), node, order, prices)
         offers.setdefault(node, []).extend(found)
-        cheapest = min([cheapest, *(offer.cost[0] for offer in found)])
-    return _cheapest({node: o for node, o in offers.items() if o}, count)
+        best = min([best, *(offer.cost[0] for offer in found)])
+    return cheapest({node: o for node, o in offers.items() if o}, count)
 
 
 def _least_costs(
     packing: TrialPacking, shape: int, prices: Mapping[int, Cost], nodes: IntArray
 ) -> list[tuple[int, int]]:
-    """The nodes on which deletions make room for another pod, each after what one pod costs there at least.
+    """The nodes on which deletions free capacity for another pod, each after what one pod costs there at least.
 
     The cost is the first integer of a `Cost`, as if every trainer there were as large as the largest one and as cheap
     as the cheapest one that may be deleted.
@@ -151,10 +123,13 @@ def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping
     nodes_with_slots = np.flatnonzero(free)[:count]
     if not len(live_trainers):
         return nodes_with_slots
-    slack = packing.free.clip(min=0)[node]
-    each = problem.request[problem.trainer_shape[live_trainers]]
+    asked = np.flatnonzero(
+        problem.request[shape]
+    )  # rules may be a hundred resources that this shape does not ask for
+    slack = packing.free[:, asked].clip(min=0)[node]
+    each = problem.request[problem.trainer_shape[live_trainers]][:, asked]
     if packing.counts_requests:
-        each = each - problem.trainer_lent[live_trainers]
+        each = each - problem.trainer_lent[live_trainers][:, asked]
     size = (problem.request[problem.trainer_shape[live_trainers]] / problem.largest).sum(axis=1)
     order = np.lexsort((live_trainers, -size, node))
     live_trainers, node, slack = live_trainers[order], node[order], slack[order]
@@ -162,7 +137,7 @@ def _promising(packing: TrialPacking, shape: int, count: int, allowance: Mapping
     freed = np.cumsum(each[order], axis=0)
     rank = np.arange(len(node)) - np.repeat(starts, np.diff(starts, append=len(node)))
     before = np.vstack([np.zeros((1, freed.shape[1]), dtype=np.int64), freed])[np.arange(len(node)) - rank]
-    gained = np.minimum(count_slots(slack + freed - before, problem.request[shape]), count) - free[node]
+    gained = np.minimum(count_slots(slack + freed - before, problem.request[shape, asked]), count) - free[node]
     deletions = np.where(gained > 0, (rank + 1) / gained.clip(min=1), np.inf)
     best = np.lexsort((node, -gained, deletions))
     best = best[np.isfinite(deletions[best])]
@@ -178,10 +153,9 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
         for index in packing.at[node]:
             trainer = packing.problem.live_trainers[index]
             if allowance.get(trainer.demand, 0) > 0:
-                running, base = trainer.order[:2]
-                excess = packing.count[trainer.demand] > packing.problem.demands[trainer.demand].max_trainers
-                steps = _cost_steps(packing.problem.demands[trainer.demand].job)
-                unfair = _unfairness(packing, trainer.demand, 0, steps)
+                demand, (running, base) = packing.problem.demands[trainer.demand], trainer.order[:2]
+                excess, steps = packing.count[trainer.demand] > demand.max_trainers, _cost_steps(demand.job)
+                unfair = _unfairness(demand, packing.count[trainer.demand], steps)
                 prices[index] = ((not excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
@@ -192,14 +166,14 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
     Of jobs that are equally well off, the one whose resizes cost least comes first.
     """
     live_trainers, demands = packing.problem.live_trainers, packing.problem.demands
-    order = {index: live_trainers[index].order for index in packing.at[node]}
+    order = {index: order_of(packing.problem, index) for index in packing.at[node]}
     queues: dict[int, list[int]] = {}
     for index in sorted(order, key=lambda i: order[i]):
         queue = queues.setdefault(live_trainers[index].demand, [])
         if len(queue) < allowance.get(live_trainers[index].demand, 0):
             queue.append(index)
 
-    def urgency(j: int, taken: int) -> tuple[bool, float, int, _Order, float, int, int]:
+    def urgency(j: int, taken: int) -> tuple[bool, float, int, DeletionOrder, float, int, int]:
         """Sort key of a job by the next of its trainers, of which so many are taken."""
         index, job = queues[j][taken], demands[j].job
         level = packing.fulfilment(j, -taken)
@@ -248,18 +222,22 @@ def lost_slots(packing: TrialPacking, shape: int, nodes: IntArray, pods: int | I
     """
     problem = packing.problem
     lost = np.zeros(len(nodes), dtype=np.int64)
-    before = packing.free[nodes] - packing.lent[nodes] if packing.counts_requests else packing.free[nodes]
-    after = before - np.reshape(pods, (-1, 1)) * problem.request[shape]
+    asked = np.flatnonzero(problem.request[[shape, *problem.reference]].any(axis=0))
+    request = problem.request[:, asked]
+    before = packing.free[np.ix_(nodes, asked)]
+    if packing.counts_requests:
+        before = before - packing.lent[np.ix_(nodes, asked)]
+    after = before - np.reshape(pods, (-1, 1)) * request[shape]
     for other in problem.reference:
         fits = problem.opened[other, nodes]
-        lost += fits * (count_slots(before, problem.request[other]) - count_slots(after, problem.request[other]))
-    if packing.counts_requests:  # a trainer that is slowed counts as a slot, so that truly free room comes first
-        lost += ((after < 0) & (problem.request[shape] > 0)).any(axis=1)
+        lost += fits * (count_slots(before, request[other]) - count_slots(after, request[other]))
+    if packing.counts_requests:  # a trainer that is slowed counts as a slot, so that truly free capacity comes first
+        lost += ((after < 0) & (request[shape] > 0)).any(axis=1)
     return lost
 
 
 def _free_offers(packing: TrialPacking, shape: int, count: int, within: IntArray) -> dict[int, list[NodeOffer]]:
-    """What nodes can hold without any deletion; the cost is lost slots, then waiting, then what is to spare."""
+    """Offers of nodes without any deletion; the cost is lost slots, then waiting time, then free capacity left."""
     slots = np.zeros(len(packing.free), dtype=np.int64)
     slots[within] = np.minimum(packing.slots(shape)[within], count)
     offers: dict[int, list[NodeOffer]] = {}
@@ -290,19 +268,20 @@ def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dic
     for j, allowed in sorted(allowance.items()):
         if allowed <= 0:
             continue
-        demand, trainers = packing.problem.demands[j], packing.problem.live_trainers
+        demand, count = packing.problem.demands[j], packing.count[j]
         own = demand.live_trainers
         placed = (np.flatnonzero(packing.node_of[own.start : own.stop] >= 0) + own.start).tolist()
-        excess, steps = packing.count[j] - demand.max_trainers, _cost_steps(demand.job)
-        for rank, ((running, base, *_), index) in enumerate(sorted((trainers[i].order, i) for i in placed)):
-            unfair = _unfairness(packing, j, -rank, steps)
+        excess, steps = count - demand.max_trainers, _cost_steps(demand.job)
+        order = sorted((order_of(packing.problem, i), i) for i in placed)
+        for rank, ((running, base, *_), index) in enumerate(order):
+            unfair = _unfairness(demand, count - rank, steps)
             prices[index] = ((rank >= excess) * DELETION + running * RUNNING + unfair, base * BASE)
     return prices
 
 
-def _unfairness(packing: TrialPacking, j: int, change: int, steps: int) -> int:
-    """How badly off a job is with so many more trainers; among equals, how much training time a resize costs it."""
-    level = min(1.0, max(0.0, packing.fulfilment(j, change)))
+def _unfairness(demand: JobDemand, count: int, steps: int) -> int:
+    """How badly off a job is with so many trainers; among equals, how much training time a resize costs it."""
+    level = min(1.0, max(0.0, demand.fulfilment(count)))
     return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + steps
 
 
@@ -349,7 +328,7 @@ class _Way(NamedTuple):
 def _ways_to_free(
     packing: TrialPacking, order: list[int], resources: list[int], prices: Mapping[int, Cost]
 ) -> Iterator[_Way]:
-    """Which trainers to delete: each prefix of the order, or every mix of prefixes by shape while these are few."""
+    """Yield sets of trainers to delete: prefixes of the order, or mixes of prefixes by shape if these are few."""
     groups: dict[int, list[_Way]] = {}
     single: list[_Way] = []
     for index in order:
@@ -365,54 +344,3 @@ def _ways_to_free(
         prefixes = list(accumulate(group, _Way.beside, initial=nothing))
         ways = [way.beside(prefix) for way in ways for prefix in prefixes]
     yield from ways[1:]
-
-
-def _cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
-    """Reach the most slots, at most `count`, at the least cost: dynamic programming over nodes.
-
-    A node that could hold more than is still wanted may be used in part.
-    """
-    nodes = sorted(offers)
-    cost = np.full((2, count + 1), IMPOSSIBLE, dtype=np.int64)
-    cost[:, 0] = 0
-    taken = np.full((len(nodes), count + 1), -1, dtype=np.int16)  # which offer of the node, at each total
-    before = np.zeros(len(nodes), dtype=np.int64)  # the total before that offer, if it led to `count`
-    for row, node in enumerate(nodes):
-        best = cost.copy()
-        for number, offer in enumerate(offers[node]):
-            price = np.array(offer.cost)[:, None]
-            reach = cost[:, : count - offer.slots] + price
-            better = _is_less(reach, best[:, offer.slots : count])
-            best[:, offer.slots : count][:, better] = reach[:, better]
-            taken[row, offer.slots : count][better] = number
-            ends = cost[:, count - offer.slots : count]
-            start = count - offer.slots + int(np.lexsort((ends[1], ends[0]))[0])
-            reach = cost[:, start : start + 1] + price
-            if _is_less(reach, best[:, count:])[0]:
-                best[:, count:] = reach
-                taken[row, count] = number
-                before[row] = start
-        cost = best
-    return _trace(offers, nodes, taken, before, int(np.flatnonzero(cost[0] < IMPOSSIBLE)[-1]))
-
-
-def _is_less(left: IntArray, right: IntArray) -> NDArray[np.bool_]:
-    """(totals,) True if the cost in the left column is smaller."""
-    less: NDArray[np.bool_] = (left[0] < right[0]) | ((left[0] == right[0]) & (left[1] < right[1]))
-    return less
-
-
-def _trace(
-    offers: Mapping[int, list[NodeOffer]], nodes: list[int], taken: NDArray[np.int16], before: IntArray, total: int
-) -> list[Choice]:
-    """Walk back through the table from its last row and list what each node was used for."""
-    count = taken.shape[1] - 1
-    choices = []
-    for row in range(len(nodes) - 1, -1, -1):
-        number = int(taken[row, total])
-        if number >= 0:
-            offer = offers[nodes[row]][number]
-            start = int(before[row]) if total == count else total - offer.slots
-            choices.append(Choice(nodes[row], total - start, offer.live_trainers))
-            total = start
-    return choices[::-1]

@@ -1,4 +1,4 @@
-"""The waiting times that a decision keeps: cooldowns, the grace of serving pods, and the arrival of jobs.
+"""The times that a decision keeps: cooldowns, graces, the arrival of jobs, and what an interruption costs a job.
 
 `restrain` says which jobs may not be shrunk for another one now, so that a steady cluster stays steady.
 """
@@ -11,10 +11,13 @@ from math import inf
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.status import Reason
+
+HORIZON_S = 600.0
+"""The gain of a resize or of a trainer is counted over this time."""
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
@@ -39,11 +42,11 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
     resize = job.status.last_resize if job.status is not None else None
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
-    return _left_s(resize.time_s, limits.growth_hold_s, now_s)
+    return _left_s(resize.time_s, limits.sharing.growth_hold_s, now_s)
 
 
 def _left_s(since_s: float, lasts_s: float, now_s: float) -> float:
-    """What is left of a time; nothing of one that has yet to begin, beyond what clocks may differ.
+    """The seconds left of a period; 0 if its start lies further in the future than clocks may differ.
 
     The owner of a workload can write the annotation from which its last resize is read.
     """
@@ -57,7 +60,7 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     kube-scheduler takes pods one after the other, by priority and then by age. The grace time of a pod begins when it
     is created, and again each time that kube-scheduler has finished with a pod before it, however long the queue is.
     Only pods that kube-scheduler has not tried yet have one. A pod has none either if an equal one waits for which
-    kube-scheduler found no room, and they must not preempt: it will say the same of this one, though in a rollout
+    kube-scheduler found no capacity, and they must not preempt: it will say the same of this one, though in a rollout
     after hundreds of others.
 
     Returns:
@@ -68,7 +71,7 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     left: dict[tuple[str, str], float] = {}
     has_no_room = refused(snapshot)
     answered_s = 0.0
-    over_s = snapshot.observed_at_s - limits.serving_grace_s
+    over_s = snapshot.observed_at_s - limits.serving.grace_s
     # Of tens of thousands of pods few count: those that may have a grace time, and answers that may begin one.
     queue = [
         pod
@@ -81,17 +84,17 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
         answered_s = max([answered_s, *(pod.answered_s for pod in equals if pod.answered_s is not None)])
         for pod in equals:
             since_s = max(pod.created_s, answered_s)
-            still_s = since_s + limits.serving_grace_s - snapshot.observed_at_s
+            still_s = since_s + limits.serving.grace_s - snapshot.observed_at_s
             if pod.is_waiting_serving and not pod.tried and still_s > 0 and pod.uid not in has_no_room:
                 left[pod.namespace, pod.name] = still_s
     return left
 
 
 def refused(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """UIDs of the serving pods for which kube-scheduler found no room: it has tried them, or an equal one.
+    """UIDs of the serving pods for which kube-scheduler found no capacity: it has tried them, or an equal one.
 
     Equal pods have the same shape and scheduler, and no higher priority than the one that was tried. They must not
-    preempt: for others kube-scheduler may find room by evicting pods.
+    preempt: for others kube-scheduler may find capacity by evicting pods.
     """
     waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
     tried = sorted((pod for pod in waiting if pod.tried and not pod.may_preempt), key=lambda pod: pod.priority)
@@ -121,3 +124,24 @@ def is_arriving(job: Job, now_s: float) -> bool:
     if job.status.last_resize is not None and job.status.last_resize.time_s > admitted.since_s:
         return False
     return any(pod.started_s is None for pod in job.live_trainers)
+
+
+def price_in_trainers(job: Job) -> int:
+    """How many more trainers in the cluster pay for an interruption that takes the job back to its last checkpoint.
+
+    One in any case. Beyond that, they do as much in the horizon as the trainers of the job would have to repeat. A
+    job that has never saved is charged all that it has trained in its epoch.
+    """
+    return 1 + int(job.unsaved_s * len(job.live_trainers) / HORIZON_S)
+
+
+def payback_s(job: Job, more: int) -> float:
+    """Seconds after which a job that starts again with more trainers has caught up with itself.
+
+    It repeats what it has not saved, and a start costs it what a resize costs. Times that are not known count as 0.
+
+    Args:
+        job: the job with its trainers of now.
+        more: how many more trainers it would have, > 0.
+    """
+    return (job.unsaved_s + (job.resize_cost_s or 0.0)) * len(job.live_trainers) / more

@@ -36,7 +36,7 @@ class PodApiAddress:
     Attributes:
         host: a name or an address, without brackets.
         port: as text.
-        namespace: of the pods.
+        namespace: the namespace of the pods.
         account: the folder with `token` and `ca.crt`.
     """
 
@@ -50,7 +50,7 @@ class PodApi:
     """The pods of one namespace.
 
     Args:
-        address: of the API.
+        address: the address of the API.
         sleep: waits for a number of seconds.
     """
 

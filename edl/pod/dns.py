@@ -22,7 +22,7 @@ def services_domain(namespace: str, resolv_conf: Path = RESOLV_CONF) -> str:
     a missing pod looks like a broken name server.
 
     Args:
-        namespace: of the Services; if empty, the namespace of this pod.
+        namespace: the namespace of the Services; if empty, the namespace of this pod.
         resolv_conf: the file resolv.conf(5), as the kubelet writes it.
 
     Returns:

@@ -36,7 +36,7 @@ class PeerPod:
     """One pod of the job.
 
     Attributes:
-        name: of the pod.
+        name: the name of the pod.
         ip: empty until it has one.
         phase: one of PHASES.
         index: its number within its role, from its label; None without the label.
@@ -131,7 +131,7 @@ class DnsPods:
 
     Args:
         job: the name of the job and of its Service.
-        namespace: of the job; if empty, the search list of this pod decides.
+        namespace: the namespace of the job; if empty, the search list of this pod decides.
         resolve: looks names up.
         services: the domain of the namespace's Services, with a final dot; empty if unknown.
     """

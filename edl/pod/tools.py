@@ -71,9 +71,9 @@ class Tools:
         """The place of a pod among the running pods, from 0.
 
         Args:
-            selector: of the pods.
-            name: of this pod; if empty, its address decides.
-            ip: of this pod.
+            selector: the selector of the pods.
+            name: the name of this pod; if empty, its address decides.
+            ip: the IP address of this pod.
 
         Raises:
             PermanentError: this pod is not among them.

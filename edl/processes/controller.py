@@ -12,18 +12,17 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from edl import __version__
 from edl.clock import AdjustedClock, Clock, SystemClock
-from edl.controller.loop import Controller
+from edl.controller.loop import Controller, Partners
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.pace import Pace
-from edl.controller.plan_maker import Planner
-from edl.controller.policy_planner import PolicyPlanner
+from edl.controller.policy_planner import planner_of
 from edl.controller.ports import RoundResult
 from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
 from edl.dashboard.web import PREFIX
@@ -32,11 +31,12 @@ from edl.explain.plan_table import plan_json, print_plan
 from edl.headroom.advisor import Advisor
 from edl.kube.client.session import ApiSession
 from edl.kube.cluster import KubernetesCluster
-from edl.kube.discovery import PodResizing
+from edl.kube.discovery import KueueVersion, PodResizing
 from edl.kube.leader_election import LEASES_API, AlwaysHeld, ApiLeaseStore, Elector
 from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, default_key_file
 from edl.kube.mirror.cache import ClusterCache
+from edl.kube.mirror.mirrored import Mirrored
 from edl.kube.mirror.read_once import first_snapshot
 from edl.kube.node_reporter import ApiNodeReporter
 from edl.kube.queue_reporter import ApiQueueReporter
@@ -45,11 +45,11 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.observability.decision_records import RecordFolder
+from edl.observability.left_out import LeftOutLog
 from edl.observability.logs import log_event
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.observability.status_server import StatusServer
-from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.processes.garbage import rare_searches
 from edl.processes.limit_files import LimitFiles
@@ -71,7 +71,7 @@ _log = logging.getLogger(__name__)
 
 
 OPEN_FILES = 4096
-"""Room for the connections of strangers, of which there are 256 at most, and for those of edl itself."""
+"""Capacity for the connections of strangers, of which there are 256 at most, and for those of edl itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,40 +145,37 @@ def _build(
     cache = ClusterCache(
         session,
         clock,
-        namespaces=settings.watch_namespace,
         default_master_image=image,
         controller_namespace=settings.namespace,
+        mirrored=Mirrored(namespaces=settings.watch_namespace),
     )
     key, max_grace_s = connections.key, settings.max_grace_s
     writer = Writer(session, cache, clock, key=key, default_master_image=image, max_grace_s=max_grace_s)
     elects = not (settings.no_leader_election or settings.dry_run)
     elector = _elector(settings, session, clock, metrics, cache.list_anew) if elects else None
-    resizing = PodResizing(session, clock) if limits.lend_running else None
+    resizing = PodResizing(session, clock) if limits.lending.running else None
     pace = CallPace(interval_s=settings.interval_s)
     masters = MasterMonitor(connections.masters, clock, elector or AlwaysHeld(), _log_master, pace)
     if elector is not None:
         session.fence(elector.is_held, exempt=LEASES_API)
     page = page_of_controller(session, clock, PageSettings(policy=policy.name, limits=lambda: files.limits))
 
-    def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
-        return check(snapshot, plan, files.limits.quotas)
-
-    deciding = PolicyPlanner(policy)
-    planner = Planner(deciding.decide, broken_rules, deciding.startable, relieve=deciding.relieve)
     controller = Controller(
-        cluster=KubernetesCluster(cache, writer, clock, resizing),
+        cluster=KubernetesCluster(cache, writer, clock, resizing, KueueVersion(session, clock)),
         clock=clock,
         lease=elector or AlwaysHeld(),
         recorder=ControllerRecorder(metrics, policy=policy.name, folder=folder, onlooker=page.live),
-        planner=planner,
+        planner=planner_of(policy, lambda: files.limits.quotas),
         limits=limits,
         pace=Pace(interval_s=settings.interval_s, writes=settings.writes_at_once),
-        show=_PlanPrinter() if settings.dry_run else None,
-        masters=masters,
-        queues=ApiQueueReporter(session, clock, metrics.queued),
-        nodes=ApiNodeReporter(session, clock),
-        advisor=Advisor(limits.serving_slo) if limits.serving_slo else None,
-        changed_limits=files.changed,
+        partners=Partners(
+            show=_PlanPrinter() if settings.dry_run else None,
+            masters=masters,
+            queues=ApiQueueReporter(session, clock, metrics.queued),
+            nodes=ApiNodeReporter(session, clock),
+            advisor=Advisor(limits.serving.slo) if limits.serving.slo else None,
+            changed_limits=files.changed,
+        ),
     )
 
     def is_alive() -> bool:
@@ -296,13 +293,9 @@ async def _once(parts: _Parts, mirror: asyncio.Task[None]) -> int:
 async def _log_resources(settings: ControllerSettings, cache: ClusterCache, metrics: Metrics) -> None:
     """Log the resource line each interval, on leader and followers, and each new object that cannot be read."""
     await cache.wait_until_synced()
-    logged: set[str] = set()
+    left_out = LeftOutLog(_log)
     while True:
-        left_out = set(cache.left_out())
-        metrics.left_out(len(left_out))
-        for problem in sorted(left_out - logged):
-            log_event(_log, logging.WARNING, "object left out", problem=problem)
-        logged = left_out
+        metrics.left_out(left_out.note(cache.left_out()))
         if _log.isEnabledFor(logging.DEBUG):
             log_event(_log, logging.DEBUG, "Cluster.InquiryResource done", resource=cache.resource_log_line())
         await asyncio.sleep(settings.interval_s)

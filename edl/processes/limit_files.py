@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edl.errors import ConfigError
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.observability.logs import log_event
 from edl.settings.shared import LimitSettings
 
@@ -22,7 +22,7 @@ _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class LimitFiles:
-    """The limits of the operator as the files hold them now.
+    """The operator's limits, read again whenever one of their files changes.
 
     Args:
         settings: name the files.
@@ -66,7 +66,7 @@ class LimitFiles:
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
-    """What differs if a file, or what its link leads to, was replaced or written; None while there is none."""
+    """A fingerprint that changes if the file or its link target is replaced or written; None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -36,7 +36,7 @@ def write_certificate(path: Path, name: str = "localhost", address: bytes = b"\x
     """Write a key and a certificate for it into one PEM file that only this user may read; returns the path.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         name: the host name.
         address: the IPv4 address, as four bytes.
     """

@@ -46,7 +46,7 @@ _MOST_EPOCHS = 4.0  # times those of two cores: beyond, the parameter servers ar
 
 @dataclass
 class Account:
-    """What is written down while the demonstration runs.
+    """The notes taken while the demonstration runs.
 
     Attributes:
         trainers: job -> (seconds, running trainers) at each change; likewise `serving` with its ready pods.
@@ -266,7 +266,7 @@ def demo_jobs(cores: int | None = None) -> list[Object]:
     """The jobs of example/sandbox.yaml, which train long enough on two cores, and for more epochs on more cores.
 
     Args:
-        cores: of this machine; by default those that this process may use.
+        cores: the cores of this machine; by default those that this process may use.
 
     Raises:
         ConfigError: edl does not run from a checkout.
@@ -310,7 +310,7 @@ def serving_manifest() -> Object:
 
 
 def summary(account: Account, seconds: float, *, is_whole: bool = True) -> list[str]:
-    """What happened, as lines; `problems` of the account grow if a result is missing or bad.
+    """Summarise the demonstration in lines; add to `problems` if a result is missing or bad.
 
     A demonstration that was not played to its end (`is_whole` is False) has no results.
     """
@@ -344,7 +344,7 @@ def why_slow(load: float, cores: int) -> str:
 
 
 def audit_line(job: str, report: AuditReport) -> str:
-    """What the journal of a job proves."""
+    """One line about the audit of a job's journal."""
     done, total = sum(one.done for one in report.epochs), sum(one.total for one in report.epochs)
     again = sum(one.redispatched for one in report.epochs)
     return (

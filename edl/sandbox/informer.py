@@ -17,7 +17,7 @@ from edl.clock import SystemClock
 from edl.errors import EdlError
 from edl.kube.bounds.json_depth import UNREADABLE, decode
 from edl.kube.client.session import ApiSession
-from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
+from edl.kube.mirror.reflector import Reflector, ReflectorCalls, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import Decoder, Quarantined
 from edl.kube.translate.objects import ObjectMetadata
@@ -53,7 +53,7 @@ class Informer:
     Args:
         session: the API server.
         kind: for messages.
-        path: of the collection.
+        path: the path of the collection.
         on_change: called after each change.
         field_selector: which objects; all by default.
         label_selector: likewise.
@@ -77,7 +77,13 @@ class Informer:
             on_change()
 
         self._reflector = Reflector(
-            session, resource, _PlainDecoder(kind), self._store, SystemClock(), on_change=note, pace=_PACE
+            session,
+            resource,
+            _PlainDecoder(kind),
+            self._store,
+            SystemClock(),
+            pace=_PACE,
+            calls=ReflectorCalls(on_change=note),
         )
 
     @property

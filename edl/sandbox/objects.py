@@ -28,6 +28,11 @@ def uid_of(obj: Object) -> str:
     return str(obj["metadata"]["uid"])
 
 
+def version_of(obj: Object) -> int:
+    """The resourceVersion of an object; a later one of the same object is larger."""
+    return int(obj["metadata"].get("resourceVersion") or 0)
+
+
 def is_deleted(obj: Object) -> bool:
     """True once the deletion of the object was requested."""
     return bool(obj["metadata"].get("deletionTimestamp"))
@@ -108,7 +113,7 @@ def amounts_of(quantities: Mapping[str, Any] | None) -> Amounts:
 
 
 def request_of(pod: Object) -> Amounts:
-    """What a pod requests: the sum of its containers or its largest init container, and its overhead.
+    """The request of a pod: the sum of its containers or its largest init container, plus its overhead.
 
     While a container is resized in place, the larger of what it requests and what it was granted counts.
     """

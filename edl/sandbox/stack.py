@@ -47,12 +47,12 @@ _COLLECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class StackSettings:
-    """What a sandbox is started with.
+    """The settings of a sandbox.
 
     Attributes:
-        nodes: how many.
+        nodes: the number of nodes.
         shape: what each offers.
-        port: of the API server; 0 for a free one.
+        port: the port of the API server; 0 for a free one.
         folder: for everything that it writes; it is removed at the end.
         images: the image table.
         kubeconfig: where its kubeconfig goes.

@@ -64,6 +64,13 @@ COMMANDS = (
         "0 after SIGINT or SIGTERM; 1 the cluster cannot be read; 2 wrong usage, or an address that cannot be used",
     ),
     Command(
+        "shadow",
+        "Report what edl would do in a cluster; only reads.",
+        "edl.settings.shadow:ShadowSettings",
+        "edl.cli.shadow:shadow",
+        "0 after --for, SIGINT or SIGTERM; 1 the cluster cannot be read; 2 wrong usage, or an unusable folder",
+    ),
+    Command(
         "replay",
         "Make a recorded decision again, and compare.",
         "edl.settings.replay:ReplaySettings",
@@ -107,7 +114,7 @@ COMMANDS = (
         "Create the TrainingJobs of a file.",
         "edl.settings.jobs:SubmitSettings",
         "edl.cli.jobs:submit",
-        "0 every job was created; 1 the API server refused one; 2 wrong usage or an unreadable file",
+        "0 every job was created; 1 the API server rejected one; 2 wrong usage or an unreadable file",
     ),
     Command(
         "get",
@@ -134,6 +141,18 @@ COMMANDS = (
         "edl.cli.jobs:scale",
     ),
     Command(
+        "suspend",
+        "End the pods of jobs until they are resumed.",
+        "edl.settings.jobs:SeveralJobsSettings",
+        "edl.cli.jobs:suspend",
+    ),
+    Command(
+        "resume",
+        "Let suspended jobs run again, from where they were.",
+        "edl.settings.jobs:SeveralJobsSettings",
+        "edl.cli.jobs:resume",
+    ),
+    Command(
         "delete",
         "Delete TrainingJobs with their pods.",
         "edl.settings.jobs:DeleteSettings",
@@ -144,7 +163,7 @@ COMMANDS = (
         "Run nodes whose containers are local processes.",
         "edl.settings.kubelet:KubeletSettings",
         "edl.cli.kubelet:kubelet",
-        "0 after SIGTERM or SIGINT; 1 the API server refuses, or a part has ended; 2 wrong usage",
+        "0 after SIGTERM or SIGINT; 1 the API server rejects the request, or a part has ended; 2 wrong usage",
     ),
     Command(
         "sandbox",

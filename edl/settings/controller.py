@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
+from edl.model.limits import Limits
 from edl.model.names import CONTROLLER_NAMESPACE
-from edl.model.plan import SERVING_GRACE_S, UNTRIED_S, Limits
-from edl.observability.logs import LogFormat
+from edl.settings.deciding import DecidingSettings, WatchingSettings
 from edl.settings.flags import Flag
-from edl.settings.shared import (
-    Address,
-    ClusterSettings,
-    ConsolidationSettings,
-    Namespace,
-    OptionalPath,
-    RunnablePolicySettings,
-)
-
-LogLevel = Literal["debug", "info", "warn", "error", "crit"]
-
-_LEVEL_ALIASES = {"dbug": "debug", "warning": "warn", "eror": "error", "critical": "crit", "fatal": "crit"}
-
-
-def _level_of(value: object) -> object:
-    word = value.lower() if isinstance(value, str) else value
-    return _LEVEL_ALIASES.get(word, word) if isinstance(word, str) else word
+from edl.settings.shared import Address, Namespace, OptionalPath, RunnablePolicySettings
 
 
 def _check_image(value: str) -> str:
@@ -36,11 +20,7 @@ def _check_image(value: str) -> str:
     return value
 
 
-def _without_duplicates(value: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value))
-
-
-class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterSettings):
+class ControllerSettings(RunnablePolicySettings, DecidingSettings, WatchingSettings):
     """The values of the flags of `edl controller`."""
 
     namespace: Annotated[
@@ -51,16 +31,6 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             remedy="give the name of a namespace, such as paddlecloud",
         ),
     ] = CONTROLLER_NAMESPACE
-    watch_namespace: Annotated[
-        tuple[Namespace, ...],
-        AfterValidator(_without_duplicates),
-        Flag(
-            "Manage only the jobs of this namespace; repeat the flag for more.",
-            metavar="NS",
-            remedy="give the name of a namespace; repeat the flag for more",
-            unset="all namespaces",
-        ),
-    ] = ()
     listen: Annotated[
         Address,
         Flag(
@@ -69,13 +39,6 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             remedy="give HOST:PORT, such as 0.0.0.0:8080",
         ),
     ] = "0.0.0.0:8080"
-    log_level: Annotated[LogLevel, BeforeValidator(_level_of), Flag("Lowest level that is logged.")] = "info"
-    log_format: Annotated[LogFormat, Flag("Format of the log on stderr.")] = "logfmt"
-    interval_s: Annotated[
-        float,
-        Field(ge=0.1, le=3600, allow_inf_nan=False),
-        Flag("Longest time between two rounds.", metavar="SECONDS", remedy="give seconds, such as 5"),
-    ] = 5.0
     writes_at_once: Annotated[
         int,
         Field(ge=1, le=1000),
@@ -104,16 +67,6 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
             unset="the image of the controller",
         ),
     ] = ""
-    serving_scheduler: Annotated[
-        tuple[str, ...],
-        AfterValidator(_without_duplicates),
-        Flag(
-            "Keep room for waiting pods of this scheduler only; repeat the flag for more.",
-            metavar="NAME",
-            remedy="give a schedulerName, such as default-scheduler",
-            unset="every scheduler that tries its pods",
-        ),
-    ] = ()
     lend_by_resize: Annotated[
         bool,
         Flag(
@@ -159,12 +112,9 @@ class ControllerSettings(RunnablePolicySettings, ConsolidationSettings, ClusterS
 
     @property
     def limits(self) -> Limits:
-        """What a plan must keep to, without the quotas."""
+        """The limits of every plan, without quotas."""
         return replace(
             super().limits,
-            serving_grace_s=SERVING_GRACE_S,
-            untried_s=UNTRIED_S,
-            serving_schedulers=self.serving_scheduler,
-            lend_running=self.lend_by_resize,
-            drain_idle_s=self.drain_idle_s,
+            lending=replace(super().limits.lending, running=self.lend_by_resize),
+            nodes=replace(super().limits.nodes, drain_idle_s=self.drain_idle_s),
         )

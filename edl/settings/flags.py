@@ -41,7 +41,7 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What people read about a flag; type, bounds and default are those of the field.
+    """The texts about a flag; type, bounds and default are those of the field.
 
     Attributes:
         help: what the flag does: one or two sentences without the default, the bounds and the choices.
@@ -102,7 +102,7 @@ class Declaration:
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in the help text."""
+        """The placeholder of the value in the help text."""
         return self.flag.metavar or "|".join(self.choices)
 
     @property

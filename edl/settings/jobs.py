@@ -1,4 +1,4 @@
-"""The flags of the commands for people without kubectl: `edl submit|get|watch|logs|scale|delete`."""
+"""The flags of the commands for people without kubectl: `edl submit|get|watch|logs|scale|suspend|resume|delete`."""
 
 from __future__ import annotations
 
@@ -145,11 +145,16 @@ class ScaleSettings(OneJobSettings):
     ]
 
 
-class DeleteSettings(NamespaceSettings):
-    """The values of the flags of `edl delete`."""
+class SeveralJobsSettings(NamespaceSettings):
+    """The values of the flags of `edl suspend` and `edl resume`."""
 
     jobs: Annotated[
         tuple[JobName, ...],
         _name_flag("Names of jobs."),
     ]
+
+
+class DeleteSettings(SeveralJobsSettings):
+    """The values of the flags of `edl delete`."""
+
     wait: Annotated[Literal["true", "false"], Flag("Wait until the jobs do not exist any more.")] = "true"

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from edl.errors import ConfigError
 from edl.model.headroom import SERVING_SLO
-from edl.model.plan import Limits
+from edl.model.limits import LendingLimits, Limits, NodeLimits, ServingLimits, SharingLimits
 from edl.model.times import seconds_of_flag
 from edl.settings.flags import Flag, Settings, checked_by
 
@@ -157,7 +157,7 @@ class SavedClusterSettings(Settings):
 
 
 class LimitSettings(Settings):
-    """What a plan must keep to."""
+    """Flags that limit every plan."""
 
     max_load_desired: Annotated[
         float,
@@ -184,7 +184,7 @@ class LimitSettings(Settings):
         Field(gt=0, le=1e6, allow_inf_nan=False),
         Flag(
             "With --serving-headroom auto: one second of a waiting serving pod costs as much as so many idle"
-            " core-seconds; more keeps more room.",
+            " core-seconds; more keeps more capacity.",
             metavar="CORE_SECONDS",
             remedy="give core-seconds, such as 20",
         ),
@@ -257,19 +257,21 @@ class LimitSettings(Settings):
 
     @property
     def limits(self) -> Limits:
-        """What a plan must keep to, without the quotas."""
+        """The limits of every plan, without quotas."""
         return Limits(
-            max_load_desired=self.max_load_desired,
-            serving_headroom=0 if self.serving_headroom == AUTO else int(self.serving_headroom),
-            serving_slo=self.serving_slo if self.serving_headroom == AUTO else 0.0,
-            surplus_cpu_request=self.surplus_cpu_request,
-            clear_lending_after_s=self.clear_lending_after_s,
-            avoid_nodes_after=self.avoid_nodes_after,
-            avoid_nodes_for_s=self.avoid_nodes_for_s,
+            sharing=SharingLimits(max_load_desired=self.max_load_desired),
+            serving=ServingLimits(
+                headroom=0 if self.serving_headroom == AUTO else int(self.serving_headroom),
+                slo=self.serving_slo if self.serving_headroom == AUTO else 0.0,
+            ),
+            lending=LendingLimits(
+                surplus_cpu_request=self.surplus_cpu_request, clear_after_s=self.clear_lending_after_s
+            ),
+            nodes=NodeLimits(avoid_after=self.avoid_nodes_after, avoid_for_s=self.avoid_nodes_for_s),
         )
 
     def read_limits(self) -> Limits:
-        """What a plan must keep to, with what the files of `--queues`, `--tenants` and `--expect-nodes` hold now.
+        """The limits of every plan, with the present content of the files `--queues`, `--tenants`, `--expect-nodes`.
 
         Raises:
             ConfigError: a file cannot be read, or what it says makes no sense.
@@ -280,11 +282,15 @@ class LimitSettings(Settings):
 
         limits = replace(self.limits, quotas=read_queues(self.queues)) if self.queues else self.limits
         limits = replace(limits, tenants=read_tenants(self.tenants)) if self.tenants else limits
-        return replace(limits, expected_nodes=read_expected_nodes(self.expect_nodes)) if self.expect_nodes else limits
+        return (
+            replace(limits, nodes=replace(limits.nodes, expected=read_expected_nodes(self.expect_nodes)))
+            if self.expect_nodes
+            else limits
+        )
 
 
 class ConsolidationSettings(LimitSettings):
-    """What a plan that may move pservers must keep to."""
+    """Flags that limit plans that may move pservers."""
 
     consolidate_after_s: Annotated[
         float,
@@ -299,8 +305,10 @@ class ConsolidationSettings(LimitSettings):
 
     @property
     def limits(self) -> Limits:
-        """What a plan must keep to, without the quotas."""
-        return replace(super().limits, consolidate_after_s=self.consolidate_after_s)
+        """The limits of every plan, without quotas."""
+        return replace(
+            super().limits, sharing=replace(super().limits.sharing, consolidate_after_s=self.consolidate_after_s)
+        )
 
 
 class RunnablePolicySettings(Settings):

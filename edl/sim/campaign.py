@@ -96,7 +96,7 @@ def run_all(
     Args:
         scenario: what runs.
         policies: names; see `policies.policy_names`.
-        seeds: how many.
+        seeds: the number of seeds.
         on_done: called after each run.
         processes: how many at a time; by default one for each core that this process may use.
 

@@ -42,7 +42,7 @@ def run_campaign(
 
 @contextmanager
 def stdout_for_the_report() -> Iterator[None]:
-    """What libraries and other processes write to file descriptor 1 goes to stderr meanwhile.
+    """Send what libraries and other processes write to file descriptor 1 to stderr meanwhile.
 
     HiGHS, for one, prints there from C, whatever `sys.stdout` is.
     """

@@ -1,4 +1,4 @@
-"""How much room to keep for serving, by name: learned as in the controller, and what to compare it with.
+"""How much capacity to keep for serving, by name: learned as in the controller, and what to compare it with.
 
 All of them ask through the same port and are charged by the same rules: cooldown, dead band, surplus trainers only.
 """
@@ -113,7 +113,7 @@ class NewRoom(Protocol):
 
 
 class Baseline(Advisor):
-    """An advisor whose rooms are given."""
+    """An advisor whose capacities are given."""
 
     def __init__(self, slo: float, make: NewRoom) -> None:
         super().__init__(slo)

@@ -35,10 +35,10 @@ def measure(
     Args:
         scenario: what ran.
         meter: what happened.
-        runs: of all jobs.
-        decisions: of the controller; empty for policies without one.
+        runs: the runs of all jobs.
+        decisions: the decisions of the controller; empty for policies without one.
         start_s: virtual time at which the scenario began.
-        cores: of the cluster.
+        cores: the cores of the cluster.
     """
     ended_s = meter.samples[-1].at_s
     span = (scenario.measure.from_s, min(ended_s, scenario.measure.until_s or ended_s))
@@ -81,7 +81,7 @@ def measure(
 
 
 def mean_over(times: Floats, values: Floats, span: tuple[float, float]) -> float:
-    """The time-weighted mean of a step function over a span; before its first step it is 0."""
+    """The time-weighted mean of a step function over an interval; the function is 0 before its first step."""
     low, high = span
     if not len(times) or high <= low:
         return 0.0
@@ -193,7 +193,7 @@ def _finish_times(scenario: Scenario, runs: Sequence[JobRun]) -> dict[str, float
 
 
 def slots_of(run: JobRun, scenario: Scenario) -> int:
-    """Trainers of a job that the empty cluster could hold."""
+    """The number of a job's trainers that fit in the empty cluster."""
     request = shape_of(run.group.trainer).request
     return sum(
         min(node.allocatable[name] // request[name] for name in request) for node, _ in nodes_of(scenario.nodes)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from edl.controller.ports import RoundResult
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
 from edl.sim.deployments import NAMESPACE, Deployment
@@ -30,7 +31,7 @@ class Sample:
     Attributes:
         at_s: seconds since the start of the scenario.
         requested: cores of running pods, with those of the nodes' own daemons.
-        useful: of these, cores of ready serving pods and of jobs that work.
+        useful: of these cores, those of ready serving pods and of jobs that work.
         target, ready: serving pods.
         trainers: running trainers.
         used: cores that pods can use: what running pods declare, on each node at most what it has.
@@ -52,7 +53,7 @@ class Decisions:
     """A `Recorder` that keeps what the figures need.
 
     Attributes:
-        gaps: of each plan; problems: what went wrong, which should be nothing.
+        gaps: the gap of each plan; problems: the errors, of which there should be none.
     """
 
     gaps: list[tuple[float, float]] = field(default_factory=list)
@@ -116,7 +117,7 @@ class Resizes:
     """Counts changes of the trainers of jobs; changes of one kind with short pauses between them are one.
 
     Attributes:
-        count: of those that the policy wanted; forced: of those by preemption.
+        count: the changes that the policy made; forced: those by preemption.
     """
 
     count: int = 0
@@ -136,13 +137,13 @@ class Resizes:
 
 @dataclass(slots=True)
 class Recording:
-    """What happened in a run, whoever watched it: a `Meter`, or who follows a real cluster.
+    """The events of a run, recorded by a `Meter` or by the observer of a real cluster.
 
     Attributes:
         samples: in the order of time.
         trainers: by job, (second, running trainers) at each change.
-        waits_s: of each serving pod from its creation until it was ready, or until the end.
-        resizes: of jobs that run.
+        waits_s: the waiting time of each serving pod, from its creation until it was ready, or until the end.
+        resizes: the resizes of running jobs.
         prices: by job, the price of lending that its status had last.
         preempted: running trainers that kube-scheduler ended.
         deleted_s: when each trainer that ran was deleted.

@@ -50,7 +50,7 @@ class NativeJobs:
         world.listeners.append(self._changed)
 
     def start(self) -> None:
-        """Begin the loop of the autoscaler."""
+        """Start the loop of the HorizontalPodAutoscaler."""
         if self.is_elastic:
             self._engine.later(LOOP_S, self._loop)
 

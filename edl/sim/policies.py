@@ -11,8 +11,10 @@ from edl.errors import ConfigError
 from edl.explain.decision import decide
 from edl.lifecycle.desired_state import as_planned
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import NO_COLUMNS, Limits, ScalePlan
+from edl.model.plan import NO_COLUMNS, ScalePlan
+from edl.model.sizes import at_most
 from edl.planner.policies.base import Policy
 from edl.planner.policies.registry import POLICIES, policy_named
 from edl.sim.baselines.afs import Afs
@@ -25,7 +27,7 @@ SHARERS: Mapping[str, Callable[[], Sharer]] = {"optimus": Optimus, "afs": Afs, "
 
 
 class _FixedSize:
-    """Each job has the trainers that its user chose, the oldest first; a job without room waits."""
+    """Each job has the trainers that its user chose, the oldest first; a job without capacity waits."""
 
     def share(self, jobs: Sequence[JobFacts], _: float) -> Mapping[JobKey, int]:
         """See `Sharer.share`."""
@@ -51,7 +53,7 @@ class Facts(Protocol):
     """Reads the facts of the jobs of a snapshot, and the part of the cluster that training may use."""
 
     def __call__(self, snapshot: ClusterSnapshot) -> tuple[Sequence[JobFacts], float]:
-        """Jobs that have not ended, sorted by key, and the room."""
+        """Jobs that have not ended, sorted by key, and the capacity."""
 
 
 class Decider:
@@ -94,7 +96,7 @@ def check_policy(name: str) -> None:
 
 
 def decider(name: str, facts: Facts) -> Decider:
-    """What makes the plans of a policy that is not one of `NATIVES`."""
+    """Make the planner of a policy that is not one of `NATIVES`."""
     if name == "fixed":
         return Decider(policy_named("maxmin"), _FixedSize(), facts)
     if name in SHARERS:
@@ -105,8 +107,8 @@ def decider(name: str, facts: Facts) -> Decider:
 def _pinned(snapshot: ClusterSnapshot, shares: Mapping[JobKey, int]) -> ClusterSnapshot:
     """The snapshot in which each job has exactly its share, or is suspended."""
     jobs = tuple(
-        replace(job, pinned=min(job.max_trainers, shares[job.key]))
-        if shares.get(job.key)
+        replace(job, pinned=size)
+        if (size := at_most(job.sizes, min(job.max_trainers, shares.get(job.key, 0))))
         else replace(job, suspended=True)
         for job in map(as_planned, snapshot.jobs)
     )

@@ -22,7 +22,7 @@ from edl.model.actions import (
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import requested_milli
-from edl.model.names import JobKey, Role
+from edl.model.names import SURPLUS_VALUE, JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape, Toleration
 from edl.model.topology import in_domain
@@ -30,7 +30,7 @@ from edl.sim.scenario import LatencySpec
 from edl.sim.world import Engine, World, with_request
 from edl.waiting import is_set_within
 
-CORE, BASE, SURPLUS = -1, -5, -100
+CORE, BASE, SURPLUS = -1, -5, SURPLUS_VALUE
 """Priorities of edl's PriorityClasses: master and pservers, trainers up to the minimum, the other trainers."""
 BEST_EFFORT_BASE, BEST_EFFORT_SURPLUS = -10, -1000
 """The same of trainers without requests."""
@@ -116,7 +116,7 @@ class SimulatedCluster:
     def _create(self, action: CreatePod, job: Job) -> Outcome:
         if (action.job.namespace, action.pod_name) in self._world.pods:
             return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is in use")
-        pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s())
+        pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s(), is_base=action.is_base)
         declared = pod.shape.request[CPU]
         lent = 0 if self._lends_by_resize else declared - requested_milli(declared, action.cpu_request)
         if action.label is not None and job.topology is not None:
@@ -164,14 +164,14 @@ class SimulatedCluster:
         return Outcome(action, Result.DONE)
 
 
-def new_pod(world: World, job: Job, role: Role, index: int, now_s: float) -> Pod:
-    """A pod of a job, not yet in the world."""
+def new_pod(world: World, job: Job, role: Role, index: int, now_s: float, *, is_base: bool = False) -> Pod:
+    """A pod of a job, not yet in the world; `is_base` is that of `CreatePod`."""
     return Pod(
         namespace=job.key.namespace,
         name=f"{job.key.name}-{role.value}-{index}",
         uid=world.new_uid(),
         shape=next((fixed.shape for fixed in job.fixed if fixed.role is role), job.trainer),
-        priority=_priority(job, role, index),
+        priority=_priority(job, role, index, is_base=is_base),
         created_s=now_s,
         job=job.key,
         role=role,
@@ -185,7 +185,7 @@ def _waits(pod: Pod | None) -> tuple[str, bool]:
 
 
 def _has_ended(pod: Pod | None) -> bool:
-    """True for a job's pod that finished, or that somebody else than edl ends."""
+    """True for a job's pod that has finished, or that another program than edl has deleted or evicted."""
     return pod is not None and pod.job is not None and (pod.is_finished or (pod.terminating and not pod.intent))
 
 
@@ -201,9 +201,9 @@ def remove_job(world: World, key: JobKey) -> None:
             world.put(replace(pod, terminating=True, ready=False))
 
 
-def _priority(job: Job, role: Role, index: int) -> int:
+def _priority(job: Job, role: Role, index: int, *, is_base: bool) -> int:
     if role is not Role.TRAINER:
         return CORE
-    if index < job.min_trainers:
+    if is_base or index < job.min_trainers:
         return BEST_EFFORT_BASE if job.is_best_effort else BASE
     return BEST_EFFORT_SURPLUS if job.is_best_effort else SURPLUS

@@ -33,11 +33,11 @@ class Preemption:
 
 
 def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random.Random) -> Preemption | None:
-    """The node to make room on; None if there is none.
+    """The node to free capacity on; None if there is none.
 
     Args:
         world: the cluster.
-        pod: that no node can take.
+        pod: the pod that no node can take.
         free: (nodes, resources) free for it, nominated pods of no less priority counted as there.
         rng: chooses where the search begins, and among equal nodes.
     """

@@ -25,6 +25,7 @@ from edl.errors import ConfigError
 from edl.model.headroom import SERVING_SLO
 from edl.model.lending import Lending
 from edl.model.quantity import MAX_AMOUNT, parse_quantity
+from edl.model.sizes import MOST_SIZES
 
 Seconds = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
 
@@ -207,7 +208,7 @@ class FixedSpec(_Spec):
 
 
 class ResizeSpec(_Spec):
-    """What a change of the number of trainers costs."""
+    """The cost of a change of the number of trainers."""
 
     cost_s: Seconds = 0.0
     stops: Annotated[
@@ -225,6 +226,13 @@ class JobGroup(_Spec):
     removal: Annotated[Series | None, Field(description="When each job is deleted; without it, never.")] = None
     min: Annotated[int, Field(ge=1, le=10_000)] = 1
     max: Annotated[int, Field(ge=1, le=10_000)]
+    sizes: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=10_000)], ...],
+        Field(
+            max_length=MOST_SIZES,
+            description="The only numbers of trainers, from min to max; without them, every one.",
+        ),
+    ] = ()
     start: Annotated[Count, Field(description="Trainers that policy edl-2017 starts with; 0 is min.")] = 0
     fixed: Annotated[Count, Field(description="Trainers under policies of fixed size; 0 is max.")] = 0
     trainer: Annotated[Amounts, Field(min_length=1)]
@@ -247,6 +255,9 @@ class JobGroup(_Spec):
     def _is_in_order(self) -> JobGroup:
         if self.min > self.max:
             raise ValueError(f"min {self.min} exceeds max {self.max}; lower min")
+        if self.sizes and (min(self.sizes), max(self.sizes)) != (self.min, self.max):
+            found = f"sizes go from {min(self.sizes)} to {max(self.sizes)}"
+            raise ValueError(f"{found}, but min is {self.min} and max is {self.max}; let them be equal")
         for name, series in (("arrival", self.arrival), ("removal", self.removal)):
             if series is not None and series.times_s and len(series.times_s) < self.count:
                 raise ValueError(f"{name} lists {len(series.times_s)} times for {self.count} jobs; list one for each")

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario file although each of its fields may be so: what its parts say of each other.
+"""Finds contradictions between the parts of a scenario file whose fields are each valid.
 
 A run of such a scenario would come to figures all the same. Only files are checked: tests make scenarios with pods
 that fit nowhere on purpose.
@@ -84,7 +84,7 @@ def of_jobs(scenario: Scenario) -> Iterator[Finding]:
 
 
 def of_times(scenario: Scenario) -> Iterator[Finding]:
-    """What never happens, because the scenario is over by then, or because something else comes first."""
+    """Name the events that never happen, because the scenario is over by then or another event comes first."""
     for index, group in enumerate(scenario.jobs):
         for name, series in (("arrival", group.arrival), ("removal", group.removal)):
             if series is not None:

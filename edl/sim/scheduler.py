@@ -69,7 +69,7 @@ class Scheduler:
                 self._retry(key, waiting)
 
     def node_came(self, name: str) -> None:
-        """A node can take pods again: those are tried that it has room for."""
+        """Note that a node accepts pods again, and queue the pending pods that fit on it."""
         row = self._world.row[name]
         free = self._world.allocatable[row] - self._world.used[row]
         for key, waiting in self._waiting.items():

@@ -29,7 +29,7 @@ def shape_of(amounts: Mapping[str, str | float]) -> PodShape:
 
 
 def allocatable_of(group: NodeGroup) -> Resources:
-    """What pods may request on each node of a group."""
+    """The allocatable resources of each node of a group."""
     amounts = resources_of(group.resources).as_dict()
     if PODS not in group.resources:
         amounts[PODS] = _PODS_OF_A_NODE
@@ -48,7 +48,7 @@ def nodes_of(groups: tuple[NodeGroup, ...]) -> Iterator[tuple[Node, int]]:
 
 
 def job_of(group: JobGroup, number: int, now_s: float) -> Job:
-    """One job of a group, as the API server shows it after its creation."""
+    """Make one job of a group, in the form that the API server returns after the job's creation."""
     fixed = tuple(
         FixedPods(role, shape_of(spec.resources), spec.count)
         for role, spec in ((Role.MASTER, group.master), (Role.PSERVER, group.pserver))
@@ -59,6 +59,7 @@ def job_of(group: JobGroup, number: int, now_s: float) -> Job:
         uid=f"job-{group.name}-{number}",
         min_trainers=group.min,
         max_trainers=group.max,
+        sizes=tuple(sorted(set(group.sizes))),
         trainer=shape_of(group.trainer),
         fixed=fixed,
         created_s=now_s,

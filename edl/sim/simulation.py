@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from edl.controller.loop import Controller
+from edl.controller.loop import Controller, Partners
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import SERVING_GRACE_S, UNTRIED_S, LendingLimits, Limits, ServingLimits, SharingLimits
 from edl.model.names import JobKey
-from edl.model.plan import SERVING_GRACE_S, UNTRIED_S, Limits
 from edl.model.resources import CPU
 from edl.planner.guard import check
 from edl.planner.starts import startable
@@ -80,7 +80,7 @@ def simulate(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise
     Args:
         scenario: what runs.
         policy: under which policy.
-        seed: of everything that chance decides.
+        seed: the seed of everything that chance decides.
         before_rise: called with the cluster, the Deployment and the pods to come, before each rise of serving.
 
     Raises:
@@ -153,7 +153,7 @@ class _Simulation:
         self._masters = self._simulated_masters(seed)
 
     def _simulated_masters(self, seed: int) -> SimulatedMasters | None:
-        """What learns the price of lending; without lending nobody calls masters."""
+        """Make the simulated masters, which learn the price of lending; None without lending."""
         if self._scenario.controller.surplus_cpu_request >= 1.0:
             return None
         rng = random.Random(f"{self._scenario.name} {seed} masters")  # noqa: S311 - a simulation, no secret
@@ -168,7 +168,7 @@ class _Simulation:
         )
 
     async def run(self) -> None:
-        """Settle serving, then let the scenario and the controller run to its end."""
+        """Let serving reach its state, then let the scenario and the controller run to its end."""
         if self._scenario.settled:
             await self._settle()
         self._start_s = self._engine.now_s()
@@ -202,14 +202,18 @@ class _Simulation:
     def _controller(self) -> Controller:
         spec = self._scenario.controller
         limits = Limits(
-            max_load_desired=spec.max_load_desired,
-            serving_headroom=spec.serving_headroom if isinstance(spec.serving_headroom, int) else 0,
-            surplus_cpu_request=spec.surplus_cpu_request,
-            lend_running=spec.lend_by_resize,
-            clear_lending_after_s=spec.clear_lending_after_s,
             deadline_s=spec.deadline_s,
-            serving_grace_s=SERVING_GRACE_S,
-            untried_s=UNTRIED_S,
+            sharing=SharingLimits(max_load_desired=spec.max_load_desired),
+            serving=ServingLimits(
+                headroom=spec.serving_headroom if isinstance(spec.serving_headroom, int) else 0,
+                grace_s=SERVING_GRACE_S,
+                untried_s=UNTRIED_S,
+            ),
+            lending=LendingLimits(
+                surplus_cpu_request=spec.surplus_cpu_request,
+                running=spec.lend_by_resize,
+                clear_after_s=spec.clear_lending_after_s,
+            ),
         )
         if self._decide is None:
             raise AssertionError("policies of 2017 run without a controller")
@@ -223,8 +227,7 @@ class _Simulation:
             planner=Planner(self._decide, lambda s, plan: check(s, plan, limits.quotas), startable, self._runner),
             limits=limits,
             pace=Pace(interval_s=spec.interval_s),
-            masters=self._masters,
-            advisor=advisor_of(self._scenario, self._start_s),
+            partners=Partners(masters=self._masters, advisor=advisor_of(self._scenario, self._start_s)),
         )
 
     def _runner(self) -> InlineRunner:
@@ -321,7 +324,7 @@ class _Simulation:
     # --- What baselines know, and what comes out
 
     def _facts(self, snapshot: ClusterSnapshot) -> tuple[Sequence[JobFacts], float]:
-        """Facts of the jobs that have not ended; the room is what serving and masters leave of the cores."""
+        """Facts of the jobs that have not ended; the capacity is what serving and masters leave of the cores."""
         self._training.advance_all()
         facts, used = [], 0.0
         total = snapshot_cpu(snapshot)

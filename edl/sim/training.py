@@ -57,7 +57,7 @@ class JobRun:
     Attributes:
         curve: its speed as policies know it.
         created_s: its creation.
-        first_pod_s, first_running_s: of its trainers; None until then.
+        first_pod_s, first_running_s: when its first trainer was created and first ran; None until then.
         ended_s: when its work was done, or when it was deleted.
         is_done: its work was done.
         done: samples so far.
@@ -263,7 +263,7 @@ class Training:
                 listener()
 
     def _is_as_good_as_done(self, run: JobRun, work: float) -> bool:
-        """What is left is lost in the digits of the work, or of the time."""
+        """True if the remaining work is smaller than the rounding error of the work or of the time."""
         speed = run.speed(run.working(self._engine.now_s())) * run.pace
         return run.remaining <= max(1e-6 * work, 1e-9 * speed)
 

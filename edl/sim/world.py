@@ -33,7 +33,7 @@ Timer = Callable[[float, Callable[[], None]], object]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What the parts of a simulation share besides the world.
+    """Clock, events and random numbers, which the parts of a simulation share besides the world.
 
     Attributes:
         now_s: reads the time.
@@ -50,7 +50,7 @@ class World:
     """Nodes, pods and jobs.
 
     Attributes:
-        names: of the nodes, in a fixed order; the rows of the arrays below.
+        names: the names of the nodes, in a fixed order; the rows of the arrays below.
         allocatable, used: (nodes, resources) amounts; `used` counts bound pods that are not finished.
         on_node: by node, its pods that are not finished.
         of_job: by UID of a job, its pods by name.

@@ -6,6 +6,8 @@ Only the thread that calls may close the connection; `abort` is for the other th
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import http.client
 import json
 import socket
@@ -24,7 +26,7 @@ class MasterConnection:
 
     Args:
         url: http://HOST:PORT or https://HOST:PORT.
-        token: of the job.
+        token: the token of the job.
         ca_file: PEM file of the authority that signed the master's certificate; None uses the system's authorities.
 
     Raises:
@@ -53,6 +55,10 @@ class MasterConnection:
         token = self._headers["Authorization"].removeprefix("Bearer ")
         return {"url": self.url, "token": token, "ca_file": self._ca_file}
 
+    def secret(self, purpose: str) -> str:
+        """A text that only who has the token of the job can compute, another one for each purpose."""
+        return hmac.new((self.place["token"] or "").encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
     def duplicate(self) -> MasterConnection:
         """An independent connection to the same master."""
         new = MasterConnection.__new__(MasterConnection)
@@ -63,8 +69,8 @@ class MasterConnection:
         """Send one request, once.
 
         Args:
-            method: of HTTP.
-            path: of the route, with its query.
+            method: the HTTP method.
+            path: the path of the route, with its query.
             body: JSON, or None.
             timeout_s: how long to wait for data of the answer, in seconds.
 

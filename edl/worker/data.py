@@ -1,4 +1,4 @@
-"""The records that a training loop gets: numbers, lines of files, or rows of Parquet files.
+"""The records that a training loop gets: numbers, lines of files, rows of Parquet files, samples of tar files.
 
 A piece of neighbouring records is read at once, and the last pieces stay in memory: a window of the epoch's order
 takes its records from few pieces. If a file differs from what the master counted, the loop ends with an error. A
@@ -7,23 +7,16 @@ record that cannot be decoded is one bad record.
 
 from __future__ import annotations
 
-import importlib
-from bisect import bisect_right, insort
-from collections import OrderedDict
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from edl.errors import EdlError
-from edl.worker.files import LINES, PARQUET, DatasetError, FileStore, SourceFile
+from edl.errors import EdlError, PermanentError
+from edl.worker.files import FileStore
 from edl.worker.lease import BadRecord
-
-_CACHE_BYTES = 64 * 1024 * 1024
-_CHUNK_BYTES = 64 * 1024  # of rows that are turned into Python's objects at once
-_MOST_CHUNK_ROWS = 1024
-_CACHED_CHUNKS = 32
-_LEAST_PIECES = 2  # a window of the epoch's order may take turns between the pieces at its ends
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from edl.worker.mix import MIX, Mixed, Mixture
+from edl.worker.pieces import PieceCache, cache_limit
 
 Reader = Callable[[Any], Any]
 """Turns a record (a number, a line or a row) into what the training loop needs."""
@@ -37,7 +30,7 @@ class Source(Protocol):
         """Read one record.
 
         Args:
-            number: of the record, from 0.
+            number: the number of the record, from 0.
 
         Raises:
             ValueError: this record is bad.
@@ -53,22 +46,11 @@ class IndexSource:
         return number
 
 
-class _Piece(Protocol):
-    """A piece in memory."""
-
-    @property
-    def size(self) -> int:
-        """Its size in bytes."""
-
-    def record(self, index: int) -> Any:  # noqa: ANN401 - any kind of record
-        """One of its records; the index counts from its first record."""
-
-
 class FileSource:
-    """The records of files; the pieces that were read last stay in memory.
+    """The records of files; the pieces that are read by turns stay in memory.
 
     Args:
-        source: lines:GLOB or parquet:GLOB.
+        source: lines:GLOB, parquet:GLOB or tar:GLOB.
         locate: asks the master for the piece that holds a record.
 
     Raises:
@@ -76,33 +58,26 @@ class FileSource:
     """
 
     def __init__(self, source: str, locate: Callable[[int], _Object]) -> None:
-        self._store, self._locate = FileStore(source), locate
-        kinds: dict[str, Callable[[FileStore, _Object], _Piece]] = {LINES: _Lines, PARQUET: _Rows}
-        self._read = kinds[self._store.kind]
-        self._cache: OrderedDict[int, tuple[int, _Piece]] = OrderedDict()  # first record -> (count, piece)
-        self._firsts: list[int] = []  # the first records of the cached pieces, sorted
-        self._bytes = 0
+        self._cache = PieceCache(FileStore(source), locate, cache_limit(os.environ))
+        self.record = self._cache.record
 
-    def record(self, number: int) -> Any:  # noqa: ANN401 - any kind of record
+
+class MixSource:
+    """The records of several sources by weight: each is a `Mixed`.
+
+    Args:
+        mixture: says which source comes when.
+        sources: the sources of its parts, each with its number of records.
+    """
+
+    def __init__(self, mixture: Mixture, sources: list[tuple[Source, int]]) -> None:
+        self._mixture, self._sources = mixture, sources
+
+    def record(self, number: int) -> Mixed:
         """See `Source.record`."""
-        at = bisect_right(self._firsts, number) - 1
-        if at >= 0:
-            first = self._firsts[at]
-            count, piece = self._cache[first]
-            if number < first + count:
-                self._cache.move_to_end(first)
-                return piece.record(number - first)
-        found = self._locate(number)
-        first = int(found["first"])
-        piece = self._read(self._store, found)
-        self._cache[first] = found["count"], piece
-        insort(self._firsts, first)
-        self._bytes += piece.size
-        while self._bytes > _CACHE_BYTES and len(self._cache) > _LEAST_PIECES:
-            old_first, (_, old) = self._cache.popitem(last=False)
-            self._firsts.remove(old_first)
-            self._bytes -= old.size
-        return piece.record(number - first)
+        part, place = self._mixture.place(number)
+        source, total = self._sources[part]
+        return Mixed(part, source.record(place % total))
 
 
 def source_of(dataset: _Object, get: Callable[[str], _Object]) -> Source:
@@ -115,9 +90,20 @@ def source_of(dataset: _Object, get: Callable[[str], _Object]) -> Source:
     Raises:
         ConfigError: a package that reads such a data set is not installed.
     """
-    if dataset["source"].startswith("index:"):
+    source = str(dataset["source"])
+    if not source.startswith(f"{MIX}:"):
+        return _source(source, get, "")
+    mixture = Mixture(source)
+    parts = get("/v1/dataset/sources")["sources"]
+    pairs = zip(mixture.parts, parts, strict=True)
+    found = [(_source(part.source, get, f"&part={n}"), int(its["total"])) for n, (part, its) in enumerate(pairs)]
+    return MixSource(mixture, found)
+
+
+def _source(source: str, get: Callable[[str], _Object], part: str) -> Source:
+    if source.startswith("index:"):
         return IndexSource()
-    return FileSource(dataset["source"], lambda number: get(f"/v1/dataset/piece?{urlencode({'record': number})}"))
+    return FileSource(source, lambda number: get(f"/v1/dataset/piece?{urlencode({'record': number})}{part}"))
 
 
 def read_records(source: Source, numbers: list[int], read: Reader | None) -> list[Any] | BadRecord:
@@ -134,78 +120,31 @@ def read_records(source: Source, numbers: list[int], read: Reader | None) -> lis
     Raises:
         EdlError: the data set cannot be read; no record is to blame.
     """
-    found = []
-    record_of = source.record
-    for index, number in enumerate(numbers):
-        try:
-            record = record_of(number)
-            found.append(record if read is None else read(record))
-        except EdlError:
-            raise
-        except Exception as error:
-            return BadRecord(f"record {number}: {type(error).__name__}: {error}", index)
+    found: list[Any] = []
+    record_of, add = source.record, found.append
+    try:
+        if read is None:
+            for number in numbers:
+                add(record_of(number))
+        else:
+            for number in numbers:
+                add(read(record_of(number)))
+    except EdlError:
+        raise
+    except Exception as error:
+        return BadRecord(f"record {numbers[len(found)]}: {type(error).__name__}: {error}", len(found))
     return found
 
 
-class _Lines:
-    """Some lines of a file, without their line ends."""
+def good_records(found: Any) -> Any:  # noqa: ANN401 - records, or a batch of them
+    """The good records among those read, for trainers that train in step.
 
-    def __init__(self, store: FileStore, found: _Object) -> None:
-        file = SourceFile(found["path"], found["size"], found["stamp"])
-        with store.opened(file) as data:
-            data.seek(found["place"])
-            text = data.read(found["length"])
-        self.size = len(text)
-        self._lines: list[bytes] = text.split(b"\n")
-        if not self._lines[-1]:
-            self._lines.pop()  # the text ends with a line end, and no line follows it
-        if len(self._lines) != found["count"]:
-            raise DatasetError(
-                f"dataset {store.source!r}: the file {file.path} has {len(self._lines)} lines after byte"
-                f" {found['place']}, but the master counted {found['count']}; trainers need the master's files"
-            )
-        if found["place"] == 0:
-            self._lines[0] = self._lines[0].removeprefix(_BYTE_ORDER_MARK)
-        self._name = f"the file {file.path}: after byte {found['place']}"
-
-    def record(self, index: int) -> str:
-        """One line; an empty line is a record too."""
-        line = self._lines[index].removesuffix(b"\r")
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self._name} line {index + 1} is not UTF-8: {error.reason} at byte {error.start + 1} of the line;"
-                " convert the file to UTF-8, or decompress it"
-            ) from error
-
-
-class _Rows:
-    """A row group of a Parquet file; each row is a dictionary: column name -> value."""
-
-    def __init__(self, store: FileStore, found: _Object) -> None:
-        file = SourceFile(found["path"], found["size"], found["stamp"])
-        parquet, arrow = importlib.import_module("pyarrow.parquet"), importlib.import_module("pyarrow")
-        with store.opened(file) as data:
-            try:
-                self._table = parquet.ParquetFile(data).read_row_group(found["place"])
-            except (arrow.ArrowException, IndexError, OSError) as error:
-                raise DatasetError(
-                    f"dataset {store.source!r}: the file {file.path}: row group {found['place']} cannot be read:"
-                    f" {error}; replace the file by an intact copy"
-                ) from error
-        self.size = int(self._table.nbytes)
-        self._chunk: int = max(
-            1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES * max(1, self._table.num_rows) // max(1, self.size))
+    Raises:
+        PermanentError: it is a bad record.
+    """
+    if isinstance(found, BadRecord):
+        raise PermanentError(
+            f"steps: {found.error}; trainers that train in step cannot leave a record out: repair it, or let read="
+            " return a sample in its place"
         )
-        self._chunks: OrderedDict[int, list[_Object]] = OrderedDict()
-
-    def record(self, index: int) -> _Object:
-        """One row."""
-        number, offset = divmod(index, self._chunk)
-        chunk = self._chunks.get(number)
-        if chunk is None:
-            chunk = self._chunks[number] = self._table.slice(number * self._chunk, self._chunk).to_pylist()
-            if len(self._chunks) > _CACHED_CHUNKS:
-                self._chunks.popitem(last=False)
-        return chunk[offset]
+    return found

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, EdlError, PermanentError
 
-LINES, PARQUET = "lines", "parquet"
+LINES, PARQUET, TAR = "lines", "parquet", "tar"
 _STAMPS = ("ETag", "etag", "e_tag", "md5Hash", "content_hash", "mtime", "LastModified", "last_modified", "created")
-_READERS = {LINES: ("fsspec",), PARQUET: ("fsspec", "pyarrow")}
+_READERS = {LINES: ("fsspec",), PARQUET: ("fsspec", "pyarrow"), TAR: ("fsspec",)}
 
 
 class DatasetError(PermanentError):
@@ -40,14 +40,14 @@ class FileStore:
     """The store that holds the files of a data set.
 
     Args:
-        source: lines:GLOB or parquet:GLOB. A GLOB may begin with a protocol of fsspec, such as s3://.
+        source: lines:GLOB, parquet:GLOB or tar:GLOB. A GLOB may begin with a protocol of fsspec, such as s3://.
 
     Raises:
         ConfigError: a package that reads such files is not installed, or the protocol is unknown.
 
     Attributes:
         source: as above.
-        kind: lines or parquet.
+        kind: lines, parquet or tar.
     """
 
     def __init__(self, source: str) -> None:

@@ -21,6 +21,7 @@ _HOLD_S = 5.0
 _REPORT_EVERY_S = 0.5
 _LONGEST_ERROR = 2000
 _ENTER_S, _LEAVE_S, _LAST_WORLD_S = 2.0, 5.0, 10.0
+_DONE_PAUSE_S, _DONE_TIMEOUT_S = 0.02, 30.0
 
 
 class World(NamedTuple):
@@ -28,7 +29,7 @@ class World(NamedTuple):
 
     Attributes:
         generation: grows with each world of the job.
-        rank: of this trainer, from 0.
+        rank: the rank of this trainer, from 0.
         size: how many trainers it has.
         position: where the first step begins: epoch * records + position in the epoch.
         source: the rank whose state the others copy.
@@ -38,6 +39,8 @@ class World(NamedTuple):
         has_state: this trainer has a state of this job, maybe an older one.
         names: rank -> name of the trainer.
         holders: the ranks that have the state, in their order.
+        key: a secret of the trainers of this world, made of the token of the job: the name under which they find each
+            other. Who does not know it can neither join nor pass for one of them.
     """
 
     generation: int
@@ -51,6 +54,7 @@ class World(NamedTuple):
     has_state: bool
     names: tuple[str, ...] = ()
     holders: tuple[int, ...] = (0,)
+    key: str = ""
 
 
 class StepGroup:
@@ -60,14 +64,16 @@ class StepGroup:
         session: with the master; it holds no leases.
         endpoint: where the other trainers reach this one; the master passes it on.
         min_size: how many trainers the first world should have.
-        settings: how this trainer divides epochs into steps; the master refuses trainers that do it differently.
+        settings: how this trainer divides epochs into steps; the master rejects trainers that do it differently.
 
     Attributes:
         world: the last one; None before the first.
+        on_broken: called in another thread with the generation of a world of which a trainer is gone.
     """
 
     def __init__(self, session: MasterSession, endpoint: str, min_size: int = 1, settings: str = "") -> None:
         self.world: World | None = None
+        self.on_broken: Callable[[int], None] = lambda _generation: None
         self._session, self._watcher = session, session.beside()
         self._place = {"endpoint": endpoint, "min_size": min_size, "settings": settings}
         self._lock = threading.Lock()
@@ -101,7 +107,7 @@ class StepGroup:
             The world; None if the job has ended, or the trainer leaves.
 
         Raises:
-            EdlError: the master refuses this trainer.
+            EdlError: the master rejects this trainer.
         """
         self._position = position
         if not self._thread.is_alive():
@@ -127,35 +133,46 @@ class StepGroup:
                 return None
             if answer["status"] == "run":
                 break
-        world = _world(answer)
+        world = _world(answer, self._session)
         with self._lock:
             self.world, self._must_change, self._is_broken = world, False, False
             if not world.has_state:
                 self._position = None
         return world
 
-    def report(self, position: int, *, now: bool = False) -> int:
+    def report(self, position: int, *, now: bool = False) -> None:
         """The model of this trainer is that far.
 
         Args:
             position: after its last step.
             now: tell the master before returning; otherwise the thread does that soon.
-
-        Returns:
-            With `now` the position up to which steps count as done, else 0.
         """
         self._position = position
-        return int(self._call(self._session, "watch", knows=True, wait_s=0.0)["done"]) if now else 0
+        if now:
+            self._done()
+
+    def wait_until_done(self, position: int) -> bool:
+        """Wait until every trainer of the world has reported the step that ends at a position; False after 30 s."""
+        until_s = time.monotonic() + _DONE_TIMEOUT_S
+        while self._done() < position:
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(_DONE_PAUSE_S)
+        return True
+
+    def _done(self) -> int:
+        """Report the position; the position up to which steps count as done."""
+        return int(self._call(self._session, "watch", knows=True, wait_s=0.0)["done"])
 
     def stop(self, position: int, error: str = "") -> None:
         """End the training of the job with the step that ends at a position.
 
         Args:
-            position: of the model.
+            position: the position of the model.
             error: why the job has failed; empty if it has succeeded early.
 
         Raises:
-            PermanentError: the master refuses this trainer.
+            PermanentError: the master rejects this trainer.
         """
         body = {"generation": self._generation, "position": position, "error": error[:_LONGEST_ERROR]}
         self._session.call("POST", "/v1/group/stop", {"session": self._session.identity, **body})
@@ -192,6 +209,9 @@ class StepGroup:
                         self._is_broken = bool(answer["is_broken"])
                     else:
                         knows = False
+                    broken = generation if knows and self._is_broken else 0
+                if broken:
+                    self.on_broken(broken)
         except EdlError as error:
             if not self._is_closing:
                 self._error = error
@@ -221,7 +241,7 @@ class StepGroup:
         return session.call("POST", f"/v1/group/{verb}", body, limit_s=limit_s)
 
 
-def _world(answer: dict[str, Any]) -> World:
+def _world(answer: dict[str, Any], session: MasterSession) -> World:
     positions = [member["position"] for member in answer["members"]]
     checkpoint, start, rank = answer["checkpoint"], answer["position"], answer["rank"]
     holders = tuple(rank for rank, position in enumerate(positions) if position == start)
@@ -237,4 +257,5 @@ def _world(answer: dict[str, Any]) -> World:
         has_state=positions[rank] is not None,
         names=tuple(member["name"] for member in answer["members"]),
         holders=holders if checkpoint is None else (0,),
+        key=session.secret(f"world {answer['generation']}"),
     )

@@ -25,7 +25,7 @@ _NOT_RUNNING = "TtZX"
 
 
 class Heartbeat:
-    """The process of one trainer.
+    """The process that sends heartbeats for one trainer.
 
     Args:
         place: `url`, `token`, `ca_file` and `session`, as JSON has them.

@@ -30,12 +30,13 @@ from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
 from edl.ledger.permutation import EpochOrder
 from edl.termination_log import write_termination_log
 from edl.worker.connection import MasterConnection
-from edl.worker.data import Reader, Source, read_records, source_of
+from edl.worker.data import Reader, Source, good_records, read_records, source_of
 from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.leaving import LeavingSignal
 from edl.worker.session import MasterSession
-from edl.worker.step_settings import Piece, StepSettings
+from edl.worker.siblings import SharedGroup, Siblings
+from edl.worker.step_settings import Division, Piece, StepSettings
 from edl.worker.steps import Replica, StepLoop, left_early
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
@@ -80,8 +81,8 @@ class Remote:
     """The records of a job for another process of the same trainer. It can be pickled, and holds no lease.
 
     Args:
-        url: of the master.
-        token: of the job.
+        url: the URL of the master.
+        token: the token of the job.
         ca_file: as `connect` takes it.
     """
 
@@ -118,10 +119,11 @@ class Job:
     def __init__(self, session: MasterSession, remote: Remote, environment: Mapping[str, str] = os.environ) -> None:
         self._session, self.remote, self._environment = session, remote, environment
         self._leaving = LeavingSignal()
-        self._group: StepGroup | None = None
+        self._group: StepGroup | SharedGroup | None = None
         self._loop: StepLoop | None = None
         self._dataset: dict[str, Any] | None = None
         self._order: tuple[int, EpochOrder | None] = (-1, None)
+        self._ahead: tuple[int, EpochOrder | None] = (-1, None)
         self._source: Source | None = None
 
     def __enter__(self) -> Job:
@@ -156,7 +158,7 @@ class Job:
         """Set the data set, if the job's spec does not. Every trainer may call it, with the same values.
 
         Args:
-            source: index:N, lines:GLOB or parquet:GLOB.
+            source: index:N, lines:GLOB, parquet:GLOB, tar:GLOB, or mix:RECORDS;WEIGHT SOURCE;WEIGHT SOURCE.
             epochs: how often to train on each record, at least 1.
             seed: decides the order of the records.
             shard_size: the most records of one lease; None for no limit.
@@ -181,7 +183,7 @@ class Job:
                 three failures.
 
         Raises:
-            PermanentError: the master refuses this trainer, the job has failed, or a file has changed.
+            PermanentError: the master rejects this trainer, the job has failed, or a file has changed.
             ConfigError: a package that reads such files is not installed.
         """
         self._session.start()
@@ -272,7 +274,7 @@ class Job:
         Everything that is consumed when the block begins is committed when the block ends without an error.
 
         Args:
-            step: of the training.
+            step: the step of the training.
         """
         return self._checkpoint(step)
 
@@ -321,6 +323,8 @@ class Job:
         logical_ranks: int | None = None,
         save_every: int | None = 0,
         scale_rate: bool = False,
+        siblings: Siblings | None = None,
+        is_sharded: bool = False,
     ) -> StepLoop:
         """The loop of a trainer that trains in step with the others; `edl.worker_torch.elastic` uses it for PyTorch.
 
@@ -333,6 +337,8 @@ class Job:
                 EDL_LOGICAL_RANKS, which spec.elasticity.deterministic sets to the most trainers.
             save_every: save the model after so many steps of an epoch; None at the end of each epoch.
             scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+            siblings: the processes that are this trainer together; None for this one alone.
+            is_sharded: each of them has a part of the model, so all of them need as many pieces.
 
         Raises:
             ConfigError: a value is missing, or the values contradict each other.
@@ -343,36 +349,58 @@ class Job:
         if logical_ranks is None:
             logical_ranks = self._number("EDL_LOGICAL_RANKS") or 0
         total, epochs = self.dataset["total"], self.dataset["epochs"]
-        settings = StepSettings(total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate)
-        self._group = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.division)
-        self._loop = StepLoop(self._group, replica, settings, self._leaving.is_set, self._save)
+        division = Division(siblings.rank, siblings.size, is_sharded) if siblings is not None else Division()
+        settings = StepSettings(
+            total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate, division
+        )
+        alone: StepGroup | None = None
+        if siblings is None or siblings.rank == 0:
+            alone = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.agreement)
+        shared = SharedGroup(siblings, alone, self._leaving.is_set) if siblings is not None else None
+        group = self._group = shared or alone
+        assert group is not None  # noqa: S101 - for the type checker
+        is_leaving = shared.is_leaving if shared is not None else self._leaving.is_set
+        self._loop = StepLoop(group, replica, settings, is_leaving, self._save)
         return self._loop
 
     def piece(self, piece: Piece, read: Reader | None = None) -> list[Any]:
         """The records of a piece of a step.
 
         Args:
-            piece: that the loop of `steps` has yielded.
+            piece: the piece that the loop of `steps` has yielded.
             read: as `records` takes it.
 
         Raises:
             PermanentError: a record cannot be read.
         """
-        order = self._order_of(piece.epoch)
-        found = read_records(self.source, list(order.records(piece.start, piece.end)), read)
-        if isinstance(found, BadRecord):
-            raise PermanentError(
-                f"steps: {found.error}; trainers that train in step cannot leave a record out: repair it, or let"
-                " read= return a sample in its place"
-            )
-        return found
+        numbers = list(self._order_of(piece.epoch).records(piece.start, piece.end))
+        return list(good_records(read_records(self.source, numbers, read)))
+
+    def numbers_ahead(self, piece: Piece) -> list[int]:
+        """The numbers of the records of a piece that may come, maybe of the next epoch."""
+        if self._ahead[0] != piece.epoch or self._ahead[1] is None:
+            self._ahead = piece.epoch, self._new_order(piece.epoch)
+        return list(self._ahead[1].records(piece.start, piece.end)) if self._ahead[1] is not None else []
+
+    def reached(self, piece: Piece) -> None:
+        """The loop gets the records of a piece that were read ahead."""
+        self._order_of(piece.epoch)
 
     def _save(self, position: int, save: Callable[[int], None]) -> int:
         """Save the model at a position; returns the number of the checkpoint."""
         body = {"session": self._session.identity, "step": position}
-        number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
+
+        def begin() -> int:
+            return int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
+
+        def commit(number: int) -> None:
+            self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
+
+        if isinstance(self._group, SharedGroup):
+            return self._group.save(begin, save, commit)
+        number = begin()
         save(number)
-        self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
+        commit(number)
         return number
 
     def _number(self, name: str) -> int | None:
@@ -388,11 +416,14 @@ class Job:
 
     def _order_of(self, epoch: int) -> EpochOrder:
         if self._order[0] != epoch or self._order[1] is None:
-            data = self.dataset
-            self._order = (epoch, EpochOrder(data["total"], data["seed"], epoch, data["block"]))
+            self._order = (epoch, self._new_order(epoch))
         order = self._order[1]
         assert order is not None  # noqa: S101 - for the type checker
         return order
+
+    def _new_order(self, epoch: int) -> EpochOrder:
+        data = self.dataset
+        return EpochOrder(data["total"], data["seed"], epoch, data["block"])
 
     def _check_result(self) -> None:
         """The job has ended: raise an error if it failed, and warn if this trainer got no record."""

@@ -92,7 +92,7 @@ class PositionBatch:
     """Positions of one epoch that were handed out together; they count once all of them are consumed.
 
     Attributes:
-        epoch: of all positions.
+        epoch: the epoch of all positions.
         parts: (lease, start, end) for each lease that contributes positions.
     """
 

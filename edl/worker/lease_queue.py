@@ -23,7 +23,7 @@ class LeaseQueue:
 
     Attributes:
         held: fence -> lease.
-        status: of the last reply: run, wait, epoch_end or job_end.
+        status: the status of the last reply: run, wait, epoch_end or job_end.
         ttl_s: how long a renewal lasts, in seconds; 0 before the first lease.
     """
 
@@ -138,11 +138,11 @@ class LeaseQueue:
         """Update the leases by a reply.
 
         Args:
-            reply: of the master.
-            reports: that the request contained.
+            reply: the reply of the master.
+            reports: the reports that the request contained.
             sent_s: when the request was first sent, in monotonic seconds.
             took_s: how long the attempt took that was answered; the ones before may have taken longer than a TTL.
-            holder: of the granted leases.
+            holder: the holder of the granted leases.
         """
         del self._done[: len(reports[0])], self._failed[: len(reports[1])]
         for fence in reply["revoked"]:

@@ -20,7 +20,7 @@ MODEL = "model.pt"
 """The file of the trained model."""
 KEPT = 3
 """How many checkpoints stay by default."""
-_NAME = re.compile(r"checkpoint-(\d+)\.pt")
+_NAME = re.compile(r"checkpoint-(\d+)(\.shard-\d+)?\.pt")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -29,17 +29,19 @@ class ModelFolder:
     """The files of a model.
 
     Args:
-        path: of the folder; None has no files, and cannot save.
+        path: the path of the folder; None has no files, and cannot save.
         keep: how many of the last checkpoints stay, at least 1; 0 deletes none.
+        shard: the number of the part that this process writes; None if it writes whole checkpoints.
 
     Raises:
         ConfigError: `keep` is less than 0.
     """
 
-    def __init__(self, path: Path | None, keep: int = KEPT) -> None:
+    def __init__(self, path: Path | None, keep: int = KEPT, shard: int | None = None) -> None:
         if keep < 0:
             raise ConfigError(f"keep={keep} is less than 0; give how many checkpoints should stay, or 0 for all")
         self._path, self._keep = path, keep
+        self._part = f".shard-{shard}" if shard is not None else ""
 
     def write(self, checkpoint: int, save: Callable[[Path], object]) -> None:
         """Write a checkpoint.
@@ -54,10 +56,10 @@ class ModelFolder:
         """
         path = self._path_of(checkpoint)
         try:
-            _write(path, save, str(checkpoint))
+            _write(path, save, f"{checkpoint}{self._part}")
         except (OSError, RuntimeError) as error:
             raise PermanentError(
-                f"checkpoint {checkpoint}: the file {path} cannot be written: {_why(error)}; make room or repair"
+                f"checkpoint {checkpoint}: the file {path} cannot be written: {_why(error)}; free space or repair"
                 " the folder"
             ) from error
 
@@ -101,8 +103,10 @@ class ModelFolder:
         if self._path is None or not self._keep:
             return
         names = ((_NAME.fullmatch(path.name), path) for path in self._path.iterdir())
-        older = sorted((int(name[1]), path) for name, path in names if name and int(name[1]) < checkpoint)
-        for _, path in older[: max(0, len(older) - self._keep + 1)]:
+        older = [(int(name[1]), path) for name, path in names if name and int(name[1]) < checkpoint]
+        numbers = sorted({number for number, _ in older})
+        doomed = set(numbers[: max(0, len(numbers) - self._keep + 1)])
+        for path in (path for number, path in older if number in doomed):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -124,7 +128,7 @@ class ModelFolder:
             _write(path, save, uuid.uuid4().hex[:8])
         except (OSError, RuntimeError) as error:
             raise PermanentError(
-                f"model: the file {path} cannot be written: {_why(error)}; the training is complete, so make room"
+                f"model: the file {path} cannot be written: {_why(error)}; the training is complete, so free space"
                 " or repair the folder, and take the model from the last checkpoint there"
             ) from error
 
@@ -134,7 +138,7 @@ class ModelFolder:
                 "Elastic: this job has no folder for its model; pass folder=, or set EDL_CHECKPOINTS to a folder that"
                 " all trainers see"
             )
-        return self._path / f"checkpoint-{checkpoint}.pt"
+        return self._path / f"checkpoint-{checkpoint}{self._part}.pt"
 
 
 def _write(path: Path, save: Callable[[Path], object], draft: str) -> None:
@@ -147,7 +151,7 @@ def _write(path: Path, save: Callable[[Path], object], draft: str) -> None:
             os.fsync(file.fileno())
         unfinished.replace(path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)  # it may have taken the last room
+        unfinished.unlink(missing_ok=True)  # it may have taken the last free space
         raise
 
 

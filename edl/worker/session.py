@@ -68,6 +68,10 @@ class MasterSession:
         """Start a process that sends heartbeats to the master, however busy this one is."""
         return Heartbeat({**self._call_connection.place, "session": self.identity})
 
+    def secret(self, purpose: str) -> str:
+        """A secret that only the trainers of this job can compute, see `MasterConnection.secret`."""
+        return self._call_connection.secret(purpose)
+
     def cancel_calls(self) -> None:
         """Let the call that another thread waits for fail soon, and each later one."""
         with self._lock:
@@ -96,7 +100,7 @@ class MasterSession:
         """Each lease in turn, until the job has ended.
 
         Raises:
-            PermanentError: the master refuses this trainer.
+            PermanentError: the master rejects this trainer.
             StoppedError: the session is closed.
         """
         while True:
@@ -147,7 +151,7 @@ class MasterSession:
             waits: wait until there are some; None then means that the job has ended.
 
         Raises:
-            EdlError: the master refuses this trainer, or the session is closed.
+            EdlError: the master rejects this trainer, or the session is closed.
         """
         taken: list[PositionBatch] = []
 
@@ -210,8 +214,8 @@ class MasterSession:
         """Call another route of the master, and wait while the master does not answer.
 
         Args:
-            method: of HTTP.
-            path: of the route, with its query.
+            method: the HTTP method.
+            path: the path of the route, with its query.
             body: a JSON object, or None.
             limit_s: the longest time to wait for an answer, in seconds; None waits without limit.
 
@@ -233,7 +237,7 @@ class MasterSession:
             True if the condition holds, False if the session is closed.
 
         Raises:
-            EdlError: the master refuses this trainer.
+            EdlError: the master rejects this trainer.
         """
         while True:
             if self._error is not None:

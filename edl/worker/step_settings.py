@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,10 +14,11 @@ class Piece(NamedTuple):
     """Some neighbouring positions of a step, which one trainer computes together.
 
     Attributes:
-        epoch: of the positions.
+        epoch: the epoch of the positions.
         start, end: half-open, within the epoch.
         slot: the place of the piece in the order in which gradients are summed.
-        weight: the part of the step's records that the piece has, in (0, 1].
+        weight: the part of the step's records that the piece has, in (0, 1]. 0 is a piece of a record of another
+            process: this one has to compute as many pieces as the others, and its gradient does not count.
     """
 
     epoch: int
@@ -24,6 +26,23 @@ class Piece(NamedTuple):
     end: int
     slot: int
     weight: float
+
+
+class Division(NamedTuple):
+    """How a trainer divides its records among its processes.
+
+    Attributes:
+        process: of the processes of this trainer, from 0.
+        processes: how many processes each trainer has.
+        is_sharded: each process has a part of the model: all of them compute as many pieces, at the same time.
+    """
+
+    process: int = 0
+    processes: int = 1
+    is_sharded: bool = False
+
+
+_ALONE = Division()
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,7 @@ class StepSettings:
         save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never, None for
             the end of each epoch.
         scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+        within: how a trainer divides its records among its processes.
 
     Raises:
         ConfigError: the values contradict each other.
@@ -52,6 +72,7 @@ class StepSettings:
     logical_ranks: int = 0
     save_every: int | None = 0
     scale_rate: bool = False
+    within: Division = _ALONE
 
     def __post_init__(self) -> None:
         if self.global_batch is None and self.micro_batch is None:
@@ -68,10 +89,11 @@ class StepSettings:
             raise ConfigError("steps: scale_rate is only for jobs without global_batch, whose batch grows")
 
     @property
-    def division(self) -> str:
-        """What all trainers of a job must have in common."""
+    def agreement(self) -> str:
+        """The settings that all trainers of a job must share."""
         batch = f"global_batch={self.global_batch} micro_batch={self.micro_batch}"
-        return f"{batch} logical_ranks={self.logical_ranks}"
+        some = f" processes={self.within.processes}" if self.within.processes > 1 else ""
+        return f"{batch} logical_ranks={self.logical_ranks}{some}{' sharded' if self.within.is_sharded else ''}"
 
     @property
     def end(self) -> int:
@@ -80,7 +102,8 @@ class StepSettings:
 
     def step_end(self, position: int, size: int) -> int:
         """Where the step that begins at a position ends, with that many trainers; no step crosses an epoch."""
-        batch = self.global_batch if self.global_batch is not None else (self.micro_batch or 1) * size
+        each = (self.micro_batch or 1) * self.within.processes
+        batch = self.global_batch if self.global_batch is not None else each * size
         return min(position + batch, (position // self.total + 1) * self.total)
 
     def is_saved_after(self, position: int, size: int) -> bool:
@@ -94,26 +117,40 @@ class StepSettings:
         return (start // length + 1) % self.save_every == 0 or self.step_end(position, size) == self.end
 
     def pieces(self, position: int, rank: int, size: int) -> list[Piece]:
-        """What a trainer computes in the step that begins at a position."""
+        """The pieces that this process of a trainer computes in the step that begins at a position."""
         end = self.step_end(position, size)
         epoch, start = divmod(position, self.total)
         count = end - position
+        process, processes, is_sharded = self.within
+        if not is_sharded:
+            rank, size = rank * processes + process, size * processes
         parts = self.logical_ranks or size
         found = []
         for part in parts_of(parts, rank, size):
             low, high = part * count // parts, (part + 1) * count // parts
-            most = self.micro_batch or max(1, count)
-            for first in range(low, high, most):
-                last = min(first + most, high)
-                found.append(Piece(epoch, start + first, start + last, part, (last - first) / count))
+            for first, last in self._cuts(low, high) if is_sharded else self._passes(low, high):
+                weight = (last - first) / count
+                found.append(Piece(epoch, start + first, start + max(last, first + 1), part, weight))
         return found
+
+    def _passes(self, low: int, high: int) -> list[tuple[int, int]]:
+        most = self.micro_batch or max(1, high - low)
+        return [(first, min(first + most, high)) for first in range(low, high, most)]
+
+    def _cuts(self, low: int, high: int) -> list[tuple[int, int]]:
+        """The passes of this process over a part; one that has no records left gets empty ones."""
+        process, processes, _ = self.within
+        ends = [low + at * (high - low) // processes for at in range(processes + 1)]
+        passes = [self._passes(*pair) for pair in itertools.pairwise(ends)]
+        mine = passes[process]
+        return mine + [(low, low)] * (max(map(len, passes)) - len(mine))
 
 
 def parts_of(parts: int, rank: int, size: int) -> range:
     """The parts of a step that a trainer computes: neighbouring ones, so that their order is that of the ranks.
 
     Args:
-        parts: of a step, at least 0.
+        parts: the parts of a step, at least 0.
         rank: of the trainer, in `[0, size)`.
         size: how many trainers there are.
     """

@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 
 from edl.errors import EdlError, PermanentError
 from edl.worker.group import StepGroup, World
+from edl.worker.siblings import SharedGroup
 from edl.worker.step_settings import Piece, StepSettings
 
-_SAVE_WAIT_S, _SAVE_TIMEOUT_S = 0.02, 30.0
 _LOSE_LESS = "to lose less, set EDL_CHECKPOINTS to a folder that all trainers see"
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class DivergedError(PermanentError):
 
 
 class StepDone(NamedTuple):
-    """A step that every trainer of the world has applied, and that nobody knows of yet.
+    """A step that every trainer of the world has applied, to be reported to the master.
 
     Attributes:
         start, end: counted through all epochs, half-open.
@@ -46,7 +46,7 @@ class StepDone(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """What every trainer adds to the sum of a step: 0 or 1 each; the sum counts trainers.
+    """Flags that every trainer adds to the sum of a step, 0 or 1 each; the sum counts trainers.
 
     Attributes:
         must_change: the master wants another world.
@@ -66,7 +66,7 @@ class Replica(Protocol):
         """Build the connections of a world.
 
         Args:
-            world: that has formed.
+            world: the world that has formed.
             is_broken: True once the master knows that a trainer of it is gone.
 
         Raises:
@@ -118,7 +118,7 @@ class Replica(Protocol):
         """
 
     def committed(self, checkpoint: int) -> None:
-        """Training would return to that checkpoint from now on, and to no older one."""
+        """Note that training would restart from that checkpoint, and from no older one."""
 
     def load(self, checkpoint: int) -> None:
         """Load the state that was saved under that number."""
@@ -126,11 +126,11 @@ class Replica(Protocol):
 
 @dataclass
 class StepCounts:
-    """What the loop of one trainer has done.
+    """The counts of the loop of one trainer.
 
     Attributes:
         steps: applied by this trainer.
-        worlds: that it was in.
+        worlds: the worlds that it was in.
         lost: collectives that failed.
         waited_s: seconds from the end of the last step of a world to the beginning of the next one's first step.
     """
@@ -155,6 +155,7 @@ class StepLoop:
     Attributes:
         position: how far the model is, None without a state.
         must_stop: set it to end the training with the next step, in all trainers.
+        must_end: set it after a step to end the training with that one; all trainers decide alike.
         is_stopped: a trainer has ended it.
         was_left: the caller has left `events` before they ended.
         counts: for people and measurements.
@@ -163,7 +164,7 @@ class StepLoop:
 
     def __init__(
         self,
-        group: StepGroup,
+        group: StepGroup | SharedGroup,
         replica: Replica,
         settings: StepSettings,
         is_leaving: Callable[[], bool],
@@ -173,7 +174,7 @@ class StepLoop:
         self._is_leaving, self._save_at_master = is_leaving, save
         self.position: int | None = None
         self._has_trained = self._is_connected = False
-        self.must_stop = self.is_stopped = self.was_left = False
+        self.must_stop = self.must_end = self.is_stopped = self.was_left = False
         self.counts = StepCounts()
         self.on_step: Callable[[int, int, World], None] = lambda _start, _end, _world: None
 
@@ -195,7 +196,7 @@ class StepLoop:
         copy and save. Ends when the job has ended, or when this trainer has left.
 
         Raises:
-            EdlError: the master refuses this trainer.
+            EdlError: the master rejects this trainer.
             PermanentError: the state of the model is lost, and this process has trained already.
         """
         try:
@@ -230,7 +231,7 @@ class StepLoop:
             self._replica.connect(world, lambda: self._group.is_broken)
             if world.checkpoint and world.rank == world.source:
                 self._replica.load(world.checkpoint)
-            if world.must_copy and world.size > 1:
+            if world.must_copy:
                 self._replica.copy_state(world)
         except PeerLostError as error:
             self._give_up(world, error)
@@ -267,7 +268,7 @@ class StepLoop:
             if flags is None:
                 return False
             yield StepDone(start, self.settings.step_end(start, world.size))
-            if flags.stop:
+            if flags.stop or self.must_end:
                 self._end_early(world)
                 return True
             is_empty = flags.leaving >= world.size  # nobody is left to copy the state from
@@ -328,15 +329,12 @@ class StepLoop:
         self._group.report(position, now=must_save)
         if not must_save or world.rank != 0:
             return
-        until_s = time.monotonic() + _SAVE_TIMEOUT_S
-        while self._group.report(position, now=True) < position:  # the others have to report this step first
-            if time.monotonic() > until_s:
-                _log.warning("position %d is not saved: another trainer does not report it", position)
-                return
-            time.sleep(_SAVE_WAIT_S)
+        if not self._group.wait_until_done(position):  # the others have to report this step first
+            _log.warning("position %d is not saved: another trainer does not report it", position)
+            return
         try:
             self._replica.committed(self._save_at_master(position, self._replica.save))
-        except PermanentError as error:  # no room, or this trainer was given up and the others have gone on
+        except PermanentError as error:  # a full disk, or the others have gone on without this trainer
             _log.warning("position %d is not saved: %s", position, error)
 
     def _give_up(self, world: World, error: PeerLostError) -> None:

@@ -12,7 +12,8 @@ has a `Trainer` for Hugging Face, `edl.worker_torch.lightning` a strategy for Py
 """
 
 from edl.worker_torch.accelerator import Accelerator
+from edl.worker_torch.collating import Collate
 from edl.worker_torch.elastic import Elastic
-from edl.worker_torch.loader import Batches, Collate, loader
+from edl.worker_torch.loader import Batches, loader
 
 __all__ = ["Accelerator", "Batches", "Collate", "Elastic", "loader"]

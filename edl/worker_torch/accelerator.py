@@ -27,6 +27,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.job import Job, connect
+from edl.worker_torch.collating import options_of
 from edl.worker_torch.elastic import Elastic
 from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
@@ -215,7 +216,7 @@ class Accelerator:
         return value
 
     def pad_across_processes(self, value: Any, *_: Any, **__: Any) -> Any:
-        """The value itself; see `gather_for_metrics`."""
+        """Return the value unchanged; see `gather_for_metrics`."""
         return value
 
     @contextlib.contextmanager
@@ -341,7 +342,7 @@ class Accelerator:
         return found[0]
 
     def _options_of(self, data: Any, schedulers: list[Any]) -> dict[str, Any]:
-        options = {"collate": data.collate_fn, **self._options}
+        options = {"collate": data.collate_fn, **options_of(data), **self._options}
         if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
             options.setdefault("global_batch", data.batch_size * self.gradient_accumulation_steps)
         if self.gradient_accumulation_steps > 1:

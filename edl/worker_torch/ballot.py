@@ -18,7 +18,7 @@ _BITS = 62  # of a set in one whole number
 
 
 class Ballot(NamedTuple):
-    """What one trainer says of a step.
+    """The report of one trainer about a step.
 
     Attributes:
         must_change, leaving, stop: see `Flags`.
@@ -28,9 +28,11 @@ class Ballot(NamedTuple):
         tensors: the bits of parameters and buffers.
         cost_us: what it took to compute `tensors`, in microseconds.
         step_us: what a step takes; 0 if it is not known.
-        kind: of its losses; see `loss_weight`. 0 if there was none.
+        kind: the kind of its losses; see `loss_weight`. 0 if there was none.
         action: what the script asks for; see `TorchReplica`.
         weight: over how much its losses are means, in units of 2**-20.
+        divisor: the divisor of losses of the kind DIVIDED; 0 if there is none, or if they have several.
+        varies: 1 if sums of this job were divided by numbers other than the records of a step.
         max_norm: the bits of a double.
         present: bit i is set if parameter i has a gradient.
         changed: bit i is set if buffer i may have changed.
@@ -48,6 +50,8 @@ class Ballot(NamedTuple):
     kind: int
     action: int
     weight: int
+    divisor: int
+    varies: int
     max_norm: int
     present: int
     changed: int
@@ -60,7 +64,7 @@ def to_row(ballot: Ballot, parameters: int, buffers: int) -> Any:
     """The ballot as a tensor.
 
     Args:
-        ballot: of this trainer.
+        ballot: the ballot of this trainer.
         parameters: at most so many; the same number in all trainers.
         buffers: at most so many.
     """

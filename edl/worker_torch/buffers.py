@@ -43,6 +43,7 @@ class SyncedBuffers:
         self._buffers: list[Any] = []
         self._versions: list[int] = []
         self._before: list[Any] = []
+        self._large: dict[int, tuple[Any, int, Any]] = {}  # id -> a large buffer, its version, its copy
         self._sum: Any = None
         self._slot: int | None = None
         self._weight = 0.0
@@ -52,8 +53,28 @@ class SyncedBuffers:
         """Note the buffers as they are."""
         self._buffers = list(self._state.buffers.values())
         self._versions = [buffer._version for buffer in self._buffers]  # noqa: SLF001 - torch's count of writes
-        self._before = [buffer.clone() for buffer in self._buffers] if self.parts else []
+        self._before = self._copies() if self.parts or not self._wire.is_alone else []
         self._sum, self._slot, self._weight = None, None, 0.0
+
+    def _copies(self) -> list[Any]:
+        """A copy of each buffer; that of a large one is made anew only if it was written to."""
+        found = []
+        for buffer, version in zip(self._buffers, self._versions, strict=True):
+            kept = self._large.get(id(buffer))
+            if kept is None or kept[0] is not buffer or kept[1] != version:
+                kept = buffer, version, buffer.clone()
+            if buffer.numel() > _SMALL:
+                self._large[id(buffer)] = kept
+            found.append(kept[2])
+        return found
+
+    def restore(self) -> None:
+        """A trainer was lost, so the step is not made: what its batches have left in the buffers is forgotten."""
+        changed = self.changed
+        with torch.no_grad():
+            for index, (buffer, before) in enumerate(zip(self._buffers, self._before, strict=False)):
+                if changed >> index & 1:
+                    buffer.copy_(before)
 
     def begin_piece(self, slot: int) -> None:
         """A batch of a part comes; the first one of a part begins with the buffers of the step's beginning."""

@@ -34,7 +34,7 @@ def copy_state(wire: Wire, world: World, state: Any) -> Any:
     Args:
         wire: connected.
         world: whose holders have the state.
-        state: of this trainer, plain; None if it has to receive it.
+        state: the state of this trainer, plain; None if it has to receive it.
 
     Raises:
         PeerLostError: a trainer is gone; nothing has changed.
@@ -72,7 +72,7 @@ def chain(number: int, holders: tuple[int, ...], receivers: list[int]) -> list[i
     """The ranks through which a chunk goes.
 
     Args:
-        number: of the chunk, from 0.
+        number: the number of the chunk, from 0.
         holders: ranks with the state.
         receivers: ranks without it.
     """

@@ -16,6 +16,10 @@ The gradient of a step is the one that a single process would compute from all o
 over records, over labels that count, or a sum: losses of PyTorch, and of models that use them, are recognised;
 `elastic.backward(loss, weight=...)` says it for others.
 
+A trainer may be several processes, one for each device of its pod, that torchrun has started. They divide the records
+of the trainer among themselves. If FSDP2 has spread the model over them, each process trains its shard with those of
+the same rank in other pods; trainers that come or go change only how many copies of each shard there are.
+
 What uses the model after the loop belongs behind `if elastic.is_complete:`. A trainer that left, or that came after
 the end, has no trained model.
 """
@@ -27,7 +31,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError
 from edl.worker.data import Reader
 from edl.worker.job import Job
 from edl.worker.model_folder import KEPT, ModelFolder
@@ -35,9 +39,11 @@ from edl.worker.step_settings import Piece
 from edl.worker.steps import StepDone, StepLoop
 from edl.worker_torch import loss_weight
 from edl.worker_torch.buffers import LAST
-from edl.worker_torch.loader import Collate
+from edl.worker_torch.collating import Collate
 from edl.worker_torch.loss_weight import LossKind
-from edl.worker_torch.metrics import evaluated, summed
+from edl.worker_torch.metrics import evaluated, gathered, summed
+from edl.worker_torch.processes import Processes
+from edl.worker_torch.reading import PieceReader
 from edl.worker_torch.replica import TorchReplica
 from edl.worker_torch.state import TrainState
 
@@ -88,6 +94,10 @@ class Elastic:
         timeout_s: how long the others wait for a trainer that lives, but does not finish its part of a step. A
             trainer whose process is lost or stopped holds nobody up for that long.
         host: an address of this trainer that the others can reach; by default POD_IP.
+        num_workers: how many processes read and collate batches ahead; 0 reads in this process. With `deterministic`
+            the random numbers that they draw depend on the records alone.
+        reading: the options of a DataLoader with processes: prefetch_factor, pin_memory, timeout, worker_init_fn
+            or multiprocessing_context.
 
     Raises:
         ConfigError: a value is missing, or the values contradict each other.
@@ -118,21 +128,28 @@ class Elastic:
         keep: int = KEPT,
         timeout_s: float = 600.0,
         host: str | None = None,
+        num_workers: int = 0,
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         place = folder or os.environ.get("EDL_CHECKPOINTS", "")
         if save_every and not place:
             raise ConfigError(
                 "Elastic: save_every needs a folder that all trainers see; pass folder=, or set EDL_CHECKPOINTS"
             )
-        self._job, self._read, self._collate = job, read, collate
+        self._job, self._reader = job, PieceReader(job, read, collate, num_workers, reading or {})
         self._hooks: list[Callable[[], object]] = []
         extra = {**(state or {}), **({"edl.scaler": scaler} if scaler is not None else {})}
         schedulers = _listed(scheduler)
         _check_schedulers(schedulers)
+        host = host or os.environ.get("POD_IP", "")
+        processes = Processes(host)
+        train_state = TrainState(model, _listed(optimizer), schedulers, extra, processes.size)
+        shard = processes.rank if train_state.shards else None
         self._replica = TorchReplica(
-            TrainState(model, _listed(optimizer), schedulers, extra),
-            folder=ModelFolder(Path(place) if place else None, keep),
-            host=host or os.environ.get("POD_IP", ""),
+            train_state,
+            folder=ModelFolder(Path(place) if place else None, keep, shard),
+            processes=processes,
+            host=host,
             timeout_s=timeout_s,
             scaler=scaler,
             buffers=buffers,
@@ -145,8 +162,11 @@ class Elastic:
             logical_ranks=deterministic,
             save_every=save_every if place else 0,
             scale_rate=scale_rate,
+            siblings=processes if processes.size > 1 else None,
+            is_sharded=train_state.shards > 1,
         )
         self._replica.logical_ranks = self.loop.settings.logical_ranks
+        self._replica.global_batch = self.loop.settings.global_batch or 0
         if max_grad_norm is not None:
             self.clip_grad_norm(max_grad_norm)
 
@@ -200,16 +220,17 @@ class Elastic:
         self._hooks.append(hook)
         return hook
 
-    def evaluate(self, batches: Sequence[Any], metrics: Callable[[Any], Mapping[str, float]]) -> dict[str, float]:
+    def evaluate(self, batches: Any, metrics: Callable[[Any], Mapping[str, float]]) -> dict[str, float]:
         """Sums of metrics over batches that the trainers share among them; call it in a hook of `on_step_end`.
 
         Others wait for it as long as it takes. If a trainer is lost meanwhile, this one computes all batches itself.
 
         Args:
-            batches: all of them, the same in every trainer, such as a list or a data set with `__getitem__`.
+            batches: all of them, the same in every trainer: a list, a data set with `__getitem__`, or a DataLoader
+                with shuffle=False, of which each trainer loads its share.
             metrics: gets a batch and returns numbers that are added up, such as a sum of losses and a count.
         """
-        return evaluated(self._replica.wire, batches, metrics)
+        return evaluated(self._replica.twins, batches, metrics, self._replica.processes.together)
 
     def sum(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """The sums of numbers over all trainers; call it in a hook of `on_step_end`, with the same names everywhere.
@@ -218,6 +239,18 @@ class Elastic:
             PeerLostError: a trainer is gone; the hook may let it pass.
         """
         return summed(self._replica.wire, numbers)
+
+    def gather(self, value: Any) -> Any:
+        """The tensors of all trainers, one after the other by rank; call it in a hook of `on_step_end`.
+
+        Args:
+            value: a tensor of shape [n, ...], such as predictions; n may differ between trainers.
+
+        Raises:
+            ConfigError: the tensors do not fit together.
+            PeerLostError: a trainer is gone; the hook may let it pass.
+        """
+        return gathered(self._replica.wire, value)
 
     def stop(self) -> None:
         """End the training with the step that is under way, in all trainers: the model is complete and is saved.
@@ -230,6 +263,12 @@ class Elastic:
     def step(self) -> int:
         """How many steps the optimizers have made, in all trainers together; the same number in each of them."""
         return self._replica.state.steps
+
+    @property
+    def is_epoch_end(self) -> bool:
+        """True in a hook of `on_step_end` after the last step of an epoch, in all trainers."""
+        position = self.loop.position or 0
+        return position > 0 and position % self.loop.settings.total == 0
 
     @property
     def parameters(self) -> list[Any]:
@@ -252,7 +291,7 @@ class Elastic:
         After the last step of the job the trained model is in the folder.
 
         Raises:
-            PermanentError: a record cannot be read, the master refuses this trainer, the model is lost, it cannot be
+            PermanentError: a record cannot be read, the master rejects this trainer, the model is lost, it cannot be
                 written, the trainers have different models, a step has no gradient, or the loop itself calls `step`
                 or `zero_grad`.
         """
@@ -268,6 +307,13 @@ class Elastic:
 
     def events(self) -> Generator[tuple[Piece, Any] | StepDone, None, None]:
         """The batches, each with the piece of a step that it is, and after those of each step that it is done."""
+        if self.is_complete and self.loop.counts.steps:
+            epochs = self.loop.settings.epochs
+            raise PermanentError(
+                f"Elastic: the loop asks for batches again, and it has had all those of the {epochs} epochs of the"
+                " job: batches() goes through all of them. Delete the loop over epochs around it; what that loop does"
+                " after an epoch belongs into a hook of on_step_end, behind `if elastic.is_epoch_end:`"
+            )
         inner = self.loop.events()
         try:
             for event in inner:
@@ -275,15 +321,21 @@ class Elastic:
                     self._run_hooks()
                     yield event
                 else:
-                    yield event, self._collate(self._job.piece(event, self._read))
+                    yield event, self._batch(event)
         except GeneratorExit:
             inner.close()  # after stop() it makes the last step
             if self.is_complete:
                 self._run_hooks()
                 self._replica.save_model()
             raise
+        finally:
+            self._reader.close()
         if self.is_complete:
             self._replica.save_model()
+
+    def _batch(self, piece: Piece) -> Any:
+        world = self._job.world()
+        return self._reader.batch(piece, self.loop, *((world.rank, world.size) if world is not None else (0, 1)))
 
     def _run_hooks(self) -> None:
         for hook in self._hooks:

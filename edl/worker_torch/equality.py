@@ -26,7 +26,6 @@ except ImportError as error:
     ) from error
 
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
-_TEXT = 4096
 _WORD = 8
 
 
@@ -50,15 +49,24 @@ def _signed(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
+def _simple(value: Any) -> Any:
+    """The value of a setting without its type: what was copied to another trainer has Python's numbers."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_simple(one) for one in value]
+    return value.item() if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1) else value
+
+
 class Equality:
-    """What one trainer knows of its own state.
+    """The digests of one trainer's state, to compare it with the others.
 
     Args:
-        state: of this trainer.
+        state: the state of this trainer.
 
     Attributes:
         tensors: the bits of each watched tensor, as of the last `note_tensors`.
-        tensors_digest: of them.
+        tensors_digest: the digest of the tensors.
         cost_us: what it took, in microseconds.
     """
 
@@ -82,14 +90,16 @@ class Equality:
                 found[f"the number of parameters in {name}"] = str(len(group["params"]))
                 for key, value in group.items():
                     if key != "params":
-                        found[f"{key} in {name}"] = repr(value.tolist() if isinstance(value, torch.Tensor) else value)
+                        found[f"{key} in {name}"] = repr(_simple(value))
         return found
 
     @property
     def settings_digest(self) -> int:
         """Of `settings`, without their names."""
         groups = ((o, g) for o in self._state.optimizers for g in o.param_groups)
-        return digest(repr([(len(g["params"]), [v for k, v in g.items() if k != "params"]) for _, g in groups]))
+        return digest(
+            repr([(len(g["params"]), [_simple(v) for k, v in g.items() if k != "params"]) for _, g in groups])
+        )
 
     @property
     def counts(self) -> dict[str, int]:
@@ -136,7 +146,9 @@ class Equality:
         self._left -= 1
 
 
-def name_difference(wire: Wire, names: tuple[str, ...], found: dict[str, Any], remedy: str) -> DivergedError:
+def name_difference(
+    wire: Wire, names: tuple[str, ...], found: dict[str, Any], remedy: str, shards: int = 1
+) -> DivergedError:
     """The error that names a value that differs, and two trainers in which it does.
 
     Args:
@@ -144,29 +156,17 @@ def name_difference(wire: Wire, names: tuple[str, ...], found: dict[str, Any], r
         names: rank -> trainer.
         found: name -> value in this trainer.
         remedy: what a person can do.
+        shards: each value is one of so many parts of a model, and the ranks have them in turn.
     """
-    every = [_text_of(rows) for rows in _gathered(wire, list(found.items()))]
-    mine = every[0]
-    for rank, other in enumerate(every[1:], 1):
+    text = json.dumps([(name, str(value)) for name, value in found.items()])
+    every = [json.loads(its) for its in wire.gather_bytes(text.encode())]
+    for rank, other in enumerate(every):
+        first = rank % shards
+        mine = every[first]
         for (name, value), (its_name, its) in itertools.zip_longest(mine, other, fillvalue=("nothing", "nothing")):
             if (name, value) != (its_name, its):
                 return DivergedError(
-                    f"Elastic: the trainers have different models: {name} is {value} in {names[0]}, and"
+                    f"Elastic: the trainers have different models: {name} is {value} in {names[first]}, and"
                     f" {its_name if its_name != name else 'it'} is {its} in {names[rank]}; {remedy}"
                 )
     return DivergedError(f"Elastic: the trainers {', '.join(names)} have different models; {remedy}")
-
-
-def _gathered(wire: Wire, rows: list[tuple[str, Any]]) -> list[list[Any]]:
-    """The text of every trainer in pieces of one length, and how many pieces each has."""
-    data = json.dumps([(name, str(value)) for name, value in rows]).encode()
-    sizes = [int(size) for size in wire.gather(torch.tensor([len(data)]))]
-    width = -(-max(sizes) // _TEXT) * _TEXT
-    row = torch.zeros(width, dtype=torch.uint8)
-    row[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    return [[found, size] for found, size in zip(wire.gather(row), sizes, strict=True)]
-
-
-def _text_of(rows: list[Any]) -> list[tuple[str, str]]:
-    found, size = rows
-    return [(name, value) for name, value in json.loads(found[:size].numpy().tobytes())]

@@ -11,6 +11,7 @@ from typing import Any
 from edl.errors import ConfigError, PermanentError
 from edl.worker.step_settings import parts_of
 from edl.worker_torch.part_tree import Node, RunningSum, cover, total
+from edl.worker_torch.portable import like, local_of
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire
 
@@ -94,7 +95,7 @@ class GradientSum:
         """The gradient of the step for each parameter; None where no trainer has one.
 
         Args:
-            divisor: of the sum.
+            divisor: the divisor of the sum.
             present: the union of `present` over all trainers.
 
         Raises:
@@ -109,7 +110,7 @@ class GradientSum:
         if row is not self._whole:
             self._free.append(row)
         pairs = zip(self._views_of(row), self.parameters, strict=True)
-        return [view.to(p.dtype) if present >> index & 1 else None for index, (view, p) in enumerate(pairs)]
+        return [like(p, view.to(p.dtype)) if present >> index & 1 else None for index, (view, p) in enumerate(pairs)]
 
     def _arrange(self, parameters: list[Any]) -> None:
         self.parameters, self._free, self._whole = parameters, [], None
@@ -123,7 +124,7 @@ class GradientSum:
     def _new_row(self) -> Row:
         if self._free:
             return self._free.pop()
-        counts = [sum(self.parameters[i].numel() for i in indexes) for *_, indexes in self._buckets]
+        counts = [sum(local_of(self.parameters[i]).numel() for i in indexes) for *_, indexes in self._buckets]
         pairs = zip(self._buckets, map(self._wire.width_of, counts), strict=True)
         return [torch.zeros(count, dtype=kind, device=device) for (kind, device, _), count in pairs]
 
@@ -135,9 +136,9 @@ class GradientSum:
             for tensor, (_, _, indexes) in zip(row, self._buckets, strict=True):
                 at = 0  # a row is a little longer than its parameters
                 for index in indexes:
-                    parameter = self.parameters[index]
-                    found[index] = tensor[at : at + parameter.numel()].view_as(parameter)
-                    at += parameter.numel()
+                    part = local_of(self.parameters[index])
+                    found[index] = tensor[at : at + part.numel()].view_as(part)
+                    at += part.numel()
             self._views[id(row)] = found
         return found
 
@@ -161,7 +162,8 @@ class GradientSum:
         is_first = self._row is None
         row = self._row = self._row if self._row is not None else self._new_row()
         views, has = self._views_of(row), [index for index, one in enumerate(found) if one is not None]
-        mine, theirs = [views[index] for index in has], [found[index].to(views[index].dtype) for index in has]
+        mine = [views[index] for index in has]
+        theirs = [local_of(found[index]).to(views[index].dtype) for index in has]
         if not is_first:
             if mine:
                 torch._foreach_add_(mine, theirs, alpha=factor)

@@ -16,6 +16,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.job import Job, connect
+from edl.worker_torch.collating import options_of
 from edl.worker_torch.elastic import Elastic
 from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
@@ -29,6 +30,14 @@ except ImportError as error:
         " lightning"
     ) from error
 
+_NOT_HERE = {
+    "fast_dev_run": False,
+    "limit_train_batches": 1.0,
+    "overfit_batches": 0.0,
+    "reload_dataloaders_every_n_epochs": 0,
+}
+"""What of a `Trainer` changes which records it trains on, with the value that does not."""
+
 
 class ElasticStrategy(SingleDeviceStrategy):
     """One trainer of the job.
@@ -36,7 +45,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     Args:
         device: where the model computes.
         job: by default the connection that `edl.worker.connect` makes.
-        options: of `Elastic`, such as `deterministic`, `save_every` or `folder`.
+        options: the options of `Elastic`, such as `deterministic`, `save_every` or `folder`.
 
     Attributes:
         elastic: what trains; None before `fit` has seen the training data.
@@ -45,6 +54,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def __init__(self, device: Any = "cpu", *, job: Job | None = None, **options: Any) -> None:
         self._job, self._options = job or connect(), options
         self.elastic: Elastic | None = None
+        self._stepper: Stepper | None = None
         super().__init__(device=device)
 
     @property
@@ -86,16 +96,22 @@ class ElasticStrategy(SingleDeviceStrategy):
                 " shuffle=True"
             )
 
+    def on_train_end(self) -> None:
+        """See `Strategy`; if a callback has stopped the training, such as `EarlyStopping`, the job ends with it."""
+        super().on_train_end()
+        if self._stepper is not None and self.lightning_module.trainer.should_stop:
+            self._stepper.end()
+
     def _elastic_loader(self, data: Any) -> Any:
         self._check(data)
         configs = self.lr_scheduler_configs
         state = {f"edl.scheduler {place}": config.scheduler for place, config in enumerate(configs)}
-        options: dict[str, Any] = {"collate": data.collate_fn, "state": state}
+        options: dict[str, Any] = {"collate": data.collate_fn, "state": state, **options_of(data)}
         if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
             options["global_batch"] = data.batch_size
         read, optimizer = data.dataset.__getitem__, self.optimizers[0]
         self.elastic = Elastic(self._job, self.lightning_module, optimizer, read=read, **{**options, **self._options})
-        stepper = Stepper(self._job, self.elastic, optimizer)
+        self._stepper = stepper = Stepper(self._job, self.elastic, optimizer)
         for config in configs:
             config.scheduler = Scheduler(config.scheduler, stepper)
         self.precision_plugin.clip_gradients = self._clip
@@ -110,6 +126,15 @@ class ElasticStrategy(SingleDeviceStrategy):
                 f"ElasticStrategy: max_epochs={trainer.max_epochs} and max_steps={trainer.max_steps}, and the job has"
                 f" {epochs} epochs; set max_epochs={epochs} without max_steps, or set spec.dataset.epochs"
             )
+        for name, value in _NOT_HERE.items():
+            if getattr(trainer, name, value) != value:
+                raise ConfigError(
+                    f"ElasticStrategy: {name}={getattr(trainer, name)} is not offered: the job trains on every record"
+                    " of its data, once in each epoch; leave it away, and give a smaller data set for a trial"
+                )
+        algorithm = getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)
+        if algorithm not in {None, "norm"}:
+            raise ConfigError(f"ElasticStrategy: gradient_clip_algorithm={algorithm!r} is not offered; give 'norm'")
         if len(self.optimizers) != 1 or not self.lightning_module.automatic_optimization:
             raise ConfigError(
                 f"ElasticStrategy: the module has {len(self.optimizers)} optimizers, and automatic_optimization is"
@@ -119,13 +144,8 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     def _clip(self, optimizer: Any, clip_val: float = 0.0, gradient_clip_algorithm: Any = "norm") -> None:
         """In the place of Lightning's: gradients are clipped once they are summed over all trainers."""
-        del optimizer
+        del optimizer, gradient_clip_algorithm
         if clip_val and clip_val > 0 and self.elastic is not None:
-            if str(getattr(gradient_clip_algorithm, "value", gradient_clip_algorithm)) != "norm":
-                raise ConfigError(
-                    f"ElasticStrategy: gradient_clip_algorithm={gradient_clip_algorithm!r} is not offered; give"
-                    " 'norm'"
-                )
             self.elastic.clip_grad_norm(float(clip_val))
 
 

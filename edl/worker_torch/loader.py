@@ -13,13 +13,14 @@ doubled or lost. A batch that was read ahead is dropped if its lease was lost in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.data import Reader, read_records
 from edl.worker.job import Job, Remote
 from edl.worker.lease import BadRecord
+from edl.worker_torch.collating import Collate, CollateGood
 
 try:
     from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
@@ -27,9 +28,6 @@ except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
-
-Collate = Callable[[list[Any]], Any]
-"""Turns a list of samples into a batch."""
 
 
 class Batches(IterableDataset):
@@ -70,7 +68,7 @@ def loader(
     num_workers: int = 0,
     **options: Any,
 ) -> Iterator[Any]:
-    """Batches until the job has ended; processes of a DataLoader read them.
+    """Iterate over batches until the job has ended; processes of a DataLoader read the records.
 
     Args:
         job: connected.
@@ -78,14 +76,14 @@ def loader(
         read: turns a number, a line or a row into a sample, in those processes; by default the record is unchanged.
         collate: turns a list of samples into a batch, in those processes too.
         num_workers: how many processes; 0 reads in this process.
-        options: of the DataLoader, such as pin_memory or prefetch_factor.
+        options: the options of the DataLoader, such as pin_memory or prefetch_factor.
     """
     dataset = _RecordDataset(job.remote if num_workers else job, read)
     sampler = _BatchSampler()
     if num_workers:
         options.setdefault("persistent_workers", True)
     data = DataLoader(
-        dataset, batch_sampler=sampler, collate_fn=_Collate(collate), num_workers=num_workers, **options
+        dataset, batch_sampler=sampler, collate_fn=CollateGood(collate), num_workers=num_workers, **options
     )
 
     def through(numbers: Iterable[list[int]]) -> Iterator[Any]:
@@ -113,13 +111,3 @@ class _RecordDataset(Dataset):
 
     def __getitems__(self, numbers: list[int]) -> list[Any] | BadRecord:
         return read_records(self._records.source, numbers, self._read)
-
-
-class _Collate:
-    """Collates samples, and passes a bad record on unchanged."""
-
-    def __init__(self, collate: Collate) -> None:
-        self._collate = collate
-
-    def __call__(self, found: list[Any] | BadRecord) -> Any:
-        return found if isinstance(found, BadRecord) else self._collate(found)

@@ -8,6 +8,7 @@ that computes the gradient of `cross_entropy` has the sum of the weights of the 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
@@ -19,8 +20,9 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-RECORDS, WEIGHT, SUM = 1, 2, 3
-"""What the loss of a batch is: a mean over its records, a mean over something else, or a sum."""
+RECORDS, WEIGHT, SUM, DIVIDED = 1, 2, 3, 4
+"""What the loss of a batch is: a mean over its records, a mean over something else, a sum, or a sum divided by the
+records of the whole step. That number may be there by chance, so it is a mean if another batch has another one."""
 _MEAN_OF_TORCH, _SUM_OF_TORCH = 1, 2
 _THROUGH = re.compile(r"(ToCopy|Neg|View|UnsafeView|Reshape|Squeeze|Unsqueeze|Alias|Clone|Select|Expand)Backward")
 _TERMS = re.compile(r"(Add|Sub|Stack|Cat)Backward")
@@ -28,15 +30,16 @@ _DEEPEST = 64
 
 
 class LossKind(NamedTuple):
-    """What the loss of a batch is.
+    """The kind of a loss: how it depends on the number of records.
 
     Attributes:
-        kind: RECORDS, WEIGHT or SUM.
-        weight: over how much a loss of the kind WEIGHT is a mean; else 1.
+        kind: RECORDS, WEIGHT, SUM or DIVIDED.
+        weight: over how much a loss of the kind WEIGHT or DIVIDED is a mean; else 1.
         is_divided: it is a sum that was divided, and no loss that torch knows as a mean.
         is_constant: it was divided by a number of Python's, not by a tensor such as the sum of a mask.
         ignores: some labels do not count.
         is_certain: False if the loss has terms that need different weights.
+        is_known: False if nobody can see how the loss was computed, so it is taken for a mean over records.
     """
 
     kind: int
@@ -45,28 +48,34 @@ class LossKind(NamedTuple):
     is_constant: bool = False
     ignores: bool = False
     is_certain: bool = True
+    is_known: bool = True
+
+    @property
+    def is_mean(self) -> bool:
+        """True if it is known to be a mean; a sum, such as a penalty on the weights, goes along with any mean."""
+        return self.is_known and self.kind != SUM
 
 
-def kind_of(loss: Any, records: int, step_records: int) -> LossKind:
-    """What a loss is, from the way in which it was computed; what cannot be recognised is a mean over records.
+def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
+    """Recognise the kind of a loss from how it was computed; an unknown one counts as a mean over records.
 
     Args:
         loss: before its gradient is computed.
-        records: of its batch.
-        step_records: of the step, over all trainers.
+        records: the records of its batch.
+        step_records: of the step over all trainers, and of a step that is not the last one of its epoch.
 
     Raises:
         PermanentError: the loss is a sum of terms that need different weights.
     """
-    found = _kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS)
+    found = _kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS, is_known=False)
     if not found.is_certain:
         raise PermanentError(
             f"Elastic: the loss is a sum of terms, of which one is a mean over {found.weight:g} labels (some labels"
             " are ignored) and another one a mean over something else; no one weight is right for both: compute them"
             " separately, or say what counts with elastic.backward(loss, weight=...)"
         )
-    if found.is_constant and found.weight == step_records != records:
-        return LossKind(SUM)  # a sum over the batch, divided by the size of the whole step
+    if found.is_constant and found.weight in step_records and found.weight != records:
+        return found._replace(kind=DIVIDED)
     return found
 
 
@@ -137,8 +146,47 @@ def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind
 
 
 def _is_number(other: Any) -> bool:
-    """True for a number of Python's, which gives way to the type of any tensor."""
+    """True for a number of Python's, which yields to the type of any tensor."""
     if not isinstance(other, torch.Tensor):
         return True
     small = torch.ones((), dtype=torch.float16 if other.is_floating_point() else torch.int8)
     return bool(torch.result_type(small, other) == small.dtype)
+
+
+def common(kinds: set[int]) -> int:
+    """The kind of all losses of a step; 0 is none."""
+    kinds = kinds - {0}
+    if kinds == {WEIGHT, DIVIDED}:
+        return WEIGHT
+    if len(kinds) > 1:
+        raise _mixed()
+    return min(kinds, default=0)
+
+
+def differ(one: LossKind, other: LossKind) -> PermanentError:
+    """The error of two losses of one batch that count differently."""
+    return PermanentError(
+        f"Elastic: two losses of one batch count differently: {_words(one)}, and {_words(other)}; add them up and say"
+        " what the sum is: elastic.backward(loss, weight=...)"
+    )
+
+
+def _words(loss: LossKind) -> str:
+    names = {RECORDS: "a mean over records", SUM: "a sum"}
+    return names.get(loss.kind, f"a mean over {loss.weight:g}")
+
+
+def unseen() -> PermanentError:
+    """The error of a gradient that was computed without `backward` of a tensor."""
+    return PermanentError(
+        "Elastic: a gradient was computed in a way that edl does not see, and of a model in shards it could not be"
+        " weighed afterwards; call loss.backward() or elastic.backward(loss) in the thread of the loop"
+    )
+
+
+def _mixed() -> PermanentError:
+    return PermanentError(
+        "Elastic: the losses of one step are of different kinds (a mean over records, a mean over something else, or"
+        " a sum), so their gradients cannot be added up; compute the same loss for each batch, or say what counts:"
+        " elastic.backward(loss, weight=...)"
+    )

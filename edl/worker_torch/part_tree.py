@@ -23,7 +23,7 @@ def cover(parts: int, own: range) -> list[Node]:
     """The largest subtrees that hold only parts of a range, from left to right.
 
     Args:
-        parts: of the tree.
+        parts: the parts of the tree.
         own: neighbouring parts of it.
     """
 
@@ -44,9 +44,9 @@ def total(parts: int, values: dict[Node, _T], add: Callable[[_T, _T], _T]) -> _T
     """The sum over the tree.
 
     Args:
-        parts: of the tree.
-        values: of subtrees that together are the whole tree.
-        add: of the left and the right half of a node.
+        parts: the parts of the tree.
+        values: the values of subtrees that together are the whole tree.
+        add: adds the values of the left and the right half of a node.
     """
 
     def of(low: int, high: int) -> _T:
@@ -62,7 +62,7 @@ class RunningSum(Generic[_T]):
     """Adds up parts in the order of the tree, as they come from left to right.
 
     Args:
-        parts: of the tree.
+        parts: the parts of the tree.
         add: adds the second value to the first one, and returns the sum.
     """
 

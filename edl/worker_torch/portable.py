@@ -2,7 +2,8 @@
 
 A state is what `state_dict` methods return: dictionaries, lists, tuples, numbers, text, tensors. numpy's scalars
 become Python's numbers, since a file with them is refused by `torch.load(..., weights_only=True)`, and its arrays
-become tensors with a tag. Any other object is refused by name before it is written: nobody could load it.
+become tensors with a tag. Of a tensor that is spread over processes, the part of this one is kept, with its place.
+Any other object is refused by name before it is written: nobody could load it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-_ARRAY, _TENSOR = "edl.array", "edl.tensor"
+_ARRAY, _TENSOR, _SHARD = "edl.array", "edl.tensor", "edl.shard"
+_SHARD_FIELDS = 5
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -29,14 +31,14 @@ def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for e
     """The same state of containers, Python's scalars and tensors alone.
 
     Args:
-        value: of a `state_dict`.
+        value: the value of a `state_dict`.
         place: its name in a message.
 
     Raises:
         ConfigError: an object in it is of another kind.
     """
     if isinstance(value, torch.Tensor):
-        return value
+        return _shard(value) if is_shard(value) else value
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
@@ -62,17 +64,24 @@ def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for e
     )
 
 
-def restored(value: Any) -> Any:
-    """The state that `plain` was given, but for numpy's scalars."""
+def restored(value: Any, mesh: Any = None) -> Any:
+    """The state that `plain` was given, but for numpy's scalars.
+
+    Args:
+        value: from `plain`.
+        mesh: over which shards are spread.
+    """
     if isinstance(value, dict):
-        return {key: restored(item) for key, item in value.items()}
+        return {key: restored(item, mesh) for key, item in value.items()}
     if isinstance(value, list):
-        return [restored(item) for item in value]
+        return [restored(item, mesh) for item in value]
     if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        if len(value) == _SHARD_FIELDS and value[0] == _SHARD:
+            return _joined_to(mesh, value)
         if len(value) == 2 and value[0] == _ARRAY:
             importlib.import_module("numpy")  # the state was made with it, so its owner needs it
             return value[1].numpy()
-        return tuple(restored(item) for item in value)
+        return tuple(restored(item, mesh) for item in value)
     return value
 
 
@@ -89,6 +98,41 @@ def detached(value: Any) -> Any:
     return value
 
 
+def is_shard(tensor: Any) -> bool:
+    """True for a part of a tensor that is spread over processes: a DTensor, as FSDP2 makes it."""
+    return hasattr(tensor, "to_local")
+
+
+def local_of(tensor: Any) -> Any:
+    """The part of a tensor that this process has."""
+    return tensor.to_local() if is_shard(tensor) else tensor
+
+
+def like(tensor: Any, part: Any) -> Any:
+    """A part of this process as what another tensor is: a shard of the same form, or the part itself."""
+    if not is_shard(tensor):
+        return part
+    return type(tensor).from_local(
+        part, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
+    )
+
+
+def _shard(tensor: Any) -> tuple[Any, ...]:
+    dims = [one.dim if one.is_shard() else -1 for one in tensor.placements]
+    return (_SHARD, local_of(tensor.detach()), list(tensor.shape), list(tensor.stride()), dims)
+
+
+def _joined_to(mesh: Any, value: tuple[Any, ...]) -> Any:
+    module = importlib.import_module("torch.distributed.tensor")
+    _, part, shape, strides, dims = value
+    places = [module.Shard(dim) if dim >= 0 else module.Replicate() for dim in dims]
+    if mesh is None:
+        raise ValueError("a part of it is a shard, and this model has none")
+    return module.DTensor.from_local(
+        part, mesh, places, run_check=False, shape=torch.Size(shape), stride=tuple(strides)
+    )
+
+
 class Packed:
     """A state as a small header and a list of tensors; tensors that share their memory are in the list once.
 
@@ -96,7 +140,7 @@ class Packed:
         state: plain.
 
     Attributes:
-        tensors: of the state, not copied.
+        tensors: the tensors of the state, not copied.
     """
 
     def __init__(self, state: Any) -> None:
@@ -125,10 +169,10 @@ class Packed:
 
 
 class Unpacked:
-    """The state of a header, with room for its tensors.
+    """The state of a header, with memory for its tensors.
 
     Args:
-        header: of `Packed`.
+        header: the header of `Packed`.
 
     Attributes:
         tensors: empty, in the order of `Packed.tensors`.

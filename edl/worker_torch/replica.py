@@ -11,7 +11,7 @@ from edl.errors import ConfigError, PermanentError
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
 from edl.worker.step_settings import Piece, parts_of
-from edl.worker.steps import Flags
+from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
@@ -19,6 +19,8 @@ from edl.worker_torch.copying import copy_state
 from edl.worker_torch.equality import Equality, name_difference
 from edl.worker_torch.gradients import GradientSum
 from edl.worker_torch.loss_weight import LossKind, kind_of
+from edl.worker_torch.processes import Processes
+from edl.worker_torch.seeds import piece_seed, seed_all
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.step_guard import StepGuard
 from edl.worker_torch.wire import Wire
@@ -33,7 +35,6 @@ except ImportError as error:
 
 STEP, DROP = 1, 2
 """What a script may ask of a step: that the optimizers step, and that carried gradients are dropped before."""
-_MIX = 0x9E3779B97F4A7C15  # odd, so that neighbouring positions get different seeds
 _UNIT = 2.0**20  # weights are summed as whole numbers, in any order with the same result
 _log = logging.getLogger(__name__)
 
@@ -42,19 +43,23 @@ class TorchReplica:
     """Implements `edl.worker.steps.Replica`.
 
     Args:
-        state: of this trainer.
+        state: the state of this trainer.
         folder: for saved states.
+        processes: of this trainer; by default this one alone.
         host: an address that the other trainers can reach; empty if all run on this machine.
         timeout_s: how long to wait for a trainer that lives, but does not take part.
-        scaler: of losses in half precision, or None.
+        scaler: the scaler of losses in half precision, or None.
         buffers: how buffers are kept equal: `last` or `mean`.
 
     Attributes:
-        wire: to the other trainers.
+        processes: of this trainer.
+        wire: to all processes of all trainers.
+        twins: to those that have the same parameters: one of each trainer if the model is in shards, else all.
         guard: knows that the optimizers' steps are made here.
         logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
-        max_norm: of the gradient of a step, as this trainer wants it; 0 for no limit.
-        norm: of the gradient of the last step that had a limit, before it was clipped.
+        global_batch: records of a step that is not the last one of its epoch; 0 if that is not known.
+        max_norm: the largest norm of the gradient of a step, as this trainer wants it; 0 for no limit.
+        norm: the norm of the gradient of the last step that had a limit, before it was clipped.
         action: what the script asks of this step.
         is_stepping: the optimizers make their steps now.
     """
@@ -64,19 +69,24 @@ class TorchReplica:
         state: TrainState,
         *,
         folder: ModelFolder,
+        processes: Processes | None = None,
         host: str = "",
         timeout_s: float = 600.0,
         scaler: Any = None,
         buffers: str = LAST,
     ) -> None:
         self.state, self._folder, self._scaler = state, folder, scaler
-        self.wire = Wire(host, timeout_s)
+        self.processes = processes or Processes()
+        self.wire = self.twins = Wire(host, timeout_s)
+        self._shards = state.shards
+        if self._shards > 1:
+            self.twins = Wire(host, timeout_s)
         owned = set(state.model.parameters())
         self.guard = StepGuard(state.optimizers, state.schedulers, scaler, owned.__contains__, self._note_loss)
         self.logical_ranks, self.action = 0, STEP
         self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
         self._rates = [[group["lr"] for group in one.param_groups] for one in state.optimizers]
-        self._sum, self._equality = GradientSum(state, self.wire), Equality(state)
+        self._sum, self._equality = GradientSum(state, self.twins), Equality(state)
         self._buffers = SyncedBuffers(state, self.wire, buffers)
         self._most = len(owned), len(state.buffers)
         self._names: tuple[str, ...] = ()
@@ -84,7 +94,10 @@ class TorchReplica:
         self.is_stepping = False
         self._piece: Piece | None = None
         self._loss: LossKind | None = None
-        self._kind, self._weight, self._records = 0, 0, 0
+        self._is_said = False
+        self._kind = self._weight = 0
+        self._divisors: set[float] = set()
+        self._varies, self.global_batch = False, 0
         self._since_s: float | None = None
         self._step_s = 0.0
 
@@ -101,10 +114,16 @@ class TorchReplica:
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         """See `Replica.connect`."""
         self.state.collected()  # what could not be loaded again is refused before the first step
-        parts = self.logical_ranks or world.size
-        self._has_last_part = parts - 1 in parts_of(parts, world.rank, world.size)
-        self._names = world.names
-        self.wire.connect(world, is_broken)
+        every = self.processes.all_of(world)
+        owners = world if self._shards else every
+        parts = self.logical_ranks or owners.size
+        has_last = parts - 1 in parts_of(parts, owners.rank, owners.size)
+        self._has_last_part = has_last and self.processes.rank == self.processes.size - 1
+        self._names = every.names
+        with self.processes.together():
+            self.wire.connect(every, is_broken)
+            if self.twins is not self.wire:
+                self.twins.connect(self.processes.twins_of(world), is_broken)
         self._sum.begin_world(self.logical_ranks)
         self._buffers.parts = self.logical_ranks
         self._equality.begin_world()
@@ -113,11 +132,17 @@ class TorchReplica:
     def disconnect(self) -> None:
         """See `Replica.disconnect`."""
         self.wire.disconnect()
+        if self.twins is not self.wire:
+            self.twins.disconnect()
 
     def copy_state(self, world: World) -> None:
-        """See `Replica.copy_state`."""
-        mine = self.state.collected() if world.rank in world.holders else None
-        found = copy_state(self.wire, world, mine)
+        """See `Replica.copy_state`: each process copies from one that has the same parameters."""
+        owners = self.processes.twins_of(world) if self._shards else self.processes.all_of(world)
+        if len(owners.holders) == owners.size:
+            return
+        mine = self.state.collected() if owners.rank in owners.holders else None
+        with self.processes.together():
+            found = copy_state(self.twins, owners, mine)
         if mine is None:
             self.state.load(found, is_owned=True)
 
@@ -126,17 +151,18 @@ class TorchReplica:
         self.guard.begin_step()
         self._sum.begin_step()
         self._buffers.begin_step()
-        self._kind, self._weight = 0, 0
+        self._kind = self._weight = 0
+        self._divisors.clear()
         if self._equality.is_due and not self.wire.is_alone:
             self._equality.note_tensors()  # before the loop changes the buffers
         self.forget_gradients()
 
     def begin_piece(self, step: int, piece: Piece) -> None:
         """See `Replica.begin_piece`: with logical ranks, random numbers depend on the piece alone."""
-        self._piece, self._loss = piece, None
+        self._piece, self._loss, self._is_said = piece, None, False
         self._buffers.begin_piece(piece.slot)
         if self.logical_ranks:
-            torch.manual_seed(((step + 1) * _MIX + piece.start * self.logical_ranks + piece.slot) % 2**63)
+            seed_all(piece_seed(step, piece, self.logical_ranks))
 
     def set_loss(self, kind: LossKind) -> None:
         """The script says what the loss of this batch is.
@@ -145,18 +171,32 @@ class TorchReplica:
             PermanentError: it has said something else of another loss of the same batch.
         """
         if self._loss is not None and self._loss[:2] != kind[:2]:
-            raise PermanentError(
-                f"Elastic: two losses of one batch count differently: {_words(self._loss)}, and {_words(kind)}; add"
-                " them up and say what the sum is: elastic.backward(loss, weight=...)"
-            )
-        self._loss = kind
+            raise loss_weight.differ(self._loss, kind)
+        self._loss, self._is_said = kind, True
 
-    def _note_loss(self, loss: Any) -> None:
-        """The loop computes the gradient of a loss of which it has said nothing."""
+    def _note_loss(self, loss: Any) -> float | None:
+        """The loop computes the gradient of a loss; returns a factor for it if its gradient is summed at once."""
         piece = self._piece
-        if piece is not None and self._loss is None:
-            records = piece.end - piece.start
-            self._loss = kind_of(loss, records, round(records / piece.weight))
+        if piece is None:
+            return None
+        before = self._loss
+        if not self._is_said:
+            self._recognise(loss, piece)
+        if self._shards < 2:
+            return None
+        if before is not None and self._loss is not None and before[:2] != self._loss[:2]:
+            raise loss_weight.differ(before, self._loss)  # the gradient of the first one is part of the sum already
+        return self._factor(piece)[0] * self._shards  # FSDP takes the mean over its processes
+
+    def _recognise(self, loss: Any, piece: Piece) -> None:
+        """The loop has not said how a loss counts."""
+        records = piece.end - piece.start
+        whole = {round(records / piece.weight)} if piece.weight else set[int]()
+        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
+        if before is None or (found.is_mean and not before.is_mean):
+            self._loss = found
+        elif found.is_mean and found[:2] != before[:2] and piece.weight < 1.0:
+            raise loss_weight.differ(before, found)
 
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
@@ -164,21 +204,28 @@ class TorchReplica:
         if not has_gradient and not self._has_trained:
             raise _no_gradient(f"the first batch that the loop got (records {piece.start} to {piece.end})")
         self._has_trained = True
-        loss = self._loss or LossKind(loss_weight.RECORDS)
-        factor, weight = piece.weight, 0.0
-        if loss.kind == loss_weight.WEIGHT and piece.weight < 1.0:
-            weight = round(loss.weight * _UNIT)
-            factor = weight / _UNIT
-        elif loss.kind == loss_weight.SUM:
-            factor = 1.0
-        if has_gradient:
-            if self._kind not in {0, loss.kind}:
-                raise _mixed()
-            self._kind = loss.kind
-            self._weight += int(weight)
-        self._sum.add(piece.slot, factor)
+        factor, weight = self._factor(piece)
+        if has_gradient and piece.weight:
+            loss = self._loss or LossKind(loss_weight.RECORDS)
+            self._varies |= bool(weight) and loss.is_constant and loss.kind == loss_weight.WEIGHT
+            self._kind = loss_weight.common({self._kind, loss.kind})
+            self._weight += weight
+            self._divisors.add(loss.weight)
+        if has_gradient and self._shards > 1 and self._loss is None:
+            raise loss_weight.unseen()
+        self._sum.add(piece.slot, factor if self._shards < 2 else 1.0)
         self._buffers.end_piece(piece.weight)
         self._piece = None
+
+    def _factor(self, piece: Piece) -> tuple[float, int]:
+        """The factor of the gradients of a batch, and its weight in units of 2**-20."""
+        loss = self._loss or LossKind(loss_weight.RECORDS)
+        if not piece.weight:
+            return 0.0, 0
+        if loss.kind in {loss_weight.WEIGHT, loss_weight.DIVIDED} and piece.weight < 1.0:
+            weight = round(loss.weight * _UNIT)
+            return weight / _UNIT, weight
+        return (1.0 if loss.kind == loss_weight.SUM else piece.weight), 0
 
     def end_step(self, flags: Flags) -> Flags:
         """See `Replica.end_step`.
@@ -186,15 +233,22 @@ class TorchReplica:
         Raises:
             PermanentError: the trainers have different models, or no trainer has a gradient.
         """
-        ballots = self._exchange(self._ballot(flags))
-        last = next((one for one in reversed(ballots) if one.kind), ballots[-1])
-        gradients = self._sum.summed(self._divisor(ballots), self._union(ballots, last.action))
-        self._buffers.sync(_union(one.changed for one in ballots), is_last=self._has_last_part)
+        try:
+            with self.processes.together():
+                ballots = self._exchange(self._ballot(flags))
+                last = next((one for one in reversed(ballots) if one.kind), ballots[-1])
+                gradients = self._sum.summed(self._divisor(ballots), self._union(ballots, last.action))
+                self._buffers.sync(_union(one.changed for one in ballots), is_last=self._has_last_part)
+        except PeerLostError:
+            self._buffers.restore()
+            raise
         self._apply(gradients, last)
         now_s = time.monotonic()
         self._step_s = now_s - self._since_s if self._since_s is not None else 0.0
         self._since_s = now_s
-        return Flags(*(float(sum(one[place] for one in ballots)) for place in range(len(Flags._fields))))
+        firsts = ballots[:: self.processes.size]  # one of each trainer
+        flags = Flags(*(float(sum(one[place] for one in firsts)) for place in range(len(Flags._fields))))
+        return flags._replace(stop=float(sum(one.stop for one in ballots)))
 
     def _ballot(self, flags: Flags) -> Ballot:
         norm = self.max_norm if self._has_last_part else 0.0
@@ -212,6 +266,8 @@ class TorchReplica:
             kind=self._kind,
             action=self.action,
             weight=self._weight,
+            divisor=int(min(self._divisors)) if len(self._divisors) == 1 else 0,
+            varies=int(self._varies),
             max_norm=float_bits(norm),
             present=self._sum.present,
             changed=self._buffers.changed,
@@ -229,17 +285,21 @@ class TorchReplica:
         if len({one.counts for one in ballots}) > 1:
             raise name_difference(self.wire, names, self._equality.counts, _COUNT)
         if mine.is_compared:
-            if len({one.tensors for one in ballots}) > 1:
-                raise name_difference(self.wire, names, self._equality.tensors, _TENSOR)
+            shards = max(1, self._shards)
+            if any(one.tensors != ballots[rank % shards].tensors for rank, one in enumerate(ballots)):
+                raise name_difference(self.wire, names, self._equality.tensors, _TENSOR, shards)
             steps = [one.step_us for one in ballots if one.step_us]
             self._equality.plan_next(max(one.cost_us for one in ballots), min(steps, default=0))
         self._equality.end_step()
         return ballots
 
     def _divisor(self, ballots: list[Ballot]) -> float:
-        """What the sum of the gradients is divided by."""
-        if len({one.kind for one in ballots if one.kind}) > 1:
-            raise _mixed()
+        """The divisor of the sum of the gradients."""
+        kind = loss_weight.common({one.kind for one in ballots})
+        self._varies = any(one.varies for one in ballots)
+        divisors = {one.divisor for one in ballots if one.kind}
+        if kind == loss_weight.DIVIDED and len(divisors) == 1 and not self._varies:
+            return float(max(divisors)) or 1.0
         return sum(one.weight for one in ballots) / _UNIT or 1.0
 
     def _union(self, ballots: list[Ballot], action: int) -> int:
@@ -297,7 +357,7 @@ class TorchReplica:
         self.state.steps += 1
 
     def forget_gradients(self) -> None:
-        """Each parameter has none then."""
+        """Set the gradient of every parameter to None."""
         for parameter in self._sum.parameters:
             parameter.grad = None
 
@@ -314,7 +374,8 @@ class TorchReplica:
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""
-        self._folder.write(checkpoint, lambda path: torch.save(self.state.collected(), path))
+        if self._shards or self.processes.rank == 0:
+            self._folder.write(checkpoint, lambda path: torch.save(self.state.collected(), path))
 
     def committed(self, checkpoint: int) -> None:
         """See `Replica.committed`."""
@@ -328,7 +389,11 @@ class TorchReplica:
         Raises:
             PermanentError: the file cannot be written.
         """
-        self._folder.write_model(lambda path: torch.save(self.state.model.state_dict(), path))
+        is_first = self.processes.rank == 0
+        if self._shards or is_first:
+            found = self.state.whole_model(is_wanted=is_first)
+            if is_first:
+                self._folder.write_model(lambda path: torch.save(found, path))
 
     def load(self, checkpoint: int) -> None:
         """See `Replica.load`."""
@@ -355,23 +420,10 @@ def _union(sets: Iterable[int]) -> int:
     return found
 
 
-def _words(loss: LossKind) -> str:
-    names = {loss_weight.RECORDS: "a mean over records", loss_weight.SUM: "a sum"}
-    return names.get(loss.kind, f"a mean over {loss.weight:g}")
-
-
 def _no_gradient(what: str) -> PermanentError:
     return PermanentError(
         f"Elastic: {what} has no gradient in any trainer, so nothing would be trained. Likely causes: loss.backward()"
         " is missing; the loop calls model.zero_grad() after it; the loop (or a loader around it) fetches a batch"
         " before it has computed the gradient of the last one, so do not prefetch from elastic.batches(); or no"
         " parameter of the optimizer requires a gradient"
-    )
-
-
-def _mixed() -> PermanentError:
-    return PermanentError(
-        "Elastic: the losses of one step are of different kinds (a mean over records, a mean over something else, or"
-        " a sum), so their gradients cannot be added up; compute the same loss for each batch, or say what counts:"
-        " elastic.backward(loss, weight=...)"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker_torch.portable import detached, plain, restored
+from edl.worker_torch.portable import detached, is_shard, local_of, plain, restored
 
 try:
     import torch
@@ -24,13 +24,15 @@ class TrainState:
 
     Args:
         model: a module.
-        optimizers: of its parameters, in the order in which they step.
-        schedulers: of learning rates.
+        optimizers: the optimizers of its parameters, in the order in which they step.
+        schedulers: the schedulers of learning rates.
         extra: name -> anything with `state_dict` and `load_state_dict`.
+        processes: how many processes this trainer has.
 
     Attributes:
-        steps: of the optimizers so far, in all trainers together.
+        steps: the steps of the optimizers so far, in all trainers together.
         carried: name -> gradient that the next step of the optimizer adds to its own.
+        mesh: of the processes over which parameters are spread, as FSDP2 does it; None if each process has all.
 
     Raises:
         ConfigError: an optimizer has parameters that are not in the model, a parameter is of a kind that cannot be
@@ -38,10 +40,15 @@ class TrainState:
     """
 
     def __init__(
-        self, model: Any, optimizers: Sequence[Any], schedulers: Sequence[Any], extra: Mapping[str, Any]
+        self,
+        model: Any,
+        optimizers: Sequence[Any],
+        schedulers: Sequence[Any],
+        extra: Mapping[str, Any],
+        processes: int = 1,
     ) -> None:
         self.model, self.optimizers, self.schedulers, self.extra = model, optimizers, schedulers, dict(extra)
-        self.steps = 0
+        self.steps, self._processes = 0, processes
         self.carried: dict[str, Any] = {}
         self._names = {parameter: name for name, parameter in model.named_parameters()}
         for name, value in self.extra.items():
@@ -50,19 +57,34 @@ class TrainState:
                     f"Elastic: state[{name!r}] is a {type(value).__name__}, which has no state_dict and"
                     " load_state_dict; give it both, so that it can be copied to trainers that join and saved"
                 )
+        found = [parameter for parameter in self._names if is_shard(parameter)]
+        self.mesh = found[0].device_mesh if found else None
         self._check(self.parameters)
-        for one in self.optimizers:
-            if isinstance(one, torch.optim.LBFGS):
-                raise ConfigError(
-                    "Elastic: LBFGS computes gradients several times in a step, by a closure, and a step here has the"
-                    " gradients of one pass; use an optimizer whose step() needs no closure"
-                )
+        self._check_kinds()
 
     @property
     def parameters(self) -> list[Any]:
         """Those that the optimizers have now, each once; a group may have been added."""
         found = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
         return list(dict.fromkeys(found))
+
+    @property
+    def shards(self) -> int:
+        """Over how many processes parameters are spread; 0 if each process has all of them."""
+        return self._processes if self.mesh is not None else 0
+
+    def whole_model(self, *, is_wanted: bool) -> dict[str, Any]:
+        """The `state_dict` of the whole model on the CPU, put together from the shards of all processes.
+
+        Args:
+            is_wanted: this process needs it; without that it only gives its shards.
+        """
+        found = {}
+        for name, value in self.model.state_dict().items():
+            whole = value.full_tensor() if is_shard(value) else value
+            if is_wanted:
+                found[name] = whole.cpu() if is_shard(value) else whole
+        return found
 
     def name_of(self, parameter: Any) -> str:
         """The name of a parameter in the model."""
@@ -76,7 +98,7 @@ class TrainState:
 
     def watched(self) -> dict[str, Any]:
         """The tensors that must be equal in all trainers, by name."""
-        found = {name: parameter.detach() for parameter, name in self._names.items()}
+        found = {name: local_of(parameter.detach()) for parameter, name in self._names.items()}
         found.update(self.buffers)
         for name, value in self.extra.items():
             found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
@@ -96,7 +118,8 @@ class TrainState:
             "steps": self.steps,
             "groups": [[[self._names[p] for p in g["params"]] for g in o.param_groups] for o in self.optimizers],
             "frozen": [name for parameter, name in self._names.items() if not parameter.requires_grad],
-            "gradients": dict(self.carried),
+            "gradients": plain(self.carried, "a gradient"),
+            "shards": self.shards,
         }
         return found
 
@@ -115,23 +138,25 @@ class TrainState:
             return part if is_owned else detached(part)
 
         try:
+            if state.get("shards", 0) != self.shards:
+                raise ValueError(f"it is in {state.get('shards', 0)} shards, and this model in {self.shards}")
             self._load_model(state)
             for one, part in zip(self.optimizers, state["optimizer"], strict=True):
-                one.load_state_dict(keep(restored(part)))
+                one.load_state_dict(restored(keep(part), self.mesh))
             for one, part in zip(self.schedulers, state["scheduler"], strict=True):
                 one.load_state_dict(restored(part))
             for name, part in state["state"].items():
-                self.extra[name].load_state_dict(keep(restored(part)))
+                self.extra[name].load_state_dict(restored(keep(part), self.mesh))
         except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
             raise PermanentError(
                 f"Elastic: the state of another trainer, or of a checkpoint, does not fit this one: {error}; every"
                 " trainer must build the same model, optimizers, schedulers and state=, and a folder with checkpoints"
                 " of another model cannot be used"
             ) from error
-        self.steps, self.carried = state["steps"], keep(state["gradients"])
+        self.steps, self.carried = state["steps"], restored(keep(state["gradients"]), self.mesh)
 
     def _load_model(self, state: Any) -> None:
-        self.model.load_state_dict(restored(state["model"]))
+        self.model.load_state_dict(restored(state["model"], self.mesh))
         by_name = {name: parameter for parameter, name in self._names.items()}
         frozen = set(state["frozen"])
         for name, parameter in by_name.items():
@@ -155,10 +180,11 @@ class TrainState:
                     f"Elastic: the parameter {name} has no values yet (it is lazy, or on the device meta); make them"
                     " first: call the model once, or model.to_empty(device=...) and load its weights"
                 )
-            if hasattr(parameter, "to_local"):
+            if is_shard(parameter) and parameter.device_mesh.mesh.tolist() != list(range(self._processes)):
                 raise ConfigError(
-                    f"Elastic: the parameter {name} is a shard (a DTensor, as FSDP2 makes it), and trainers exchange"
-                    " whole models; leave fully_shard away"
+                    f"Elastic: the parameter {name} is spread over processes {parameter.device_mesh.mesh.tolist()},"
+                    f" and this trainer has {self._processes} that torchrun has started in its pod; shard over all of"
+                    " them: fully_shard(model, mesh=init_device_mesh(device, (world_size,)))"
                 )
             if parameter.dtype not in _KINDS:
                 raise ConfigError(
@@ -167,11 +193,36 @@ class TrainState:
                     " complex parameter with torch.view_as_real"
                 )
 
+    def _check_kinds(self) -> None:
+        """Refuse wrappers and optimizers that exchange gradients or parameters themselves, or need a closure."""
+        wrappers = {type(module).__name__ for module in self.model.modules()}
+        if "FullyShardedDataParallel" in wrappers:
+            raise ConfigError(
+                "Elastic: the model is wrapped in FullyShardedDataParallel, whose flat parameters cannot be copied to"
+                " trainers that join; spread it with fully_shard(model, mesh=mesh) (FSDP2), or leave the wrapper away"
+            )
+        if "DistributedDataParallel" in wrappers and self._processes > 1:
+            raise ConfigError(
+                "Elastic: the model is wrapped in DistributedDataParallel, which takes the mean of gradients that edl"
+                " sums by their weights; leave the wrapper away"
+            )
+        for one in self.optimizers:
+            if type(one).__name__ == "ZeroRedundancyOptimizer":
+                raise ConfigError(
+                    "Elastic: ZeroRedundancyOptimizer keeps a part of its state in each process, and cannot be copied"
+                    " to trainers that join; use the optimizer itself, with fully_shard(model) to spread its state"
+                )
+            if isinstance(one, torch.optim.LBFGS):
+                raise ConfigError(
+                    "Elastic: LBFGS computes gradients several times in a step, by a closure, and a step here has the"
+                    " gradients of one pass; use an optimizer whose step() needs no closure"
+                )
+
 
 def _tensors(value: Any, place: str) -> dict[str, Any]:
     """The tensors of a state by their places."""
     if isinstance(value, torch.Tensor):
-        return {place: value.detach()}
+        return {place: local_of(value.detach())}
     pairs = (
         value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     )

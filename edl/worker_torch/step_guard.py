@@ -16,6 +16,7 @@ from edl.errors import ConfigError, PermanentError
 
 try:
     import torch
+    from torch.nn.utils import clip_grad
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 except ImportError as error:
     raise ConfigError(
@@ -24,16 +25,28 @@ except ImportError as error:
 
 _SCALER_CALLS = ("scale", "unscale_", "step", "update")
 
+_CLIP = "clip_grad_norm_"
+_ACCUMULATED = (
+    "global_batch is the batch of a step, in however many pieces it comes, so a loop that divides its loss by the"
+    " number of batches that it accumulates must not do that any more"
+)
+_ALTERNATING = (
+    "all optimizers step at the end of the step, with the gradients of all losses of the batch. Losses that train"
+    " parts of the model by turns, as those of a GAN do, take turns by the step: if elastic.step % 2 == 0, compute"
+    " loss.backward(inputs=list(first.parameters())), else that of the other part; an optimizer without gradients"
+    " waits"
+)
+
 
 class StepGuard:
     """Refuses the calls of a loop that belong to edl, and sees each loss of which it computes the gradient.
 
     Args:
-        optimizers: of the model.
-        schedulers: of their learning rates.
-        scaler: of losses in half precision, or None.
+        optimizers: the optimizers of the model.
+        schedulers: the schedulers of their learning rates.
+        scaler: the scaler of losses in half precision, or None.
         owns: whether a parameter belongs to the model.
-        on_loss: gets each loss before its gradient is computed.
+        on_loss: gets each loss before its gradient is computed; it may return a factor for the loss.
     """
 
     def __init__(
@@ -42,7 +55,7 @@ class StepGuard:
         schedulers: Sequence[Any],
         scaler: Any,
         owns: Callable[[Any], bool],
-        on_loss: Callable[[Any], None],
+        on_loss: Callable[[Any], float | None],
     ) -> None:
         self._optimizers, self._schedulers, self._scaler = optimizers, schedulers, scaler
         self._owns, self._on_loss, self._is_on = owns, on_loss, False
@@ -50,6 +63,7 @@ class StepGuard:
         self._rates: list[Any] | None = None
         for optimizer in optimizers:
             optimizer.zero_grad = self._guarded(optimizer.zero_grad, "optimizer.zero_grad()")
+        self._advice = _ACCUMULATED if len(optimizers) < 2 else _ALTERNATING
 
     @contextlib.contextmanager
     def during_loop(self) -> Iterator[None]:
@@ -102,11 +116,12 @@ class StepGuard:
     def _current_rates(self) -> list[Any]:
         return [float(group["lr"]) for one in self._optimizers for group in one.param_groups if "lr" in group]
 
-    def before_backward(self, loss: Any) -> None:
-        """The loop computes the gradient of a loss."""
-        if self._is_on:
-            self._on_loss(loss)
-            self._rates = self._current_rates
+    def before_backward(self, loss: Any) -> float | None:
+        """The loop computes the gradient of a loss; returns a factor for it, or None."""
+        if not self._is_on:
+            return None
+        self._rates = self._current_rates
+        return self._on_loss(loss)
 
     def before_scaler(self, scaler: Any, name: str) -> None:
         """The loop calls a method of a scaler."""
@@ -122,7 +137,7 @@ class StepGuard:
     def before_step(self, optimizer: Any) -> None:
         """An optimizer makes a step."""
         if optimizer in self._optimizers:
-            self._refuse("optimizer.step()", "")
+            self._refuse("optimizer.step()", self._advice)
         elif self._is_on and any(self._owns(p) for group in optimizer.param_groups for p in group["params"]):
             raise PermanentError(
                 f"Elastic: the loop makes a step with another optimizer, a {type(optimizer).__name__} of parameters"
@@ -132,7 +147,7 @@ class StepGuard:
 
     def _guarded(self, inner: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            self._refuse(name, "")
+            self._refuse(name, self._advice)
             return inner(*args, **options)
 
         return call
@@ -143,6 +158,14 @@ class StepGuard:
                 f"Elastic: the loop calls {name}, but edl makes each step itself, once the gradients of all trainers"
                 f" are summed; delete that call: the loop computes gradients only{'; ' + advice if advice else ''}"
             )
+
+    def before_clip(self, name: str) -> None:
+        """The loop limits gradients."""
+        self._refuse(
+            f"{name}()",
+            "the gradient in hand is a part of that of the step, which has another norm; pass"
+            " Elastic(..., max_grad_norm=1.0), or call clip_grad_norm_ of the Accelerator",
+        )
 
 
 _local = threading.local()
@@ -174,6 +197,9 @@ def _watch() -> None:
     for name in _SCALER_CALLS:
         tell = functools.partial(_tell_scaler, name)
         _replace(torch.amp.GradScaler, name, tell)
+    # What clip_grad_norm_ itself calls: a script may have imported that function before.
+    _replace_function(clip_grad, "_clip_grads_with_norm_" if hasattr(clip_grad, "_clip_grads_with_norm_") else _CLIP)
+    _replace_function(torch.nn.utils, "clip_grad_value_")
     _undo.append(register_optimizer_step_pre_hook(_tell_step).remove)
 
 
@@ -187,15 +213,31 @@ def _tell_step(optimizer: Any, *_: object) -> None:
         guard.before_step(optimizer)
 
 
-def _replace(owner: Any, name: str, tell: Callable[[StepGuard, Any], None]) -> None:
+def _replace(owner: Any, name: str, tell: Callable[[StepGuard, Any], float | None]) -> None:
     inner = getattr(owner, name)
 
     @functools.wraps(inner)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         guard = getattr(_local, "guard", None)
-        if guard is not None:
-            tell(guard, self)
-        return inner(self, *args, **options)
+        factor = tell(guard, self) if guard is not None else None
+        return inner(self if factor is None else self * factor, *args, **options)
+
+    _undo.append(functools.partial(setattr, owner, name, inner))
+    setattr(owner, name, call)
+
+
+def _replace_function(owner: Any, name: str) -> None:
+    """The same for a function that limits the gradients of some parameters; a limit that is infinite is none."""
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def call(parameters: Any, limit: Any, *args: Any, **options: Any) -> Any:
+        guard = getattr(_local, "guard", None)
+        if guard is not None and float(limit) != float("inf"):
+            guard.before_clip(
+                "torch.nn.utils.clip_grad_value_" if "value" in name else "torch.nn.utils.clip_grad_norm_"
+            )
+        return inner(parameters, limit, *args, **options)
 
     _undo.append(functools.partial(setattr, owner, name, inner))
     setattr(owner, name, call)

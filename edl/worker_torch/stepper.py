@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edl.errors import PermanentError
+from edl.errors import ConfigError, PermanentError
 from edl.worker.job import Job
 from edl.worker.step_settings import Piece
 from edl.worker.steps import StepDone
@@ -37,11 +37,16 @@ class Stepper:
     Attributes:
         was_lost: the last step was not made, because a trainer was lost.
         is_partial: the calls of `step` are ignored, because more batches of the same step come.
-        first_epoch: of the job, in which this trainer began; None before its first batch.
+        first_epoch: the first epoch of the job, in which this trainer began; None before its first batch.
     """
 
     def __init__(self, job: Job, elastic: Elastic, optimizer: Any) -> None:
         self._job, self._elastic, self._replica = job, elastic, elastic.replica
+        if elastic.replica.processes.size > 1:
+            raise ConfigError(
+                f"Elastic: this trainer has {elastic.replica.processes.size} processes (torchrun), and scripts that"
+                " call optimizer.step() train with one process in each pod; start one, or write the loop with Elastic"
+            )
         self._events = self._in_job()
         self._piece: Piece | None = None
         self._coming: tuple[Piece, Any] | None = None
@@ -148,6 +153,14 @@ class Stepper:
         if event is not None and not isinstance(event, StepDone):
             self._coming = event  # the records of the step that was lost
 
+    def end(self) -> None:
+        """The script trains no more, in all trainers: the model is complete and saved as it is."""
+        if self._has_ended or self._elastic.loop.position is None or self._job.leaving():
+            return
+        self._elastic.loop.must_end, self._replica.action = True, 0
+        while self._advance() is not None:
+            pass  # what the script had of the next step is not trained on
+
     def zero_grad(self, *_: Any, **__: Any) -> None:
         """Forget the gradients: those of this batch, and those that were carried from batches before."""
         self._must_zero = False
@@ -184,7 +197,7 @@ class Stepper:
                 sys.exit(LEFT)
 
     def left_early(self) -> str:
-        """What to say if the script ends now; empty if the training is complete, or this trainer leaves."""
+        """The error if the script ends now; empty if the training is complete or this trainer leaves."""
         loop = self._elastic.loop
         if loop.position is None or loop.is_complete or self._job.leaving():
             return ""

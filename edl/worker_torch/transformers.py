@@ -31,7 +31,8 @@ except ImportError as error:
         " transformers accelerate"
     ) from error
 
-_NOT_HERE = {"deepspeed": None, "fsdp": None, "auto_find_batch_size": False, "dataloader_drop_last": False}
+_ORDER = {"train_sampling_strategy": "random", "group_by_length": False}
+_NOT_HERE = {"deepspeed": None, "fsdp": None, "auto_find_batch_size": False, "dataloader_drop_last": False, **_ORDER}
 _log = logging.getLogger(__name__)
 
 
@@ -39,9 +40,9 @@ class Trainer(transformers.Trainer):
     """One trainer of the job.
 
     Args:
-        args, options: of Hugging Face's `Trainer`.
+        args, options: the arguments of Hugging Face's `Trainer`.
         job: by default the connection that `edl.worker.connect` makes.
-        elastic_options: of `Elastic`, such as `deterministic`, `save_every` or `folder`.
+        elastic_options: the options of `Elastic`, such as `deterministic`, `save_every` or `folder`.
 
     Raises:
         ConfigError: the arguments ask for what trainers that come and go cannot do, or do not fit the job.
@@ -73,6 +74,10 @@ class Trainer(transformers.Trainer):
         if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
             options["global_batch"] = self._step_batch
         options["state"] = {"edl.scheduler": self._schedule}
+        if self.args.dataloader_num_workers:
+            factor = self.args.dataloader_prefetch_factor
+            options["num_workers"] = self.args.dataloader_num_workers
+            options["reading"] = {"prefetch_factor": factor} if factor is not None else {}
         options = {**options, **self._elastic_options}
         self.elastic = Elastic(self._job, self.model, self.optimizer, read=data.__getitem__, **options)
         self._stepper = Stepper(self._job, self.elastic, self.optimizer)
@@ -129,6 +134,29 @@ class Trainer(transformers.Trainer):
         is_complete = self.elastic is None or _internal_call or self.elastic.is_complete
         if self.is_world_process_zero() and is_complete:
             super().save_model(output_dir, _internal_call)
+
+    def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
+        """See Hugging Face's.
+
+        Raises:
+            ConfigError: it should begin with a checkpoint of Hugging Face's.
+        """
+        wanted = resume_from_checkpoint or self.args.resume_from_checkpoint
+        if wanted:
+            raise ConfigError(
+                f"Trainer: resume_from_checkpoint={wanted!r} is not offered: a job goes on from edl's own checkpoints"
+                " by itself, in the same folder; leave it away; to begin with other weights, load them into the model"
+            )
+        return super().train(**options)
+
+    def end_if_stopped(self) -> None:
+        """If a callback has stopped the training, the job ends with it, in all trainers."""
+        if self._stepper is not None and self.control.should_training_stop:
+            self._stepper.end()
+
+    def _load_best_model(self) -> None:
+        self.end_if_stopped()  # the model of the job is that of the last step, in all trainers
+        super()._load_best_model()
 
     def _data(self) -> tuple[Any, Any]:
         """The training data and what makes batches of them, without the columns that the model does not take."""
@@ -196,4 +224,9 @@ class _GlobalStep(transformers.TrainerCallback):
         """See `TrainerCallback`."""
         if self._trainer.elastic is not None:
             state.global_step = self._trainer.elastic.step
+        return control
+
+    def on_train_end(self, _: Any, __: Any, control: Any, **___: Any) -> Any:
+        """See `TrainerCallback`."""
+        self._trainer.end_if_stopped()
         return control

@@ -46,7 +46,7 @@ class Wire:
         timeout_s: how long to wait for a trainer that lives, but does not take part.
 
     Attributes:
-        endpoint: of the store of this process, HOST:PORT.
+        endpoint: the endpoint of the store of this process, HOST:PORT.
     """
 
     def __init__(self, host: str, timeout_s: float) -> None:
@@ -103,6 +103,16 @@ class Wire:
         self._run(lambda: self._group.allgather([rows], [row]))
         return rows
 
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """The bytes of all trainers, by rank; their lengths may differ.
+
+        Raises:
+            PeerLostError: a trainer is gone.
+        """
+        sizes = [int(size) for size in self.gather(torch.tensor([len(data)]))]
+        row = torch.frombuffer(bytearray(data.ljust(max(1, *sizes, 1), b"\0")), dtype=torch.uint8)
+        return [its.numpy().tobytes()[:size] for its, size in zip(self.gather(row), sizes, strict=True)]
+
     def sum(self, rows: list[Any]) -> None:
         """Replace each tensor by its sum over all trainers.
 
@@ -118,7 +128,7 @@ class Wire:
         """Sum vectors of all trainers in an order that the caller decides; each trainer sums a segment of them.
 
         Args:
-            rows: of this trainer; as long as the result, which `width_of` makes a little longer.
+            rows: the rows of this trainer; as long as the result, which `width_of` makes a little longer.
             whole: memory for the result.
             counts: rank -> how many rows that trainer has.
             add: gets the segments of the rows of each rank, and returns their sum.
@@ -158,10 +168,10 @@ class Wire:
         return self._group.recv([row], rank, tag)
 
     def beside(self, call: Callable[[], _T], what: str) -> _T:
-        """The result of a call that may wait for a lost trainer until its timeout; it is given up before that.
+        """The result of a call that may wait for a lost trainer until its timeout; it is abandoned before that.
 
         torch's store, and gloo's messages between two ranks, wait without looking at the master, and nothing can
-        interrupt them. So they work in a thread, which ends by itself after the timeout if it was given up.
+        interrupt them. So they work in a thread, which ends by itself after the timeout if it was abandoned.
 
         Args:
             call: to make.
@@ -190,7 +200,7 @@ class Wire:
     def _new_group(self, world: World) -> Any:
         """The connections to the other trainers of a world.
 
-        Rank 0 connects to its own store as the others do, since a connection that was given up stays busy for long.
+        Rank 0 connects to its own store as the others do, since an abandoned connection stays busy for long.
         """
         timeout = timedelta(seconds=self._timeout_s)
         host, _, port = world.endpoints[0].rpartition(":")
@@ -199,7 +209,7 @@ class Wire:
         options = gloo._Options()  # noqa: SLF001 - the only way to choose the address of a group
         options._devices = [gloo.create_device(hostname=self._host)]  # noqa: SLF001
         options._timeout = timeout  # noqa: SLF001
-        named = distributed.PrefixStore(f"world-{world.generation}", store)
+        named = distributed.PrefixStore(f"world-{world.generation}-{world.key}", store)  # others cannot guess it
         return gloo(named, world.rank, world.size, options)
 
     def _run(self, begin: Callable[[], Any]) -> None:

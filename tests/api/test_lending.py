@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl.api.lending import lending_spec
-from edl.api.manifest import pod_manifest
+from edl.api.pods import PodTerms, pod_manifest
 from edl.api.v1 import parse_job
 from edl.model.names import Role
 from tests.worlds.hostile.manifests import make_manifest
@@ -21,7 +21,7 @@ def pod_of(resources: Object, cpu_request: float = 0.1, role: Role = Role.TRAINE
     manifest["metadata"]["uid"] = "uid"
     manifest["spec"]["trainer"]["resources"] = resources
     return pod_manifest(
-        parse_job(manifest), role, 3, default_master_image="edl", cpu_request=cpu_request, priority_classes=()
+        parse_job(manifest), role, 3, default_master_image="edl", terms=PodTerms(cpu_request), priority_classes=()
     )
 
 

@@ -11,12 +11,12 @@ import pytest
 from edl.api.manifest import (
     owner_reference,
     pod_group_manifest,
-    pod_manifest,
     role_selector,
     service_manifest,
     token_secret_manifest,
     volume_claim_manifest,
 )
+from edl.api.pods import MasterJournal, PodPlace, PodTerms, pod_manifest
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.api.v1 import TrainingJob, parse_job
 from edl.model.names import Role
@@ -53,7 +53,7 @@ def test_every_valid_job_renders_pods_and_does_not_change(case: Case) -> None:
     job = job_of(case.job)
     before = job.model_dump()
     for role in Role:
-        pod = pod_manifest(job, role, 0, default_master_image="edl", planned_node="n", priority_classes=())
+        pod = pod_manifest(job, role, 0, default_master_image="edl", place=PodPlace("n"), priority_classes=())
         assert pod["spec"]["containers"][0]["name"] == role.value
     assert job.model_dump() == before
 
@@ -152,7 +152,7 @@ def test_a_pod_has_an_api_token_only_if_the_template_sets_an_account() -> None:
 def test_the_planned_node_is_added_to_the_preferred_affinity_of_the_template() -> None:
     mine = {"weight": 1, "preference": {"matchExpressions": []}}
     name = "preferredDuringSchedulingIgnoredDuringExecution"
-    pod = pod_of(template(affinity={"nodeAffinity": {name: [mine]}, "podAffinity": {}}), planned_node="n7")
+    pod = pod_of(template(affinity={"nodeAffinity": {name: [mine]}, "podAffinity": {}}), place=PodPlace("n7"))
     affinity = pod["spec"]["affinity"]
     assert affinity["podAffinity"] == {}
     assert [term["weight"] for term in affinity["nodeAffinity"][name]] == [1, 100]
@@ -163,10 +163,10 @@ def test_a_pinned_pod_requires_its_node_in_addition_to_the_affinity_of_the_templ
     name = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
     demand = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
-    alone = pod_of(planned_node="n7", pinned=True)["spec"]["affinity"]
+    alone = pod_of(place=PodPlace("n7", is_required=True))["spec"]["affinity"]
     assert alone == {"nodeAffinity": {name: {"nodeSelectorTerms": [{"matchFields": [demand]}]}}}
     overlay = template(affinity={"nodeAffinity": {name: {"nodeSelectorTerms": zones}}, "podAffinity": {}})
-    both = pod_of(overlay, planned_node="n7", pinned=True)["spec"]["affinity"]
+    both = pod_of(overlay, place=PodPlace("n7", is_required=True))["spec"]["affinity"]
     assert both["podAffinity"] == {}
     assert both["nodeAffinity"] == {
         name: {"nodeSelectorTerms": [{**zone, "matchFields": [demand]} for zone in zones]}
@@ -177,10 +177,10 @@ def test_a_trainer_that_stays_with_others_requires_their_domain_in_each_alternat
     name = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
     rack = {"key": "rack", "operator": "In", "values": ["r1"]}
-    alone = pod_of(label=("rack", "r1"))["spec"]["affinity"]
+    alone = pod_of(place=PodPlace(label=("rack", "r1")))["spec"]["affinity"]
     assert alone == {"nodeAffinity": {name: {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}}}
     overlay = template(affinity={"nodeAffinity": {name: {"nodeSelectorTerms": zones}}, "podAffinity": {}})
-    both = pod_of(overlay, label=("rack", "r1"), planned_node="n7", pinned=True)["spec"]["affinity"]
+    both = pod_of(overlay, place=PodPlace("n7", is_required=True, label=("rack", "r1")))["spec"]["affinity"]
     node = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
     assert both["podAffinity"] == {}
     assert both["nodeAffinity"][name]["nodeSelectorTerms"] == [
@@ -195,7 +195,7 @@ def test_the_journal_is_on_a_volume_claim_if_the_job_or_the_cluster_provides_one
 
     claimed = {"name": "edl-journal", "persistentVolumeClaim": {"claimName": "job-journal-0123abcd"}}
     assert journal(None) == {"name": "edl-journal", "emptyDir": {}}
-    assert journal(None, claims_journal=True) == claimed
+    assert journal(None, journal=MasterJournal(has_claim=True)) == claimed
     assert journal(edited("master", storage={"size": "2Gi"})) == claimed
 
 
@@ -286,7 +286,7 @@ def test_excluded_nodes_are_one_requirement_each_in_every_term() -> None:
     own = template(affinity={"nodeAffinity": required})
     names = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("n1", "n2")]
     for manifest, terms in ((None, [{}]), (own, zones)):
-        affinity = pod_of(manifest, avoided=("n1", "n2"), planned_node="n3")["spec"]["affinity"]["nodeAffinity"]
+        affinity = pod_of(manifest, place=PodPlace("n3", avoided=("n1", "n2")))["spec"]["affinity"]["nodeAffinity"]
         assert affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
             {**term, "matchFields": names} for term in terms
         ]
@@ -302,7 +302,7 @@ def digest_of(**changes: Any) -> str:
 
 
 def test_what_edl_asks_for_is_on_the_pod_whatever_becomes_of_it() -> None:
-    assert digest_of() == digest_of(planned_node="n7", pinned=True, cpu_request=0.1, avoided=("n8",))
+    assert digest_of() == digest_of(place=PodPlace("n7", True, None, ("n8",)), terms=PodTerms(0.1))
     with_memory = edited()
     with_memory["spec"]["trainer"]["resources"] = {"requests": {"cpu": "1", "memory": "3Gi"}}
     other = pod_manifest(job_of(with_memory), Role.TRAINER, 0, default_master_image="", priority_classes=())

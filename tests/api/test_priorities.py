@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import PodTerms, pod_manifest
 from edl.api.priorities import BASIC_PRIORITY_CLASSES, PRIORITY_CLASSES
 from edl.api.v1 import parse_job
 from edl.install.objects import priority_classes
@@ -52,7 +52,7 @@ def test_trainers_that_get_requests_from_a_limit_range_have_the_classes_of_other
             index,
             default_master_image="edl",
             priority_classes=PRIORITY_CLASSES,
-            is_best_effort=False,
+            terms=PodTerms(is_best_effort=False),
         )["spec"]["priorityClassName"]
         for index in (0, 1)
     ]
@@ -80,3 +80,16 @@ def test_serving_preempts_in_the_order_of_the_plan() -> None:
     assert sorted(values, key=lambda name: values[name]) == order
     assert values["edl-core"] < 0
     assert values["edl-best-effort"] >= -10, "below -10 Cluster Autoscaler adds no node for a pod"
+
+
+def test_a_trainer_of_a_high_number_may_belong_to_the_minimum() -> None:
+    job = make_manifest()
+    job["spec"]["trainer"] |= {"min-instance": 1, "max-instance": 4}
+    given: Any = {
+        "default_master_image": "edl",
+        "priority_classes": PRIORITY_CLASSES,
+        "terms": PodTerms(is_base=True),
+    }
+    assert pod_manifest(parse_job(job), Role.TRAINER, 3, **given)["spec"]["priorityClassName"] == "edl-training"
+    job["spec"]["trainer"]["resources"] = {}
+    assert pod_manifest(parse_job(job), Role.TRAINER, 3, **given)["spec"]["priorityClassName"] == "edl-best-effort"

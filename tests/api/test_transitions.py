@@ -11,7 +11,7 @@ from edl.api.crd import render_schema
 from edl.api.environment import environment
 from edl.api.v1 import parse_job
 from edl.model.names import Role
-from edl.sandbox.apiserver.cel.rules import rule_errors
+from edl.sandbox.apiserver.schema.rules import rule_errors
 from edl.sandbox.apiserver.schema.structural import default
 from tests.worlds.hostile.manifests import make_manifest
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from edl.api import unknown
 from edl.api.unknown import unknown_fields
 from edl.api.v1 import parse_job
 
@@ -59,3 +60,17 @@ def test_unknown_fields_of_a_pod_template_are_left_to_kubernetes() -> None:
 def test_the_examples_have_no_unknown_field(file: Path) -> None:
     jobs = [body for body in yaml.safe_load_all(file.read_text()) if body and body.get("kind") == "TrainingJob"]
     assert [sentence for body in jobs for sentence in warnings_of(body)] == []
+
+
+def test_few_of_many_unknown_fields_are_compared_and_the_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def note(name: str, *_: object, **__: object) -> list[str]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr(unknown, "get_close_matches", note)
+    warnings = warnings_of(job(**{f"field-{number}": 1 for number in range(6000)}))
+    assert len(compared) == unknown.MAX_NAMED
+    assert len(warnings) == unknown.MAX_NAMED + 1
+    assert warnings[-1] == "5950 more fields of spec are none of a TrainingJob, and edl ignores them; remove them"

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.contended_worlds import contended
 from benchmarks.two_planners import Outcome, Table
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.resources import CPU, MEMORY
 from edl.planner.decide import study
 from edl.planner.guard import check

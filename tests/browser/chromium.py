@@ -178,6 +178,7 @@ async def _tab(port: int, width: int, height: int) -> AsyncIterator[Tab]:
                 await tab.send(f"{domain}.enable")
             size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
             await tab.send("Emulation.setDeviceMetricsOverride", **size)
+            await tab.send("Emulation.setFocusEmulationEnabled", enabled=True)
             try:
                 yield tab
             finally:

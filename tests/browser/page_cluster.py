@@ -15,6 +15,14 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
 _RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+_UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "no node has enough free cpu",
+    "lastTransitionTime": "2026-01-05T10:00:00Z",
+}
+_REFUSED = {"phase": "Pending", "conditions": [_UNSCHEDULABLE]}
 HOSTILE = "<img src=x onerror=alert(1)>'\"&;${7*7}"
 
 PASTED = """apiVersion: paddlepaddle.org/v1
@@ -59,7 +67,7 @@ def trainer(index: int, *, job: str = "ctr", node: str = "n000") -> Object:
 
 def serving(name: str, *, node: str = "n001", cpu: str = "2") -> Object:
     spec = {**({"nodeName": node} if node else {}), "containers": [raw.container(cpu, "1Gi")]}
-    return raw.pod(name, namespace="web", spec=spec, status=_RUNNING if node else {"phase": "Pending"})
+    return raw.pod(name, namespace="web", spec=spec, status=_RUNNING if node else _REFUSED)
 
 
 def fill(api: FakeApi, *, nodes: int = 4) -> None:

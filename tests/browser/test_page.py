@@ -72,11 +72,48 @@ async def test_a_new_decision_is_listed_with_its_certificate_and_announced_polit
         assert await tab.run("document.getElementById('announcer').getAttribute('aria-live')") == "polite"
 
 
+async def test_marks_and_the_waiting_tell_who_ends_for_whom() -> None:
+    api = FakeApi()
+    fill(api, nodes=2)
+    async with page_of_cluster(api=api) as cluster, opened(cluster) as tab:
+        assert await tab.run("document.getElementById('waiting-none').hidden") is False
+        cluster.api.put(PODS, serving("waits", node="", cpu="7"))
+        cluster.api.put(JOBS, job("late", least=20, most=40))
+        await tab.until("document.querySelector('#marks .evicts')")
+        await tab.until("document.querySelector('#waiting-jobs button')")
+        waiting = await tab.run("document.getElementById('waiting-title').parentElement.textContent")
+        assert "serving pod web/waits since" in waiting
+        assert "7 cores, 1 GiB of memory): no node has enough free cpu" in waiting
+        assert "job ads/late: " in waiting
+        assert await tab.run("document.querySelector('#jobs tbody tr').dataset.job") == "ads/late"
+        await tab.run("document.querySelector('#marks [tabindex=\"0\"]').focus()")
+        await tab.press("Home")
+        assert await tab.run(f"{FOCUSED} === document.querySelector('#marks button')")
+        for _ in range(
+            await tab.run(
+                "[...document.querySelectorAll('#marks button')].findIndex(b => b.className == 'mark evicts')"
+            )
+        ):
+            await tab.press("ArrowRight")
+        tip = "document.getElementById('mark')"
+        await tab.until(f"!{tip}.hidden && {tip}.textContent.includes('web/waits')")
+        text = await tab.run(f"{tip}.textContent")
+        assert "deleted for web/waits (ServingNeedsRoom): " in text
+        await tab.press("Escape")
+        assert await tab.run(f"{tip}.hidden") is True
+        await tab.run("document.querySelector('#waiting-jobs button').focus()")
+        await tab.press("Enter")
+        await tab.until("document.getElementById('job-title').textContent === 'Why ads/late has its trainers'")
+        await tab.run("document.getElementById('job-close').click()")
+        assert await tab.run(f"{FOCUSED}.closest('ul').id") == "waiting-jobs"
+
+
 async def test_everything_is_reached_by_keyboard() -> None:
     async with page_of_cluster() as cluster, opened(cluster) as tab:
         await tab.press("Tab")
         assert await tab.run(f"{FOCUSED}.className") == "skip"
-        await tab.press("Tab", "Tab", "Tab", "Tab", "Tab")
+        await tab.run("document.getElementById('node-filter').focus()")
+        await tab.press("Tab")
         assert await tab.run(f"{FOCUSED}.dataset.name") == "n000"
         assert await tab.run(f"getComputedStyle({FOCUSED}).outlineStyle") == "solid"
         await tab.press("ArrowRight")
@@ -139,14 +176,17 @@ async def test_a_screen_reader_finds_landmarks_headings_names_and_tables() -> No
         headings = [name for role, name in seen if role == "heading"]
         assert headings == [
             "edl",
-            *("Cluster", "Nodes", "Trainers and serving over time", "Jobs", "Decisions", "What if"),
+            *("Cluster", "Waiting", "Capacity and use over time", "Jobs", "Nodes", "Decisions", "What if"),
         ]
         controls = [pair for pair in seen if pair[0] in {"button", "combobox", "searchbox", "textbox", "image"}]
         assert [pair for pair in controls if not pair[1].strip()] == []
         assert ("button", "node n002: ready; 8 cores of 8 free") in seen
-        (chart,) = [name for role, name in seen if role == "image"]
-        assert "trainers of ads/ctr between 3 and 3, now 3" in chart
-        assert ("table", "Jobs: trainers now and planned, bounds, and the reason") in seen
+        chart, *bands = [name for role, name in seen if role == "image"]
+        assert "cores over 1 minute: capacity between 32 and 32, now 32;" in chart
+        assert "used by jobs between 5 and 5, now 5; at most 0 pods waited, now 0" in chart
+        assert bands == ["between 3 and 3 trainers, now 3", "between 2 and 2 trainers, now 2"]
+        columns = "trainers over time, now and planned, bounds, and the reason"
+        assert ("table", f"Jobs, those that wait first: {columns}") in seen
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])

@@ -138,7 +138,7 @@ def assert_trains_on_without_a_controller(
 def test_jobs_are_served_and_stored_as_v2_while_a_controller_uses_v1(
     control_plane: Callable[..., ControlPlane], program: Path
 ) -> None:
-    """The first steps of ADR 48: v2 is served, then stored."""
+    """The first steps to a new version: v2 is served, then stored."""
     release = installed(Release(program, control_plane(mix="small")))
     kube = release.kube
     with release.controller():

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.conftest import Run
 from tests.cli.saved import CLUSTER
@@ -37,6 +38,25 @@ def test_a_job_is_explained_within_the_quotas_of_the_controller(run: Run, cluste
     code, out, err = run("explain", "ctr", "-f", cluster, "--queues", str(queues), "-o", "json")
     assert (code, err) == (0, "")
     assert json.loads(out)["reason"] == "QuotaReached"
+
+
+def test_the_files_have_the_same_warnings_as_in_a_plan(run: Run, tmp_path: Path) -> None:
+    hook = {
+        "name": "pods.example.com",
+        "clientConfig": {"url": "https://example.com"},
+        "failurePolicy": "Fail",
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    saved = tmp_path / "saved.yaml"
+    whole = yaml.safe_dump({**kind, "metadata": {"name": "checks"}, "webhooks": [hook]})
+    misspelt = CLUSTER.replace("true", "true\n  imagee: y", 1)
+    saved.write_text(f"{misspelt}\n---\n{whole}")
+    _, _, planned = run("plan", "-f", str(saved))
+    code, _, explained = run("explain", "ctr", "-f", str(saved))
+    assert (code, explained) == (0, planned)
+    assert "checks" in explained
+    assert "imagee" in explained
 
 
 def test_texts_of_others_are_no_commands_for_the_terminal(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`edl submit|get|watch|logs|scale|delete` against the embedded API server."""
+"""`edl submit|get|watch|logs|scale|suspend|resume|delete` against the embedded API server."""
 
 from __future__ import annotations
 
@@ -303,6 +303,31 @@ def test_scale_may_mend_a_job_that_never_ran_because_of_its_spec(run: Run, clust
     run("submit", cluster.file("ctr"))
     cluster.end("ctr", phase="Failed", reason="InvalidSpec")
     assert run("scale", "ctr", "--replicas", "2") == (0, "trainingjob.paddlepaddle.org/ctr scaled\n", "")
+
+
+def test_suspend_and_resume_set_the_field_and_say_if_nothing_changes(run: Run, cluster: Cluster) -> None:
+    run("submit", cluster.file("ctr", "new"))
+    path = "trainingjob.paddlepaddle.org"
+    assert run("suspend", "ctr", "new") == (0, f"{path}/ctr suspended\n{path}/new suspended\n", "")
+    assert cluster.job("ctr")["spec"]["suspend"] is True
+    version = cluster.job("ctr")["metadata"]["resourceVersion"]
+    assert run("suspend", "ctr") == (0, f"{path}/ctr suspended (no change)\n", "")
+    assert cluster.job("ctr")["metadata"]["resourceVersion"] == version
+    assert run("resume", "ctr") == (0, f"{path}/ctr resumed\n", "")
+    assert cluster.job("ctr")["spec"].get("suspend", False) is False
+    assert run("resume", "ctr") == (0, f"{path}/ctr resumed (no change)\n", "")
+
+
+def test_suspend_goes_on_after_a_job_that_cannot_be_suspended(run: Run, cluster: Cluster) -> None:
+    run("submit", cluster.file("ctr", "new"))
+    cluster.end("ctr", phase="Succeeded", reason="Finished", startTime="2026-11-23T12:00:00Z")
+    code, out, err = run("suspend", "ctr", "none", "new")
+    assert (code, out) == (1, "trainingjob.paddlepaddle.org/new suspended\n")
+    assert err == (
+        "edl: job default/ctr has ended (Succeeded); nothing was changed;"
+        " to train again, delete it and submit it anew\n"
+        'edl: trainingjobs.paddlepaddle.org "none" not found (404 NotFound)\n'
+    )
 
 
 def test_delete_waits_until_the_job_is_gone(run: Run, cluster: Cluster) -> None:

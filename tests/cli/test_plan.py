@@ -14,7 +14,7 @@ import yaml
 
 from edl.controller.planning import JudgedPlan, judge_snapshot
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from tests.cli.conftest import Run
 from tests.cli.saved import CLUSTER, NEW_JOB, SERVING_POD
 from tests.tools.verifier import faults
@@ -99,8 +99,8 @@ def test_learned_headroom_of_a_saved_cluster_is_cold_and_says_so(run: Run, clust
     files = ("-f", cluster, "-f", str(serving), "--serving-headroom", "auto")
     code, out, err = run("plan", *files)
     assert (code, err) == (0, "")
-    assert "Headroom: no room is kept for pods of" in out
-    assert "cold start: no history yet, so no room is kept" in out
+    assert "Headroom: no capacity is kept for pods of" in out
+    assert "cold start: no history yet, so no capacity is kept" in out
     code, out, err = run("plan", *files, "-o", "json")
     assert (code, err) == (0, "")
     (headroom,) = json.loads(out)["headroom"]
@@ -335,10 +335,10 @@ def test_a_webhook_and_a_policy_that_may_change_pods_are_named_because_a_plan_fr
     assert code == 0
     first, second = err.splitlines()
     assert first.startswith(
-        "edl: MutatingWebhookConfiguration inject (webhook inject.example.com) may change pods, and a plan from files"
-        " cannot ask it"
+        "edl: MutatingWebhookConfiguration inject (webhook inject.example.com) may change the pods of job"
+        " ads/ctr, and a plan from files cannot ask it"
     )
-    assert second.startswith("edl: ValidatingAdmissionPolicy sizes may refuse pods")
+    assert second.startswith("edl: ValidatingAdmissionPolicy sizes may refuse the pods of job ads/ctr")
 
 
 def test_a_field_that_a_job_does_not_have_is_reported_on_stderr(run: Run, cluster: str, tmp_path: Path) -> None:

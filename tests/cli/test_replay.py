@@ -10,7 +10,7 @@ import pytest
 
 from edl.explain.decision import decide
 from edl.kube.snapshot_files import read_snapshot_files
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.observability.decision_records import DecisionRecord, RecordFolder
 from edl.planner.policies.registry import policy_named
 from tests.cli.conftest import Run

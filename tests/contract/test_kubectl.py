@@ -39,6 +39,36 @@ kind: ConfigMap
 metadata: {name: cm}
 data: {a: "1", b: "2"}
 """
+DEVICES = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared}
+spec:
+  devices:
+    requests: [{name: gpu, firstAvailable: [{name: a, deviceClassName: gpu.example.com}]}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: slice}
+spec:
+  driver: gpu.example.com
+  nodeName: none
+  pool: {name: none, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {model: {string: a}, fast: {bool: true}, version: {version: 1.2.3}}
+    capacity: {memory: {value: 40960Mi}}
+"""
 
 SESSIONS = {
     "pods": (
@@ -104,6 +134,17 @@ SESSIONS = {
         "delete tj job",
         "get tj",
     ),
+    "devices": (
+        "apply -f devices.yaml",
+        "get deviceclasses,resourceclaimtemplates,resourceclaims,resourceslices",
+        "get resourceclaims,resourceclaimtemplates -o yaml",
+        "get resourceslice slice -o yaml",
+        "get resourceslices --field-selector spec.nodeName=none -o name",
+        "get resourceslices --field-selector spec.driver=other -o name",
+        "patch resourceclaim shared --subresource=status --type merge -p "
+        """'{"status":{"reservedFor":[{"resource":"pods","name":"p","uid":"u"}]}}'""",
+        "delete -f devices.yaml",
+    ),
     "typed": (
         "create configmap cm --from-literal=a=b",
         "create secret generic s --from-literal=a=b",
@@ -164,6 +205,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "pod.yaml").write_text(POD)
     (tmp_path / "deployment.yaml").write_text(DEPLOYMENT)
     (tmp_path / "map.yaml").write_text(MAP)
+    (tmp_path / "devices.yaml").write_text(DEVICES)
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(make_manifest("job")))
     return tmp_path
 

@@ -270,7 +270,11 @@ def test_a_secret_takes_plain_text_and_gives_base64(server: Server, space: str) 
 
 @pytest.mark.parametrize(
     ("given", "stored"),
-    [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("1e3", "1e3"), ("0.1m", "1m")],
+    [
+        *(("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("1e3", "1e3"), ("0.1m", "1m")),
+        *(("1e400", "10e399"), ("9" * 60, "9" * 60), ("9223372036854775808", "9223372036854775808")),
+        ("8Ei", "9223372036854775807"),
+    ],
 )
 def test_a_quantity_is_stored_in_its_canonical_form(server: Server, space: str, given: str, stored: str) -> None:
     resources = {"requests": {"memory" if "i" in given else "cpu": given}}

@@ -19,6 +19,7 @@ JOBS = "/apis/paddlepaddle.org/v1/namespaces/default/trainingjobs"
 QUEUES = "/apis/paddlepaddle.org/v1/queues"
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 DRY = {"dryRun": "All"}
 JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -27,6 +28,12 @@ APPLY = "application/apply-patch+yaml"
 def pod(name: str = "p", **spec: Any) -> Object:
     body = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "none", **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def claim(request: Object) -> Object:
+    """A claim on devices."""
+    spec = {"devices": {"requests": [request]}}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec}
 
 
 def config_map(**rest: Any) -> Object:
@@ -119,6 +126,9 @@ REQUESTS: dict[str, tuple[Any, ...]] = {
         },
         DRY,
     ),
+    "a claim on devices without a kind of request": ("POST", CLAIMS, claim({"name": "r"}), DRY),
+    "a claim on devices without a class": ("POST", CLAIMS, claim({"name": "r", "exactly": {"count": 1}}), DRY),
+    "a claim on devices without a name": ("POST", CLAIMS, claim({"exactly": {"deviceClassName": "c"}}), DRY),
     "a lease of no time": (
         "POST",
         "/apis/coordination.k8s.io/v1/namespaces/default/leases",

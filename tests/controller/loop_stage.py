@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from edl.controller.loop import Controller
+from edl.controller.loop import Controller, Partners
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.planner_thread import PlannerThread
 from edl.model.actions import Action, Outcome
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan
+from edl.model.plan import Certificate, ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.sim.virtual_time import LoopClock, run_virtual
@@ -104,9 +105,9 @@ class Stage:
             planner=Planner(
                 self._decide, lambda _snapshot, _plan: (), self._startable, lambda: SlowThread(lambda: self.plan_s)
             ),
-            limits=Limits(serving_grace_s=2.0),
+            limits=Limits(serving=ServingLimits(grace_s=2.0)),
             pace=self.pace,
-            show=(lambda _, plan: self.shown.append(plan)) if self.dry else None,
+            partners=Partners(show=(lambda _, plan: self.shown.append(plan)) if self.dry else None),
         )
         return self.controller
 

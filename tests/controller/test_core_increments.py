@@ -47,17 +47,17 @@ def test_pending_writes_equal_those_of_a_state_machine_that_begins_anew(name: st
 
 def _not_looked_at(core: Core) -> set[str]:
     """The jobs whose writes are not computed now: they wait for a write or a pause, or for the next turn."""
-    may = set(core._may_be_looked_at(core._jobs, core._clock.monotonic_s()))
-    return (core._jobs.keys() - may) | core._dirty.keys()
+    may = set(core._due._open(core._jobs, core.under_way.jobs_that_wait(), core._clock.monotonic_s()))
+    return (core._jobs.keys() - may) | core._due._now.keys()
 
 
 def _pending(core: Core, skipped: set[str]) -> dict[str, Counter[Write]]:
     """The writes of each job, in any order."""
     found: dict[str, Counter[Write]] = {}
     for lane in Lane:
-        for uid, writes in core._pending._ready[lane].items():
-            if uid not in skipped and writes:
-                found.setdefault(uid, Counter()).update(writes)
+        for jobs in core._pending._ready[lane].values():
+            for uid in (uid for uid, writes in jobs.items() if uid not in skipped and writes):
+                found.setdefault(uid, Counter()).update(jobs[uid])
     return found
 
 
@@ -66,9 +66,9 @@ def _begin_anew(desk: Desk) -> None:
     core, snapshot = desk.parts.core, desk.parts.core.snapshot
     asked = dict(core._probes._asked)
     core.snapshot, core._jobs, core._facts, core._waits = ClusterSnapshot(0.0), {}, Facts(), frozenset()
-    core._dirty, core._later, core.allotments.unknown, core.allotments.obsolete = {}, {}, set(), set()
+    core._due._now, core._due._later, core.allotments.unknown, core.allotments.obsolete = {}, {}, set(), set()
     core._pending.clear()
-    core._earliest_s = 0.0
+    core._due._earliest_s = 0.0
     desk.seen(snapshot)
     core._probes._asked = asked
     while core.has_more:

@@ -16,20 +16,21 @@ from edl.explain.decision import decide
 from edl.lifecycle.node_watch import UNWATCHED
 from edl.model.cluster import ClusterSnapshot, Node, ResourceQuota
 from edl.model.jobs import Job
-from edl.model.plan import Certificate, Limits, ScalePlan
+from edl.model.limits import Limits, ServingLimits
+from edl.model.plan import Certificate, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from edl.model.topology import Topology, TopologyMode
-from edl.planner.interruption import HORIZON_S
 from edl.planner.policies.registry import policy_named
+from edl.planner.waits import HORIZON_S
 from edl.sim.virtual_time import LoopClock, run_virtual
 from tests.worlds.builders import make_job, make_nodes, make_serving
 from tests.worlds.fakes import FakeRecorder
 
 NOW_S = 5000.0
 PLAN = ScalePlan((), Certificate("fulfilment", 1.0, 1.0))
-LIMITS = Limits(serving_grace_s=2.0)
+LIMITS = Limits(serving=ServingLimits(grace_s=2.0))
 
 
 def view(*jobs: Job, nodes: tuple[Node, ...] = make_nodes(2), pods: tuple[Pod, ...] = ()) -> ClusterSnapshot:
@@ -157,13 +158,13 @@ def decisions(snapshot: ClusterSnapshot) -> list[tuple[object, ...]]:
 
 
 def test_the_quiet_time_of_pservers_is_a_timer() -> None:
-    limits = replace(LIMITS, consolidate_after_s=30.0)
+    limits = replace(LIMITS, sharing=replace(LIMITS.sharing, consolidate_after_s=30.0))
     here = view(replace(make_job("a"), created_s=NOW_S - 20.0))
     assert next_timer_s(here, limits) == pytest.approx(NOW_S + 10.0)
 
 
 def test_so_is_the_time_after_which_trainers_may_come_together() -> None:
-    limits = replace(LIMITS, consolidate_after_s=30.0)
+    limits = replace(LIMITS, sharing=replace(LIMITS.sharing, consolidate_after_s=30.0))
     job = make_job("a", trainers=1, on=("n000",))
     pods = tuple(replace(pod, created_s=NOW_S - HORIZON_S + 5.0) for pod in job.pods)
     split = replace(job, pods=pods, topology=Topology("rack", TopologyMode.PREFERRED))
@@ -176,7 +177,7 @@ def test_a_plan_ends_when_a_node_that_lends_is_due_and_when_its_job_may_give_aga
     pods = tuple(replace(pod, lent_cpu_milli=900, created_s=NOW_S - 45.0) for pod in job.pods)
     serving = replace(make_serving("web", node="n000"), created_s=NOW_S - 20.0)
     here = view(replace(job, pods=pods), pods=(serving,))
-    clears = replace(LIMITS, clear_lending_after_s=30.0)
+    clears = replace(LIMITS, lending=replace(LIMITS.lending, clear_after_s=30.0))
     assert next_timer_s(here, clears) == NOW_S + 10.0
     assert next_timer_s(replace(here, pods=()), clears) == NOW_S + 15.0
     assert next_timer_s(here, LIMITS) == NOW_S + KEPT_FOR_S

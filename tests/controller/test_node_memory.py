@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from edl.controller.node_memory import LONGEST_REST_S, NodeMemory
 from edl.model.cluster import ClusterSnapshot, NodeRequest
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import JobKey
 from edl.model.node_groups import NodeGroup
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from tests.worlds.builders import make_job, make_node, make_resources, make_shape, make_snapshot
 
 SPOT = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4, come_s=120.0)
-LIMITS = Limits(expected_nodes=(SPOT,), drain_idle_s=60.0)
+LIMITS = Limits(nodes=NodeLimits(expected=(SPOT,), drain_idle_s=60.0))
 
 
 def at(now_s: float, snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -69,7 +69,7 @@ def test_a_node_is_emptied_once_it_has_been_idle_without_a_break() -> None:
 
 
 def test_without_drain_idle_s_no_node_is_emptied() -> None:
-    memory = NodeMemory(replace(LIMITS, drain_idle_s=0.0))
+    memory = NodeMemory(replace(LIMITS, nodes=replace(LIMITS.nodes, drain_idle_s=0.0)))
     idle = make_snapshot(nodes=(make_node("s", 4, labels={"pool": "spot"}),))
     memory.update(at(1000.0, idle))
     assert memory.update(at(9000.0, idle)).idle_nodes == ()

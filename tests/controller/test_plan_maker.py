@@ -9,7 +9,7 @@ import pytest
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem

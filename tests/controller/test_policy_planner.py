@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edl.controller.policy_planner import GIVES_WAY_S, PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem

@@ -12,7 +12,7 @@ from edl.controller.planning import plan_snapshot
 from edl.dashboard.calculator import BusyError, Calculator
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from tests.browser.page_cluster import HOSTILE, PASTED
 from tests.worlds.builders import make_job, make_nodes
 

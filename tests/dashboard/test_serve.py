@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
@@ -13,14 +14,18 @@ from edl.clock import SystemClock
 from edl.dashboard.serve import PageParts, PageSettings, page_of_controller
 from edl.dashboard.web import PREFIX
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Certificate, Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import Certificate, ScalePlan
+from edl.observability.bounded_connections import MAX_OF_ADDRESS
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
 from edl.observability.status_server import StatusServer
 from tests.dashboard.test_access import ReviewServer
 from tests.worlds.builders import make_job, make_nodes
+from tests.worlds.fake_api import eventually
 
 CLUSTER = ClusterSnapshot(1000.0, nodes=make_nodes(2), jobs=(make_job("ctr", trainers=2, on=("n000",)),))
+MANY = 2 * MAX_OF_ADDRESS
 PLAN = ScalePlan((), Certificate("fulfilment", 1.25, 1.5))
 
 
@@ -87,6 +92,32 @@ async def test_an_open_stream_ends_once_its_token_is_not_accepted_any_more(monke
             async with asyncio.timeout(60):
                 await response.content.read(-1)
             assert response.content.at_eof()
+
+
+async def test_strangers_of_the_same_address_end_no_open_page() -> None:
+    """Everybody on this machine has the address of a page that comes by `kubectl port-forward`."""
+    async with controller_page() as (url, page), aiohttp.ClientSession() as http:
+        page.live.observed(CLUSTER, leader=True)
+        with ExitStack() as stack:
+            response = await http.get(f"{url}/page/events", headers={"Authorization": "Bearer full"})
+            assert await response.content.readline() == b"event: state\n"
+            port = int(url.rpartition(":")[2])
+            strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MANY)]
+            await eventually(lambda: sum(map(is_open, strangers)) <= MAX_OF_ADDRESS)
+            page.live.note_problem("a later message")
+            async with asyncio.timeout(60):
+                while b"a later message" not in await response.content.readline():
+                    assert not response.content.at_eof()
+
+
+def is_open(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        return one.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
 
 
 async def test_why_the_controller_makes_no_decision_is_shown() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from edl.controller.planning import plan_snapshot
 from edl.dashboard import view
-from edl.dashboard.view import kind_of, pods_of_node, view_of
+from edl.dashboard.view import MAX_WAITING, kind_of, pods_of_node, view_of
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from tests.browser.page_cluster import HOSTILE
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving
 
@@ -74,6 +77,8 @@ def test_a_job_shows_its_decision_with_reason_account_and_the_plan_its_certifica
     assert job["decision"]["account"] == decision.account
     assert shown.cluster["certificate"]["bound"] >= shown.cluster["certificate"]["achieved"] > 0
     assert shown.cluster["serving"] == {"running": 1, "waiting": 1}
+    (waiting,) = shown.cluster["waitingPods"]
+    assert waiting["why"] == "its scheduler has not tried it yet"
 
 
 def test_texts_are_shortened_and_otherwise_unchanged() -> None:
@@ -100,3 +105,23 @@ def test_the_pods_of_a_node_are_listed_by_name() -> None:
         ("serving", "api", "serving", "Running"),
     ]
     assert pods_of_node(cluster(), "unknown") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"tried": True, "unscheduled": "0/4 nodes are available"}, "0/4 nodes are available"),
+        ({"tried": True, "blocked": "rule: one a node", "unscheduled": "0/4"}, "rule: one a node"),
+        ({"tried": True}, ""),
+    ],
+)
+def test_a_serving_pod_that_waits_says_why(changes: dict[str, Any], why: str) -> None:
+    pod = replace(make_serving("w"), **changes)
+    (waiting,) = view_of(ClusterSnapshot(0.0, pods=(pod,)), None).cluster["waitingPods"]
+    assert (waiting["name"], waiting["why"], waiting["each"]["cpu"]) == ("serving/w", why, pod.shape.request["cpu"])
+
+
+def test_many_waiting_pods_are_counted_and_a_part_of_them_named() -> None:
+    pods = tuple(make_serving(f"w{i:03d}") for i in range(MAX_WAITING + 5))
+    cluster = view_of(ClusterSnapshot(0.0, pods=pods), None).cluster
+    assert (cluster["serving"]["waiting"], len(cluster["waitingPods"])) == (MAX_WAITING + 5, MAX_WAITING)

@@ -11,7 +11,11 @@ import pytest
 from tests.drills.drill import JOB, RECORDS, WAIT_S, Drill
 from tests.e2e.control_plane.build import ensure_previous_api_server
 from tests.e2e.control_plane.cluster import API_SERVER
+from tests.e2e.worlds.jobs import training_job
 from tests.e2e.worlds.real_master import PretendTrainer
+
+LOST = 600
+"""Changes of the job that a restore undoes: more than all others write until the test has changed it again."""
 
 
 @pytest.mark.cluster("restores the data of etcd")
@@ -39,6 +43,35 @@ def test_an_older_snapshot_of_etcd_costs_no_record(drill: Drill) -> None:
     drill.judge()
 
 
+@pytest.mark.cluster("restores the data of etcd")
+def test_a_controller_that_goes_on_sees_events_whose_versions_it_has_seen_before(drill: Drill) -> None:
+    """In the history that is lost a job was changed so often that the restored one gives out its versions again.
+
+    It is suspended, so edl writes nothing about it, and no answer shows what an event does not.
+    """
+    workdir, kept = drill.plane.workdir, drill.folder / "snapshot"
+    submit_suspended(drill, "sleeper")
+    stop_server(drill)
+    shutil.copytree(workdir / "etcd", kept)
+    start_server(drill)
+    drill.wait_rounds()
+    lost = [changed(drill, metadata={"annotations": {"n": str(number)}}) for number in range(LOST)]
+    changed(drill, spec={"priority": 1})
+    drill.kube.wait_until(lambda: is_observed(drill), WAIT_S, "the controller has seen them")
+    stop_server(drill)
+    shutil.rmtree(workdir / "etcd")
+    shutil.copytree(kept, workdir / "etcd")
+    start_server(drill)
+    submit_suspended(drill, "sign")
+    while (version := changed(drill, spec={"suspend": False})) not in lost:
+        assert version < lost[-1], "the histories collide"
+        changed(drill, spec={"suspend": True})
+        drill.kube.wait_until(lambda: is_observed(drill), WAIT_S, "the controller has seen that")
+    drill.kube.wait_until(lambda: drill.world.running("sleeper"), WAIT_S, "the controller has seen that too")
+    assert drill.world.controller.is_alive(), "without a restart"
+    drill.judge()
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.cluster("runs the API server of another minor version")
 def test_an_api_server_of_the_next_minor_version_costs_no_pod_and_no_record(drill: Drill) -> None:
@@ -53,6 +86,23 @@ def test_an_api_server_of_the_next_minor_version_costs_no_pod_and_no_record(dril
     assert drill.pods() == before
     assert drill.world.controller.is_alive(), "without a restart"
     drill.judge()
+
+
+def submit_suspended(drill: Drill, name: str) -> None:
+    """Create a suspended job and wait until the controller has seen it."""
+    drill.world.submit(training_job(name, min_trainers=1, max_trainers=1, cpu="100m", memory="64Mi", suspend=True))
+    drill.kube.wait_until(lambda: drill.kube.get("tj", name).get("status"), WAIT_S, f"{name} has a status")
+
+
+def changed(drill: Drill, **sections: object) -> int:
+    """Change the suspended job; returns its new version."""
+    return int(drill.kube.patch("tj", "sleeper", sections)["metadata"]["resourceVersion"])
+
+
+def is_observed(drill: Drill) -> bool:
+    """Whether the controller has seen the last change of its spec."""
+    job = drill.kube.get("tj", "sleeper")
+    return bool(job["status"]["observedGeneration"] == job["metadata"]["generation"])
 
 
 def stop_server(drill: Drill) -> None:

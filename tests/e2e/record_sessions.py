@@ -204,7 +204,7 @@ def _be_unschedulable(book: Notebook) -> None:
 
 
 def _be_refused(book: Notebook) -> None:
-    book.title("What the API server refuses")
+    book.title("What the API server rejects")
     book.say("A minimum above the maximum; a quantity that YAML reads as a number; the wrong namespace:")
     book.run("kubectl create -f -", stdin=HUGE.replace("min-instance: 2", "min-instance: 5"))
     book.run("kubectl create -f -", stdin=HUGE.replace('cpu: "16"', "cpu: 0.5"))

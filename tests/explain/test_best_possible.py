@@ -18,7 +18,8 @@ from edl.explain.decision import explained_study
 from edl.explain.plan_table import plan_json, print_plan
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Certificate, Limits
+from edl.model.limits import Limits
+from edl.model.plan import Certificate
 from edl.planner.decide import Study
 from edl.planner.policies.registry import policy_named
 from tests.worlds import brute_force as oracle
@@ -134,8 +135,8 @@ def test_the_table_says_who_is_worst_off_and_what_not_moving_pods_costs() -> Non
     print_plan(made.plan, Console(file=out, width=200), best=made.best)
     assert "Worst off: default/wide with 0, at best 1\n" in out.getvalue()
     assert (
-        "With these levels and the trainers that stay on their nodes: at most 1 (gap 0.000%); with all pods placed"
-        " anew: at most 2, so not moving pods costs up to 1\n"
+        "With these levels and the trainers that stay on their nodes: at most 1 (gap 0.000%); with all pods"
+        " repacked: at most 2, so not moving pods costs up to 1\n"
     ) in out.getvalue()
 
 

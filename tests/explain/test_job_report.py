@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.explain.decision import explained_study
 from edl.explain.job_report import JobReport, OneMore, report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.names import JobKey
-from edl.model.plan import Limits
+from edl.model.limits import Limits
+from edl.model.names import JobKey, WorkloadKind
 from edl.model.status import Reason
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
@@ -112,6 +113,42 @@ def test_what_it_says_would_help_does_help() -> None:
 def test_each_state_has_its_remedy(job: Job, says: str) -> None:
     other = make_job("r", trainers=4, min_trainers=4, max_trainers=4, on=("n000",))
     assert report(make_snapshot(make_nodes(1), (job, other)), "a").remedies[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (make_job("a", max_trainers=1), "raise annotation paddlepaddle.org/max-instance"),
+        (
+            make_job("a", cpu=90),
+            "lower the requests of its pods or annotation paddlepaddle.org/min-instance, relax node selectors,"
+            " or add a larger node",
+        ),
+    ],
+)
+def test_another_kind_reads_of_the_annotations_that_it_has(job: Job, says: str) -> None:
+    key = JobKey.of(WorkloadKind.RAY_CLUSTER, "default", "a")
+    assert report_snapshot(make_snapshot(make_nodes(1), (replace(job, key=key),)), key, "", Limits()).remedies == (
+        says,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (WorkloadKind.TRAINING_JOB, "set spec.suspend to false"),
+        (WorkloadKind.BATCH_JOB, "set spec.suspend to false"),
+        (WorkloadKind.PYTORCH_JOB, "set spec.runPolicy.suspend to false"),
+        (WorkloadKind.VOLCANO_JOB, "resume it with a Command of Volcano (`vcctl job resume`)"),
+    ],
+)
+def test_a_suspended_job_is_resumed_as_its_kind_is(kind: WorkloadKind, says: str) -> None:
+    job = replace(make_job("a"), suspended=True)
+    key = JobKey.of(kind, "default", "a")
+    snapshot = make_snapshot(make_nodes(1), (replace(job, key=key),))
+    assert report_snapshot(snapshot, key, "", Limits()).remedies == (says,)
+    (decision,) = plan_snapshot(snapshot, "", Limits()).decisions
+    assert decision.message == f"suspended; {says} to start the job"
 
 
 def test_a_job_behind_the_head_reads_which_job_it_waits_for() -> None:

@@ -16,7 +16,7 @@ from edl.errors import ConfigError, TemporaryError
 from edl.explain.job_text import find_job, job_report_json, print_job_report
 from edl.kube.mirror.read_once import look
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, Quota
+from edl.model.limits import Limits, NodeLimits, Quota
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
 from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble, Reason
@@ -286,7 +286,7 @@ def test_nodes_that_its_trainers_avoid_are_named_with_the_jobs_that_failed_there
     trouble = NodeTrouble("n001", 990.0, confirmed=True)
     jobs = tuple(replace(make_job(name), status=JobStatus(troubles=(trouble,))) for name in "ab")
     snapshot = make_snapshot(make_nodes(4), (*jobs, make_job("c", max_trainers=40)))
-    limits = Limits(avoid_nodes_after=2)
+    limits = Limits(nodes=NodeLimits(avoid_after=2))
     line = "  Avoids node n001 until 1970-01-01T00:26:30Z: trainers of default/a and default/b failed or hung there\n"
     assert line in printed(snapshot, "c", limits)
     assert "Avoids" not in printed(snapshot, "c")

@@ -14,13 +14,15 @@ from edl.explain.job_text import print_job_report
 from edl.explain.not_lending import why_nothing_is_lent
 from edl.model.jobs import Job
 from edl.model.lending import Lending, RunningRequest
+from edl.model.limits import LendingLimits, Limits
 from edl.model.names import LABEL_LENDING
-from edl.model.plan import Limits
 from edl.model.tenants import TenantRule, Tenants
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 
-ON = Limits(surplus_cpu_request=0.1)
-CLOSED = Limits(surplus_cpu_request=0.1, tenants=Tenants((TenantRule("default", lending=Lending.NEVER),)))
+ON = Limits(lending=LendingLimits(surplus_cpu_request=0.1))
+CLOSED = Limits(
+    tenants=Tenants((TenantRule("default", lending=Lending.NEVER),)), lending=LendingLimits(surplus_cpu_request=0.1)
+)
 
 
 def running(trainers: int = 3, cpu: float = 1) -> Job:

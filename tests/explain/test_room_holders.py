@@ -7,7 +7,7 @@ from dataclasses import replace
 from edl.explain.job_report import report_on_job
 from edl.explain.room_holders import held_by_others, older_trainers
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.resources import CPU, MEMORY
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named

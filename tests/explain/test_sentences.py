@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given
 
-from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.cluster import AvoidedNode, ClusterSnapshot, Node
 from edl.model.headroom import Headroom
 from edl.model.jobs import FixedPods, Job
-from edl.model.names import Role
-from edl.model.plan import Limits
-from edl.model.resources import Placement, Resources, Taint
-from edl.model.status import Condition, JobStatus, Reason
+from edl.model.limits import Limits, ServingLimits
+from edl.model.names import JobKey, Role
+from edl.model.resources import NodeTerm, Placement, Requirement, Resources, Taint
+from edl.model.status import Condition, JobStatus, Reason, Resize
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
@@ -25,6 +25,7 @@ from tests.worlds.small_clusters import (
     running_worlds,
     targets,
     with_pods,
+    with_status,
 )
 
 
@@ -51,6 +52,51 @@ def test_a_job_that_has_all_there_is_says_so() -> None:
     )
 
 
+def avoiding(job: Job, *names: str) -> Job:
+    """The job as the planner gets it: away from nodes."""
+    terms = (NodeTerm((), tuple(Requirement("metadata.name", "NotIn", (name,)) for name in names)),)
+    return replace(job, trainer=replace(job.trainer, placement=Placement(required=terms)))
+
+
+UNTIL = AvoidedNode("n000", 1060.0, (JobKey("default", "a"),))
+
+
+@pytest.mark.parametrize(
+    ("avoided", "rejecting", "why"), [((), (UNTIL,), "rejected its pods"), ((UNTIL,), (), "made trainers fail")]
+)
+def test_a_node_that_a_job_avoids_for_a_while_is_named_beside_those_that_are_full(
+    avoided: tuple[AvoidedNode, ...], rejecting: tuple[AvoidedNode, ...], why: str
+) -> None:
+    world = make_snapshot(make_nodes(3), (avoiding(make_job("a", max_trainers=60), "n000"),))
+    decision = decision_of(plan_for(replace(world, avoided=avoided, rejecting=rejecting)), "a")
+    full = "16 of 60: cpu is full on all 2 nodes that accept its trainers"
+    assert decision.message == f"{full}; it avoids node n000, which {why}"
+    assert f"; it avoids node n000 until 1970-01-01T00:17:40Z, which {why}" in decision.account
+
+
+def test_a_job_that_would_start_on_the_node_that_it_avoids_says_so() -> None:
+    """Without it, the minimum fits nowhere, even without other jobs."""
+    world = make_snapshot(make_nodes(2), (avoiding(make_job("a", min_trainers=12, max_trainers=12), "n000"),))
+    decision = decision_of(plan_for(replace(world, rejecting=(UNTIL,))), "a")
+    assert decision.message.endswith("; it avoids node n000, which rejected its pods")
+
+
+def test_four_of_them_are_three_and_a_number_and_those_of_others_are_not_named() -> None:
+    names = [f"n00{number}" for number in range(5)]
+    world = make_snapshot(make_nodes(6), (avoiding(make_job("a", max_trainers=60), *names[:4]), make_job("b")))
+    others = replace(UNTIL, name=names[4], jobs=(JobKey("default", "b"),))
+    plan = plan_for(replace(world, rejecting=(*(replace(UNTIL, name=name) for name in names[:4]), others)))
+    named = decision_of(plan, "a").message.partition("; ")[2]
+    assert named == "it avoids nodes n000, n001, n002 and 1 other node, which rejected its pods"
+
+
+def test_a_job_that_goes_there_all_the_same_avoids_nothing() -> None:
+    """No other node accepts its trainers, so that it is not kept away."""
+    world = make_snapshot(make_nodes(1), (make_job("a", max_trainers=60),))
+    decision = decision_of(plan_for(replace(world, rejecting=(UNTIL,))), "a")
+    assert decision.message == "8 of 60: cpu is full on node n000"
+
+
 def test_a_pinned_job_says_so() -> None:
     assert message_of("a", make_job("a", pinned=4)) == "4 of 10: pinned at 4 trainers"
 
@@ -60,7 +106,7 @@ def test_a_waiting_job_says_what_it_needs_in_cores_and_gib() -> None:
     running = make_job("r", trainers=6, min_trainers=6, on=("n000",))
     message = message_of("a", running, make_job("a", min_trainers=2, fixed=fixed))
     assert message == (
-        "waits for room: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in total);"
+        "waits for capacity: needs 2 trainers, 1 master and 2 pservers (5.25 cores, 6.25 GiB of memory in total);"
         " serving and the minimums of running jobs leave at most 2 cores"
         " (the largest minimum there is that of default/r: 6 cores)"
     )
@@ -72,6 +118,18 @@ def test_a_job_that_gives_way_says_for_what() -> None:
     assert decision.account == (
         "5 of 9: yields 3 trainers on node n000 to serving pod serving/s (3 cores, 3 GiB of memory)"
     )
+
+
+def test_a_job_that_kube_scheduler_preempted_is_not_said_to_have_yielded_to_serving() -> None:
+    """The pods of a Job have a higher priority, too, unless it has a PriorityClass."""
+    lost = Resize(990.0, 7, 1, Reason.SERVING_NEEDS_ROOM)
+    spared = with_status(make_job("b", trainers=4, max_trainers=8, on=("n000",)), admitted=True)
+    gave = with_status(make_job("a", trainers=1, max_trainers=7, on=("n000",)), resize=lost, admitted=True)
+    plan = plan_for(make_snapshot(make_nodes(1), (gave, spared)))
+    a, b = decision_of(plan, "a"), decision_of(plan, "b")
+    assert a.message == "1 of 7: cooling down after it yielded to pods of higher priority"
+    assert a.account.endswith("it lost trainers to pods of higher priority; it may grow again in 20 s")
+    assert "free capacity is reserved for default/a, which yielded to pods of higher priority" in b.account
 
 
 def test_a_job_that_gives_way_to_several_pods_says_how_many_and_how_much() -> None:
@@ -135,9 +193,9 @@ def test_what_a_node_never_had_is_not_full_there() -> None:
 
 def test_room_that_is_kept_for_serving_is_said_to_be() -> None:
     world = make_snapshot(make_nodes(1), (make_job("a"),), (make_serving("s", cpu=1, node="n000"),))
-    message = decision_of(plan_for(world, Limits(serving_headroom=3)), "a").account
+    message = decision_of(plan_for(world, Limits(serving=ServingLimits(headroom=3))), "a").account
     assert message == (
-        "4 of 10: cpu is full on node n000; room for 3 serving pods is kept free (--serving-headroom 3);"
+        "4 of 10: cpu is full on node n000; capacity for 3 serving pods is kept free (--serving-headroom 3);"
         " no other job holds more than its minimum there"
     )
 
@@ -149,7 +207,7 @@ def test_learned_room_is_said_with_its_reason_and_whom_it_costs() -> None:
     decision = decision_of(plan_for(world), "a")
     assert decision.message == "5 of 8: yields 3 trainers to headroom"
     assert decision.account == (
-        "5 of 8: yields 3 trainers on node n000 ahead of serving pods to come: room for 1 of 1 pod of 3 cores,"
+        "5 of 8: yields 3 trainers on node n000 ahead of serving pods to come: capacity for 1 of 1 pod of 3 cores,"
         " 1 GiB of memory; 3 trainers deleted for it; nine in ten growths are no larger"
     )
 
@@ -239,7 +297,7 @@ def test_a_larger_trainer_costs_several_smaller_ones() -> None:
 
 def test_surplus_that_frees_no_single_node_is_no_offer() -> None:
     message = message_of("l", make_job("l", cpu=4, max_trainers=9), make_job("s", min_trainers=1, max_trainers=5))
-    assert message.endswith("no single job's surplus would make room for one more trainer on any node")
+    assert message.endswith("no single job's surplus would free capacity for one more trainer on any node")
 
 
 def test_what_the_dead_band_holds_back_is_said() -> None:
@@ -285,7 +343,7 @@ def test_the_sentence_closes_the_queue_when_the_planner_does(age_s: float, is_cl
     runs = make_job("r", trainers=6, min_trainers=6, max_trainers=6, on=("n000",), age_s=9000)
     head, small = make_job("head", min_trainers=5, age_s=age_s), make_job("small", min_trainers=1, max_trainers=1)
     decision = decision_of(plan_for(make_snapshot(make_nodes(1), (runs, head, small))), "small")
-    assert decision.admitted is not is_closed, "there is room for it"
+    assert decision.admitted is not is_closed, "there is capacity for it"
     assert ("no younger job starts before it" in decision.account) is is_closed
 
 
@@ -354,7 +412,7 @@ SHORT = {
     "at its maximum": ("6 of 6: at its maximum", (make_job("a", max_trainers=6),)),
     "pinned": ("4 of 10: pinned at 4 trainers", (make_job("a", pinned=4),)),
     "a resource is full": ("4 of 6: cpu is full on node n000", (make_job("a"), make_job("b"))),
-    "waits for room": ("waits for room for 3 trainers", (make_job("a", min_trainers=3), RUNS)),
+    "waits for capacity": ("waits for capacity for 3 trainers", (make_job("a", min_trainers=3), RUNS)),
     "waits behind a head": (
         "waits behind default/b",
         (make_job("a", min_trainers=4), make_job("b", min_trainers=5, age_s=250), RUNS),

@@ -12,7 +12,7 @@ from edl.kube.translate.status_body import status_body
 from edl.lifecycle.desired_state import desired_state
 from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
-from edl.model.plan import Limits
+from edl.model.limits import LendingLimits, Limits
 from edl.model.status import Condition, JobStatus, Reason, RoleCount
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, with_pods
@@ -80,7 +80,7 @@ def test_the_event_of_a_lending_clearing_begins_with_its_cause() -> None:
     job = replace(job, pods=pods)
     web = replace(make_serving("web", cpu=4, node="n000"), created_s=0.0, started_s=0.0)
     world = make_snapshot(make_nodes(1), (job,), (web,))
-    decision = decision_of(plan_for(world, Limits(clear_lending_after_s=30.0)), "a")
+    decision = decision_of(plan_for(world, Limits(lending=LendingLimits(clear_after_s=30.0))), "a")
     status, actions = desired_state(job, decision, [], world.observed_at_s)
     assert status is not None
     assert status.last_resize is not None

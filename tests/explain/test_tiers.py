@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edl.explain.tiers import of_trainers, overcommit_json, qos_of
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from tests.worlds.builders import make_job, make_node, make_resources, make_serving, make_snapshot
 
 
@@ -30,6 +30,6 @@ def test_trainers_without_requests_are_called_by_what_becomes_of_them() -> None:
     job = replace(make_job("a"), qos=QosClass.BEST_EFFORT)
     (line,) = of_trainers(job, make_snapshot((make_node("n1"),), (job,)), [])
     assert line == (
-        "  QoS class BestEffort: each counts as one pod and gives way before any trainer that requests cpu or memory"
+        "  QoS class BestEffort: each counts as one pod and is evicted before any trainer that requests cpu or memory"
     )
     assert (qos_of(job), qos_of(replace(job, problem="bad")), qos_of(None)) == ("BestEffort", None, None)

@@ -10,8 +10,9 @@ from edl.explain.decision import explained_study
 from edl.explain.job_report import report_on_job
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import ScaleDecision
 from edl.model.resources import Placement
 from edl.model.topology import Topology, TopologyMode, in_domain
 from edl.planner.policies.registry import policy_named
@@ -32,7 +33,7 @@ def decided(*jobs: Job) -> ScaleDecision:
 
 def test_a_job_that_fits_in_no_rack_says_what_the_best_one_holds() -> None:
     decision = decided(together(make_job("job", min_trainers=9, max_trainers=9)))
-    assert decision.message == "needs 9 trainers in one rack; the best, rack-b, has room for 8"
+    assert decision.message == "needs 9 trainers in one rack; the best, rack-b, has capacity for 8"
     assert decision.details.endswith(f"does not fit even without other jobs: {decision.message}")
 
 
@@ -47,19 +48,20 @@ def running_in(rack: str) -> Job:
 def test_a_job_that_waits_for_room_in_one_rack_says_so() -> None:
     """Six cores are free, three in each rack, and nobody can give more."""
     decision = decided(running_in("a"), running_in("b"), together(make_job("job", min_trainers=5, max_trainers=5)))
-    assert decision.message == "needs 5 trainers in one rack; the best, rack-b, has room for 3"
-    assert decision.details.startswith("waits for room: needs 5 trainers (5 cores")
+    assert decision.message == "needs 5 trainers in one rack; the best, rack-b, has capacity for 3"
+    assert decision.details.startswith("waits for capacity: needs 5 trainers (5 cores")
 
 
 def test_pservers_that_belong_into_the_rack_are_named() -> None:
     job = together(make_job("job", min_trainers=7, max_trainers=7))
     pservers = FixedPods(Role.PSERVER, make_shape(1, 1), 2)
     assert decided(replace(job, fixed=(pservers,))).message == (
-        "needs 7 trainers and 2 pservers in one rack; the best, rack-b, has room for 6 trainers beside the pservers"
+        "needs 7 trainers and 2 pservers in one rack; the best, rack-b, has capacity for 6 trainers "
+        "beside the pservers"
     )
     nine = replace(pservers, count=9)
     assert decided(replace(job, fixed=(nine,))).message == (
-        "needs 7 trainers and 9 pservers in one rack, and no rack has room for all pservers"
+        "needs 7 trainers and 9 pservers in one rack, and no rack has capacity for all pservers"
     )
     elsewhere = Placement(node_selector=(("pool", "cpu"),))
     outside = replace(pservers, shape=make_shape(1, 1, elsewhere))
@@ -70,7 +72,7 @@ def test_pservers_that_belong_into_the_rack_are_named() -> None:
 
 def test_no_rack_and_no_label_are_said() -> None:
     large = together(make_job("job", cpu=5, min_trainers=2))
-    assert decided(large).message == "needs 2 trainers in one rack, and no rack has room for any"
+    assert decided(large).message == "needs 2 trainers in one rack, and no rack has capacity for any"
     nowhere = together(make_job("job"), key="nvlink")
     assert decided(nowhere).message == "no node has the label nvlink"
 
@@ -111,9 +113,9 @@ def remedies(world: ClusterSnapshot) -> tuple[str, ...]:
 def test_a_job_that_fills_a_small_rack_is_told_of_a_larger_one() -> None:
     decision = decision_of(plan_for(in_small_rack()), "job")
     assert (decision.target, decision.victims) == (3, ())
-    assert decision.details.endswith("its trainers stay in rack small, although rack large has free room for 8")
+    assert decision.details.endswith("its trainers stay in rack small, although rack large has free capacity for 8")
     assert remedies(in_small_rack())[0] == (
-        "start it again in rack large, which has free room for 8 trainers: set spec.suspend to true, and to false"
+        "start it again in rack large, which has free capacity for 8 trainers: set spec.suspend to true, and to false"
         " once its pods are gone; what it repeats is made up after 60 s"
     )
 

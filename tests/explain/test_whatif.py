@@ -19,7 +19,7 @@ from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_dict
 from edl.explain.whatif import print_changes
 from edl.kube.snapshot_files import read_snapshot_files
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from tests.explain.test_plan_table import rounded
 
 FOLDER = Path(__file__).parent / "whatif"

@@ -12,12 +12,13 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import pod_manifest
 from edl.api.v1 import parse_job
-from edl.install.alerts import ALERTS, RUNBOOKS, operator_objects, runbook
+from edl.install.alerts import ALERTS, RUNBOOKS, runbook
 from edl.install.dashboards import GROUPS, dashboards
 from edl.install.manifests import generated_files
 from edl.install.objects import workload
+from edl.install.operator_objects import operator_objects
 from edl.install.recording_rules import RECORDING_RULES
 from edl.install.reference import CONTROLLER_METRICS, MASTER_METRICS
 from edl.master.metrics import MasterMetrics

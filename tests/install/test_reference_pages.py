@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from edl.cli.main import main
-from edl.install.json_reference import AUDIT, COMMANDS, EXPLAIN, PLAN, REPLAY, Fields
+from edl.install.json_reference import AUDIT, COMMANDS, EXPLAIN, PLAN, REPLAY, Fields, fields_of, json_page
 from edl.install.reference import pages
 from edl.install.reference_pages import conditions_page, http_page
 from edl.ledger.audit import EpochAudit
 from edl.master.journal_audit import AuditReport, audit_json
 from edl.model.status import Reason
 from edl.observability.replay import Difference, Replay, Verdict, replays_json
+from edl.shadow.document import Report
 
 ROOT = Path(__file__).parents[2]
 STORED = sorted((ROOT / "tests" / "explain").glob("*/*.output.json"))
@@ -106,3 +107,16 @@ def test_the_page_has_no_field_that_no_command_prints() -> None:
     keys = {key for fields in COMMANDS.values() for path, _ in fields for key in re.findall(r"[A-Za-z]+", path)}
     names = {name.strip("<>") for name in NAMED.values()}
     assert sorted(key for key in keys - names if f'"{key}"' not in sources) == []
+
+
+def test_the_page_has_every_field_of_the_report_of_edl_shadow() -> None:
+    schema = Report.model_json_schema(by_alias=True)
+    parts = [schema, *(part for part in schema["$defs"].values() if "properties" in part)]
+    fields = [(name, about) for part in parts for name, about in part["properties"].items()]
+    wanted = {name for name, about in fields if "$ref" not in about}
+    described = {re.sub(r"\[\]|\.<name>", "", path).rpartition(".")[2] for path, _ in fields_of(Report)}
+    assert wanted <= described <= {name for name, _ in fields}
+    page = json_page()
+    assert "| `evictions.served[].outcome` |" in page
+    assert "| `gain.servingWaiting.low` |" in page
+    assert "| `unknown.kinds.<name>` |" in page

@@ -26,7 +26,7 @@ def main() -> int:
         world = here.world
         world.submit(training_job("surplus", min_trainers=2, max_trainers=20))
         here.wait(lambda: world.running("surplus") == 3, "the cluster is full")
-        here.note("job new is created; its minimum of 4 trainers has no room")
+        here.note("job new is created; its minimum of 4 trainers has no capacity")
         world.submit(training_job("new", min_trainers=4, max_trainers=4, **ASKS))
         here.wait(lambda: world.running("new") == 4, "the job that asked runs")
         here.note("4 trainers of new run")

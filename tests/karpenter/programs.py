@@ -6,17 +6,15 @@ The NodePool has one type of machine, so that a file of `--expect-nodes` can say
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from edl.sandbox.stack import free_port
+from tests.e2e.control_plane.beside import ProgramBeside
 from tests.e2e.control_plane.build import KarpenterBinary, ensure_karpenter
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.nodes import MANAGED_LABEL, MANAGED_VALUE
-from tests.e2e.control_plane.processes import die_with_parent
 
 Object = dict[str, Any]
 CLAIMS, POOLS = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"
@@ -28,7 +26,6 @@ MACHINE = "s-4x-amd64-linux"
 CONSOLIDATE_AFTER_S = 10
 COMES_AFTER_S = 5
 _WITHIN_S = 60.0
-_STOP_S = 30.0
 
 
 def node_class() -> Object:
@@ -67,7 +64,7 @@ def node_pool(limit: int) -> Object:
     }
 
 
-class Karpenter:
+class Karpenter(ProgramBeside):
     """The one program of Karpenter.
 
     Args:
@@ -76,8 +73,8 @@ class Karpenter:
     """
 
     def __init__(self, plane: ControlPlane, binary: KarpenterBinary) -> None:
-        self._plane, self._binary = plane, binary
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(plane)
+        self._binary = binary
 
     def start(self, limit: int) -> None:
         """Create the resources and the pool, and start the program; returns once the pool is ready.
@@ -94,29 +91,13 @@ class Karpenter:
         kube.create(node_class())
         kube.create(node_pool(limit))
         flags = {
-            "KUBECONFIG": str(self._plane.kubeconfig),
             "DISABLE_LEADER_ELECTION": "true",
             "METRICS_PORT": str(free_port()),
             "HEALTH_PROBE_PORT": str(free_port()),
             "LOG_LEVEL": "debug",
         }
-        with (self._plane.workdir / "logs" / "karpenter.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._binary.karpenter],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **flags},
-                preexec_fn=die_with_parent,
-            )
+        self._launch("karpenter.log", self._binary.karpenter, **flags)
         kube.wait_until(self._is_ready, _WITHIN_S, "the NodePool is ready")
-
-    def stop(self) -> None:
-        """End the program."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_S)
-            self._process = None
 
     def _is_served(self, resource: str) -> bool:
         return isinstance(self._plane.kube.list(resource), list)

@@ -10,7 +10,7 @@ from typing import Any, Self
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube, KubeError
 from tests.e2e.control_plane.nodes import NodeSpec
-from tests.e2e.worlds.harness import World
+from tests.e2e.worlds.harness import WithController, World
 from tests.karpenter.programs import CLAIMS, COMES_AFTER_S, LABELS
 
 Object = dict[str, Any]
@@ -35,7 +35,7 @@ groups:
 """
 
 
-class Scene:
+class Scene(WithController):
     """One control plane with Karpenter and edl's controller.
 
     Args:
@@ -59,15 +59,13 @@ class Scene:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.world.controller.start()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._watcher.close()
-        if self.world.controller.is_alive():
-            self.world.controller.kill()
+        super().__exit__()
 
     def _watch(self) -> None:
         there: set[str] = set()

@@ -23,9 +23,11 @@ def test_the_event_is_on_the_node_and_names_the_jobs() -> None:
         "Warning", "AvoidedByTraining", "1970-01-01T00:01:00Z",
     )  # fmt: skip
     assert body["message"] == (
-        "trainers of ads/a and ads/b failed or hung here and did well on other nodes; edl starts no trainers here"
-        " until 1970-01-01T01:00:00Z, and then one. Serving pods are not affected."
+        "trainers of ads/a and ads/b failed or hung here and did well on other nodes; edl starts no trainers of"
+        " namespace ads here until 1970-01-01T01:00:00Z, and then one. Serving pods are not affected."
     )
+    agreed = replace(NODE, jobs=(*KEYS[:1], JobKey("news", "a")))
+    assert "edl starts no trainers here until" in event_of_node(agreed, 60.0)["message"]
     many = event_of_node(replace(NODE, jobs=KEYS), 60.0)["message"]
     assert "ads/a, ads/b, ads/c and 2 other jobs" in many
     names = {event_of_node(replace(NODE, until_s=until_s), 60.0)["metadata"]["name"] for until_s in (1.0, 2.0)}

@@ -9,7 +9,7 @@ import pytest
 
 from edl.errors import ConfigError
 from edl.kube.queue_file import read_queues, unmatched
-from edl.model.plan import Quota
+from edl.model.limits import Quota
 from tests.worlds.builders import make_job
 
 GIB = 1024**3

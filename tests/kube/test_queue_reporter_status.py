@@ -12,7 +12,7 @@ import pytest
 from edl.explain.decision import decide
 from edl.kube.queue_reporter import ApiQueueReporter
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.queues import Queue
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_snapshot

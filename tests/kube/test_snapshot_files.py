@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.kube.snapshot_files import READ, SavedCluster, read_snapshot_files
-from edl.kube.translate.admission import ADMISSION
+from edl.kube.snapshot_files import READ, SavedCluster, read_snapshot_files, read_snapshot_texts
+from edl.kube.translate.admission.objects import ADMISSION
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
 
@@ -337,7 +337,14 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 
 DOCS = Path(__file__).parents[2]
-SHORT = {"tj": "TrainingJob", "queues.paddlepaddle.org": "Queue"}
+KUEUE = "kueue.x-k8s.io/v1beta2"
+SHORT = {
+    "tj": "TrainingJob",
+    "queues.paddlepaddle.org": "Queue",
+    "pv": "PersistentVolume",
+    "pvc": "PersistentVolumeClaim",
+    "storageclasses": "StorageClass",
+}
 LISTED = [
     (page.name, line.split()[2])
     for page in (DOCS / "README.md", *sorted(DOCS.glob("docs/**/*.md")))
@@ -348,16 +355,39 @@ LISTED = [
 
 @pytest.mark.parametrize("kinds", sorted({kinds for _, kinds in LISTED}))
 def test_each_command_that_saves_a_cluster_saves_every_kind_that_is_read(kinds: str) -> None:
-    """Workloads of others are left out: a cluster may lack their resource, and few ask edl to resize them.
+    """Workloads of others and Kueue are left out: a cluster may lack their resource, and few ask edl to resize them.
 
-    So are webhooks and policies: a plan only warns of them, and not every user may list them.
+    So are devices, which are in no API before Kubernetes 1.34, and webhooks and policies: a plan only warns of them,
+    and not every user may list them.
     """
     plurals = {"priorityclasses": "PriorityClass"} | SHORT
     named = {plurals.get(one, one.removesuffix("s").lower()).lower() for one in kinds.split(",")}
     others = {adapter.decoder.kind for adapter in ADAPTERS.values()} | {kind for _, kind in ADMISSION}
+    others |= {kind for api, kind in READ if api in {"resource.k8s.io/v1", KUEUE}}
     assert named == {decoder.kind.lower() for decoder in READ.values()} - {kind.lower() for kind in others}
 
 
 def test_such_commands_are_found() -> None:
-    pages = {"README.md", "plan.md", "read-a-decision.md", "troubleshooting.md", "certificate.md"}
+    pages = {"plan.md", "read-a-decision.md", "troubleshooting.md", "certificate.md"}
     assert pages <= dict(LISTED).keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\n" + "\n".join(f"k{i}: " for i in range(300_000)), "line 10001: one mapping has more than 10000 keys"),
+        ("a: {" + ", ".join(f"k{i}: 1" for i in range(10_001)) + "}", "line 1: one mapping has more than 10000 keys"),
+        (json.dumps({"a": {f"k{i}": 1 for i in range(300_000)}}), "document 1: one mapping has more than"),
+        (json.dumps({f"k{i}": 1 for i in range(9_000)})[:-1] + ', "k9": 1}', "document 1: 'k9' appears twice"),
+    ],
+    ids=["YAML", "on one line", "JSON", "twice"],
+)
+def test_a_mapping_of_too_many_keys_is_refused_where_the_first_one_stands(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_snapshot_texts([("many", text)])
+
+
+def test_labels_up_to_the_limit_are_read() -> None:
+    labels = "\n".join(f"    l{i}: x" for i in range(9_999))
+    text = f"apiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  labels:\n{labels}\n"
+    assert len(read_snapshot_texts([("many", text)]).objects) == 1

@@ -23,10 +23,13 @@ from edl.model.actions import (
     EventKind,
     MarkPod,
     PatchStatus,
+    ProbePod,
     Result,
 )
 from edl.model.names import Role
+from edl.model.pods import OVERDUE_S
 from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
+from edl.model.times import text_of
 from tests.kube.writer_on_fake_api import JOBS, KEY, PODS, UID, bench, create, pod, training_job
 from tests.worlds.fake_api import refusal, reset
 
@@ -77,6 +80,21 @@ async def test_an_existing_pod_of_another_owner_is_refused_with_the_remedy(tmp_p
         assert "rename the job" in outcome.message
 
 
+@pytest.mark.parametrize("action", [create(), ProbePod(KEY, UID, Role.TRAINER, 0)])
+@pytest.mark.parametrize("controller", [False, None])
+async def test_a_pod_that_the_job_owns_and_does_not_control_is_refused_as_well(
+    tmp_path: Path, controller: bool | None, action: CreatePod | ProbePod
+) -> None:
+    """No plan counts it, so that the same name would be tried again in each round."""
+    async with bench(tmp_path) as here:
+        owned: dict[str, Any] = {"apiVersion": "v1", "kind": "TrainingJob", "name": "ctr", "uid": UID}
+        if controller is not None:
+            owned["controller"] = controller
+        here.api.put(PODS, pod(ownerReferences=[owned]))
+        outcome = await here.apply(action)
+        assert (outcome.result, outcome.reason) == (Result.REFUSED, "NameTaken")
+
+
 async def test_a_terminating_pod_of_the_job_is_a_conflict(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(deletionTimestamp="2026-01-05T10:00:00Z"))
@@ -87,6 +105,23 @@ async def test_a_terminating_pod_of_a_deleted_job_of_the_same_name_is_a_conflict
     async with bench(tmp_path) as here:
         here.api.put(PODS, pod(owner="former", deletionTimestamp="2026-01-05T10:00:00Z"))
         assert (await here.apply(create())).result is Result.CONFLICT
+
+
+@pytest.mark.parametrize("action", [create(), ProbePod(KEY, UID, Role.TRAINER, 0)])
+async def test_a_pod_of_a_former_job_that_does_not_end_is_named_with_the_remedy(
+    tmp_path: Path, action: CreatePod | ProbePod
+) -> None:
+    """On a node that is off it never ends, and the new job would wait without a word."""
+    async with bench(tmp_path) as here:
+        ends = text_of(here.clock.now_s() - OVERDUE_S)
+        there = pod(owner="former", deletionTimestamp=ends)
+        here.api.put(PODS, {**there, "spec": {**there.get("spec", {}), "nodeName": "n7"}})
+        assert (await here.apply(action)).result is Result.CONFLICT
+        here.clock.time_s += 1.0
+        outcome = await here.apply(action)
+        assert (outcome.result, outcome.reason) == (Result.REFUSED, "PodsDoNotEnd")
+        assert "pod ads/ctr-trainer-0 on node n7 has a name that the job needs" in outcome.message
+        assert "remove its finalizers" in outcome.message
 
 
 async def test_a_job_created_again_gets_no_pod_from_the_old_decision(tmp_path: Path) -> None:
@@ -120,6 +155,17 @@ async def test_a_deletion_whose_grace_period_says_why_is_one_request(tmp_path: P
         answer = {"kind": "Status", "status": "Success"}
         told = {"key": ("ads", "ctr-trainer-0"), "uid": "p1", "answer": answer}
         assert here.seen.told == [("deleted", "Pod", told)]
+
+
+@pytest.mark.parametrize("grace_s", [None, 29])
+async def test_a_pod_that_does_not_exist_is_gone_whatever_the_watch_has_shown(
+    tmp_path: Path, grace_s: int | None
+) -> None:
+    """Else it would be deleted again and again until the watch shows its end."""
+    async with bench(tmp_path) as here:
+        action = DeletePod(KEY, UID, "ctr-trainer-0", "p1", "NodeLost", grace_s=grace_s)
+        assert (await here.apply(action)).result is Result.UNCHANGED
+        assert here.seen.told == [("deleted", "Pod", {"key": ("ads", "ctr-trainer-0"), "uid": "p1", "answer": {}})]
 
 
 async def test_another_pod_of_the_same_name_is_neither_annotated_nor_deleted(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from aiohttp import web
 
 from edl.kube.client.session import ApiSession
 from edl.kube.master_key import MasterKey
+from edl.kube.translate.kueue.objects import FlavorSpec
 from edl.kube.workloads.registry import ADAPTERS
 from edl.kube.writer import Writer
 from edl.model.actions import Action, CreatePod, Outcome
@@ -116,12 +117,18 @@ class Seen:
         stored = self.api.objects.get(path, {}).get((key.namespace, key.object_name))
         return None if stored is None else ADAPTERS[key.kind].decoder.from_dict(stored)
 
+    def has_pod(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.api.objects.get(PODS, {})
+
     def priority_classes(self) -> frozenset[str]:
         return frozenset({"edl-core", "edl-training"})
 
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         self.learned.append((key, uid, role, dict(pod)))
         return False
+
+    def flavors(self, names: Collection[str]) -> list[FlavorSpec]:
+        return [FlavorSpec(node_labels={"flavor": name}) for name in sorted(names)]
 
     def answered(self, kind: str, body: Object) -> None:
         self.told.append(("answered", kind, body))
@@ -179,6 +186,7 @@ def create(role: Role = Role.TRAINER, index: int = 0, node: str | None = "n1") -
 def pod(name: str = "ctr-trainer-0", *, uid: str = "p1", owner: str = UID, **metadata: Any) -> Object:
     return {
         "metadata": {
-            "name": name, "namespace": "ads", "uid": uid, "ownerReferences": [{"uid": owner}], **metadata
+            "name": name, "namespace": "ads", "uid": uid,
+            "ownerReferences": [{"uid": owner, "controller": True}], **metadata
         }
     }  # fmt: skip

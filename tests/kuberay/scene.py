@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.nodes import NodeSpec
 from tests.e2e.worlds import facts
-from tests.e2e.worlds.harness import ROOT, World
+from tests.e2e.worlds.harness import ROOT, WithController, World
 from tests.kuberay.programs import CLUSTERS, KubeRay
 
 Object = dict[str, Any]
@@ -21,7 +21,7 @@ NAME = "raycluster-kuberay"
 """The name of the sample."""
 
 
-class Scene:
+class Scene(WithController):
     """One control plane with KubeRay, and edl's controller.
 
     Args:
@@ -35,14 +35,6 @@ class Scene:
         self.kube = plane.kube
         for body in yaml.safe_load_all((ROOT / "deploy/kuberay/rbac.yaml").read_text()):
             self.kube.apply(body)
-
-    def __enter__(self) -> Self:
-        self.world.controller.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.world.controller.is_alive():
-            self.world.controller.kill()
 
     def sample(self, *, high: int = 5, spec: Object | None = None, **asks: str) -> Object:
         """The sample with annotation `elastic`, further annotations, another maxReplicas, and further fields."""

@@ -45,7 +45,7 @@ def test_a_cluster_that_its_owner_suspends_is_left_alone_until_it_is_resumed(her
     here.patch({"spec": {"suspend": True}})
     here.wait(lambda: not here.pods("head") and not here.pods("worker"), "KubeRay ends its pods")
     here.world.submit(training_job("other", min_trainers=1, max_trainers=7))
-    here.wait(lambda: here.world.running("other") == 7, "its room is used, beside the master of the other job")
+    here.wait(lambda: here.world.running("other") == 7, "its capacity is used, beside the master of the other job")
     assert here.spec()["suspend"] is True
     here.world.withdraw("other")
     here.patch({"spec": {"suspend": False}})

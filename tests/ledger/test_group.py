@@ -10,7 +10,8 @@ import pytest
 from edl.errors import ConflictError
 from edl.ledger.audit import Audit
 from edl.ledger.events import DatasetSet, decode_events, encode_events
-from edl.ledger.group import EnterRequest, FormedWorld, Group, GroupSettings
+from edl.ledger.group import Group
+from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.state import LedgerState

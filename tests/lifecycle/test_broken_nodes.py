@@ -23,10 +23,10 @@ from edl.lifecycle.node_watch import LONGEST_S, NodeWatch, wait_s
 from edl.model.actions import CreatePod
 from edl.model.cluster import AvoidedNode, ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import NodeTerm, Placement, Requirement
+from edl.model.resources import NodeTerm, Placement, Requirement, Resources
 from edl.model.status import JobStatus, NodeTrouble
 from edl.planner.eligibility import takes
 from edl.planner.policies.registry import policy_named
@@ -34,8 +34,9 @@ from edl.planner.starts import Start
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 NOW_S, FIRST_S = 10_000.0, 600.0
-LIMITS = Limits(avoid_nodes_after=2, avoid_nodes_for_s=FIRST_S)
+LIMITS = Limits(nodes=NodeLimits(avoid_after=2, avoid_for_s=FIRST_S))
 NODES = make_nodes(20, cpu=4)
+WITNESSES = (JobKey("default", "x"), JobKey("default", "y"))
 
 
 def accuser(name: str, *troubles: NodeTrouble, on: tuple[str, ...] = ("n005",), trainers: int = 2) -> Job:
@@ -74,6 +75,30 @@ def test_a_node_with_troubles_of_enough_jobs_is_avoided_from_the_last_one_on() -
 )
 def test_no_node_is_avoided_on_less(jobs: tuple[Job, ...]) -> None:
     assert watch(*jobs).avoided == ()
+
+
+def of(namespace: str, job: Job) -> Job:
+    return replace(job, key=JobKey(namespace, job.key.name))
+
+
+def test_a_tenant_closes_nodes_to_its_own_jobs_only() -> None:
+    """Its trainers may fail there on purpose, and its statuses may say what it likes."""
+    forged = [of("mallory", accuser(name, trouble(waits=9))) for name in ("a", "b", "c")]
+    honest = accuser("good")
+    found = watch(*forged, honest)
+    assert names(found) == ["n001"]
+    assert closed_nodes(forged[0], found.avoided, NODES) == ("n001",)
+    assert closed_nodes(honest, found.avoided, NODES) == ()
+    agreed = watch(*forged, honest, of("ads", accuser("d", trouble())))
+    assert closed_nodes(honest, agreed.avoided, NODES) == ("n001",)
+
+
+def test_a_tenant_that_accuses_many_nodes_spares_none_that_others_had_trouble_with() -> None:
+    forged = [of("mallory", accuser(name, *(trouble(f"n00{n}") for n in range(1, 9)))) for name in "abcde"]
+    honest = [of(name, accuser("good", trouble("n019"))) for name in ("ads", "news")]
+    found = watch(*forged, *honest)
+    assert len(names(found)) == most_avoided(20)
+    assert "n019" in names(found)
 
 
 def test_off_by_default() -> None:
@@ -132,7 +157,7 @@ def test_nobody_tries_while_a_trainer_is_there() -> None:
 
 
 def test_a_job_keeps_away_only_if_a_node_is_left_for_it() -> None:
-    avoided = (AvoidedNode("n001", NOW_S, ()),)
+    avoided = (AvoidedNode("n001", NOW_S, WITNESSES),)
     job = make_job("a")
     assert closed_nodes(job, avoided, NODES) == ("n001",)
     assert not takes(NODES[1], as_avoiding(job, avoided, NODES).trainer.placement)
@@ -142,6 +167,27 @@ def test_a_job_keeps_away_only_if_a_node_is_left_for_it() -> None:
     assert as_avoiding(replace(job, owner_count=3), avoided, NODES).trainer == job.trainer
     assert as_avoiding(job, (replace(avoided[0], spared=True),), NODES) is job
     assert as_avoiding(job, (replace(avoided[0], probe=job.key),), NODES) is job
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory_gib", "devices"), [(1, 1, {"gpu": 1}), (20, 1, {}), (1, 40, {}), (1, 1, {"gpu": 3})]
+)
+def test_a_node_that_could_never_hold_a_trainer_is_none_that_is_left_for_it(
+    cpu: float, memory_gib: float, devices: dict[str, int]
+) -> None:
+    nodes = (make_node("n0"), make_node("n1", 32, 64, gpu=4), make_node("n2", gpu=0))
+    job = replace(make_job("a"), trainer=make_shape(cpu, memory_gib, None, **devices))
+    avoided = (AvoidedNode("n1", NOW_S, WITNESSES),)
+    assert closed_nodes(job, avoided, nodes) == ()
+    assert as_avoiding(job, avoided, nodes) is job
+    assert closed_nodes(job, avoided, (*nodes, make_node("n3", 32, 64, gpu=4))) == ("n1",)
+
+
+def test_a_trainer_with_a_host_port_finds_another_node() -> None:
+    shape = make_shape()
+    with_port = replace(shape, request=shape.request + Resources.of({"hostport/TCP/8080": 1}))
+    job = replace(make_job("a"), trainer=with_port)
+    assert closed_nodes(job, (AvoidedNode("n001", NOW_S, WITNESSES),), NODES) == ("n001",)
 
 
 def test_each_alternative_term_excludes_each_node_once() -> None:
@@ -154,7 +200,7 @@ def test_each_alternative_term_excludes_each_node_once() -> None:
 
 def test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe() -> None:
     job = make_job("a")
-    avoided = (AvoidedNode("n001", NOW_S, (), probe=job.key), AvoidedNode("n002", NOW_S, ()))
+    avoided = (AvoidedNode("n001", NOW_S, WITNESSES, probe=job.key), AvoidedNode("n002", NOW_S, WITNESSES))
     actions = [CreatePod(job.key, job.uid, role, 0, node) for role in Role for node in ("n001", "n003")]
     found = {(a.role, a.node): a.avoided for a in keep_away(actions, job, avoided, NODES) if isinstance(a, CreatePod)}
     assert found[Role.TRAINER, "n001"] == ("n002",)
@@ -167,7 +213,7 @@ def test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe() -> None:
 
 
 def test_the_planner_puts_serving_there_and_no_trainer() -> None:
-    avoided = (AvoidedNode("n001", NOW_S, ()),)
+    avoided = (AvoidedNode("n001", NOW_S, WITNESSES),)
     nodes = (make_node("n000", cpu=2), make_node("n001", cpu=4))
     job = as_avoiding(make_job("a", max_trainers=9), avoided, nodes)
     serving = make_serving("web", cpu=3)

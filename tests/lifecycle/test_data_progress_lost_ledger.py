@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import MasterJournal, pod_manifest
 from edl.api.template import JOURNAL_DIRECTORY, TOKEN_DIRECTORY
 from edl.api.v1 import parse_job
 from edl.model.actions import CreatePod
@@ -37,8 +37,7 @@ def run_by_hand(action: CreatePod, folder: Path, port: int, **dataset: Any) -> l
         0,
         default_master_image="edl:1",
         priority_classes=(),
-        expected=action.expected,
-        restarts_epoch=action.restarts_epoch,
+        journal=MasterJournal(expected=action.expected, restarts_epoch=action.restarts_epoch),
     )
     (container,) = pod["spec"]["containers"]
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from edl.lifecycle.desired_state import JobContext
+from edl.lifecycle.trials.unstarted import NOT_STARTED_AFTER_S
 from edl.model.names import Role
 from edl.model.pods import PodPhase
-from edl.model.status import JobPhase
+from edl.model.status import POD_REJECTED, JobPhase
 from tests.worlds.job_by_spec import Life, fault_tolerant, gang
 
 
@@ -70,3 +71,28 @@ def test_the_last_trainer_is_replaced_until_a_node_takes_it() -> None:
     life.finish_all(Role.TRAINER)
     life.settle(3)
     assert life.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("stuck", "said"),
+    [
+        ({"container_message": "image train:2 cannot be pulled"}, "a-trainer-2 cannot start: image train:2"),
+        ({}, "a-trainer-2 has not started for 2 minutes"),
+    ],
+)
+@pytest.mark.parametrize("reason", [POD_REJECTED, "Forbidden"])
+def test_pods_that_do_not_start_are_named_also_while_others_are_rejected_or_refused(
+    reason: str, stuck: dict[str, str], said: str
+) -> None:
+    life = fault_tolerant(3, 3, wanted=3)
+    reject(life, "a-trainer-1")
+    life.world.change(
+        life.key, "a-trainer-2", phase=PodPhase.PENDING, ready=False, started_s=None, created_s=life.now_s, **stuck
+    )
+    life.now_s += NOT_STARTED_AFTER_S
+    life.context = JobContext(paused=frozenset({(Role.TRAINER, 1)}), degraded=(reason, "n1 wants none of them"))
+    life.round()
+    shown = life.condition("Degraded")
+    assert (shown.status, shown.reason) == ("True", reason)
+    assert shown.message.startswith("n1 wants none of them; ")
+    assert said in shown.message

@@ -11,14 +11,14 @@ from edl.lifecycle.status import describe
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import CreatePod, EnsureService
 from edl.model.lending import Lending
+from edl.model.limits import LendingLimits, Limits
 from edl.model.names import LABEL_LENDING, Role
-from edl.model.plan import Limits
 from edl.model.status import LentCpu
 from edl.model.tenants import TenantRule, Tenants
 from tests.worlds.builders import make_job, make_node
 
 JOB = make_job("ctr", min_trainers=2)
-LENDS = Limits(surplus_cpu_request=0.1)
+LENDS = Limits(lending=LendingLimits(surplus_cpu_request=0.1))
 
 
 def new(index: int, node: str | None = "n007", role: Role = Role.TRAINER) -> CreatePod:

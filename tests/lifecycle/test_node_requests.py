@@ -10,9 +10,10 @@ from edl.lifecycle.node_requests import NodeEvent, allow_eviction, node_request_
 from edl.model.actions import CreatePod, EmitEvent, EventKind, RequestNode, WithdrawNodeRequest
 from edl.model.cluster import NodeRequest
 from edl.model.jobs import Job
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import Role
 from edl.model.node_groups import NodeAsk, NodeGroup
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from tests.worlds.builders import make_job, make_resources, make_shape
@@ -66,7 +67,7 @@ def test_a_request_that_no_plan_asks_for_is_withdrawn_once() -> None:
     [
         ("n1", True, 10.0, NodeEvent.CAME, "node n1 of group spot came"),
         ("n1", False, 10.0, NodeEvent.WITHDRAWN, "node n1 of group spot came, and the job does not use it now"),
-        ("", True, 10.0, NodeEvent.WITHDRAWN, "the job found room elsewhere"),
+        ("", True, 10.0, NodeEvent.WITHDRAWN, "the job found capacity elsewhere"),
         ("", False, SPOT.give_up_s - 1, NodeEvent.WITHDRAWN, "the job no longer asks for it"),
         ("", False, SPOT.give_up_s, NodeEvent.DID_NOT_COME, "group spot brought no node in 300 s"),
     ],
@@ -93,6 +94,6 @@ def test_an_unknown_group_is_not_asked() -> None:
 
 def test_only_new_trainers_above_the_minimum_may_be_evicted() -> None:
     pods = [CreatePod(JOB.key, JOB.uid, role, index) for role in (Role.MASTER, Role.TRAINER) for index in (0, 1, 2)]
-    allowed = allow_eviction(pods, JOB, Limits(drain_idle_s=60.0))
+    allowed = allow_eviction(pods, JOB, Limits(nodes=NodeLimits(drain_idle_s=60.0)))
     assert [(a.role, a.index) for a in allowed if isinstance(a, CreatePod) and a.may_evict] == [(Role.TRAINER, 2)]
     assert allow_eviction(pods, JOB, Limits()) == tuple(pods)

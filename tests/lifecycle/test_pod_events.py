@@ -182,7 +182,9 @@ def test_the_status_of_a_job_at_its_maximum_names_what_keeps_a_pod_from_starting
     here.world.change(KEY, "a-trainer-1", phase=PodPhase.PENDING, ready=False, container_message=why)
     assert reasons() == ("PodCannotStart", "AtMax")
     assert reasons(hold=True) == ("PodCannotStart", "AtMax")
-    assert reasons(Reason.INSUFFICIENT_CAPACITY) == ("PodCannotStart", "InsufficientCapacity"), "room would not help"
+    assert reasons(Reason.INSUFFICIENT_CAPACITY) == ("PodCannotStart", "InsufficientCapacity"), (
+        "capacity would not help"
+    )
     assert reasons(Reason.QUOTA_REACHED) == ("QuotaReached", "QuotaReached"), "what limits the count is named first"
     assert reasons() == ("PodCannotStart", "AtMax")
     here.world.change(KEY, "a-trainer-1", phase=PodPhase.RUNNING, ready=True, container_message="")

@@ -50,6 +50,12 @@ def test_the_count(count: int, live: int, target: int, free: int, wanted: int) -
     assert wanted_count(job, decision(job, target), free) == wanted
 
 
+@pytest.mark.parametrize(("free", "wanted"), [(0, 4), (3, 4), (4, 8), (9, 8)])
+def test_a_workload_grows_by_whole_sizes(free: int, wanted: int) -> None:
+    job = workload(4, 4, sizes=(2, 4, 8))
+    assert wanted_count(job, decision(job, 8), free) == wanted
+
+
 def test_a_resize_comes_with_its_event_and_its_record() -> None:
     job = workload(4, 4)
     resize, event = workload_actions(job, decision(job, 2, shrink_reason="ServingNeedsRoom"), 0, 1000.7)

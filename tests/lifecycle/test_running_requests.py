@@ -10,16 +10,16 @@ from edl.lifecycle.running_requests import REFUSED_FOR_S, changed_requests, keep
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import Lending, RunningRequest
+from edl.model.limits import LendingLimits, Limits
 from edl.model.names import LABEL_LENDING, JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.progress import Measured
 from edl.model.status import JobStatus
 from edl.model.tenants import TenantRule, Tenants
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 
-LENDS = Limits(surplus_cpu_request=0.1, lend_running=True)
-KEEPS = Limits(lend_running=True)
+LENDS = Limits(lending=LendingLimits(surplus_cpu_request=0.1, running=True))
+KEEPS = Limits(lending=LendingLimits(running=True))
 
 
 def with_request(pod: Pod, requested: int = 1000, granted: int = 0, refusal: str = "") -> Pod:
@@ -58,7 +58,7 @@ def test_what_is_as_it_should_be_stays() -> None:
 
 def test_nothing_changes_without_the_flag_or_the_subresource() -> None:
     here = world(job_of(1000, 1000))
-    assert changes(here, replace(LENDS, lend_running=False)) == {}
+    assert changes(here, replace(LENDS, lending=replace(LENDS.lending, running=False))) == {}
     assert changes(replace(here, resizes_pods=False), LENDS) == {}
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from edl.lifecycle.tenancy import as_requested, best_effort_queues
 from edl.model.jobs import Job
-from edl.model.plan import Quota
-from edl.model.qos import QosClass
+from edl.model.limits import Quota
 from edl.model.queues import Queue
+from edl.model.resources import QosClass
 from edl.model.status import Reason
 from tests.worlds.builders import make_job
 

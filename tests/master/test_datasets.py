@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import edl.worker.pieces
 from edl.errors import PermanentError
 from edl.ledger.events import DatasetSet, decode_events
 from edl.ledger.permutation import BLOCK, EpochOrder
-from edl.master import datasets
+from edl.master import dataset_scan
 from edl.master.bodies import DatasetBody
 from edl.master.dataset_index import load_index
 from edl.master.datasets import Catalog
@@ -136,9 +137,9 @@ def test_pieces_hold_every_line_whatever_their_size(
     if not lines:
         return
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "_CHUNK_BYTES", chunk)
-        patch.setattr(datasets, "_PIECE_LINES", piece[0])
-        patch.setattr(datasets, "_PIECE_BYTES", piece[1])
+        patch.setattr(dataset_scan, "_CHUNK_BYTES", chunk)
+        patch.setattr(dataset_scan, "_PIECE_RECORDS", piece[0])
+        patch.setattr(dataset_scan, "_PIECE_BYTES", piece[1])
         for number, file in enumerate(files):
             data = b"".join(line + b"\n" for line in file)
             ends = open_end and file and file[-1]
@@ -162,12 +163,13 @@ def test_an_index_takes_little_memory_even_with_very_long_lines(tmp_path: Path) 
 
 
 def test_the_cache_of_pieces_stays_within_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl.worker.data._CACHE_BYTES", 300_000)
+    monkeypatch.setattr("edl.worker.pieces._KEPT_BYTES", 100_000)
+    monkeypatch.setattr("edl.worker.data.cache_limit", lambda _: 300_000)
     path = write(tmp_path, "a.txt", b"".join(b"%099d\n" % n for n in range(20_000)))
     pieces, found = reading(f"lines:{path}")
     for number in [*range(0, found.total, 500), 0, 19_999, 3]:
         assert int(pieces.record(number)) == number
-        assert sum(piece.size for _, piece in pieces._cache.values()) <= 300_000
+        assert sum(piece.size for _, piece in pieces._cache._cache.values()) <= 300_000
 
 
 def test_row_groups_are_permuted_as_a_whole_so_that_few_are_read_at_a_time(tmp_path: Path) -> None:
@@ -181,21 +183,23 @@ def test_row_groups_are_permuted_as_a_whole_so_that_few_are_read_at_a_time(tmp_p
 def test_large_rows_are_read_and_turned_into_objects_about_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl.worker.data._CACHE_BYTES", 1_000_000)  # less than one row group
+    monkeypatch.setattr("edl.worker.pieces._KEPT_BYTES", 1_000_000)  # less than one row group
     write_parquet(tmp_path / "a.parquet", [{"n": n, "text": "x" * 5000} for n in range(1200)], 1200)
     write_parquet(tmp_path / "b.parquet", [{"n": n, "text": "x" * 5000} for n in range(1200, 3000)], 1800)
     pieces, found = reading(f"parquet:{tmp_path}/*.parquet")
-    reads, real = [], pieces._read
+    reads, real = [], edl.worker.pieces.read_piece
 
     def read(store: FileStore, place: dict[str, Any]) -> Any:
         reads.append(place["first"])
         return real(store, place)
 
-    pieces._read = read
+    monkeypatch.setattr("edl.worker.pieces.read_piece", read)
     order = EpochOrder(found.total, 1, 0, found.block)
     assert [pieces.record(order.record(n))["n"] for n in range(3000)] == list(order.records(0, 3000))
     assert len(reads) <= 3, "each of the two row groups about once"
-    assert all(len(chunk) <= 13 for _, rows in pieces._cache.values() for chunk in vars(rows)["_chunks"].values())
+    assert all(
+        len(chunk) <= 13 for _, rows in pieces._cache._cache.values() for chunk in vars(rows)["_chunks"].values()
+    )
 
 
 def test_a_journal_without_a_block_size_keeps_its_order() -> None:
@@ -270,13 +274,13 @@ def test_an_index_survives_a_restart_and_a_damaged_one_is_built_again(
     catalog, found = look(f"lines:{path}", tmp_path)
     (stored,) = tmp_path.glob("dataset-*")
     read: list[int] = []
-    scan = datasets._scan_lines
+    scan = dataset_scan._scan_lines
 
     def counted(*call: Any) -> None:
         read.append(1)
         scan(*call)
 
-    monkeypatch.setattr(datasets, "_scan_lines", counted)
+    monkeypatch.setattr(dataset_scan, "_scan_lines", counted)
     numbers = range(0, 5000, 99)
     again = Catalog(tmp_path)
     again.reopen(found)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edl.errors import ConfigError
-from edl.master import datasets
+from edl.master import dataset_scan
 from edl.master.dataset_index import DatasetIndex
 from edl.master.datasets import Catalog
 from edl.worker.files import DatasetError
@@ -97,7 +97,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypat
                 file.write(b"more\n")
         real(index, owner, place, count)
 
-    monkeypatch.setattr(datasets, "_PIECE_LINES", 1)
+    monkeypatch.setattr(dataset_scan, "_PIECE_RECORDS", 1)
     monkeypatch.setattr(DatasetIndex, "add", add)
     with pytest.raises(ConfigError, match="has changed"):
         look(f"lines:{path}")

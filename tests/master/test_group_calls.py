@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from edl.ledger.events import DatasetSet
-from edl.ledger.group import EnterRequest, GroupSettings
+from edl.ledger.group_values import EnterRequest, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.master.group_calls import GroupCalls, Watch

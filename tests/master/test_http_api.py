@@ -257,7 +257,7 @@ async def test_a_full_disk_refuses_leases_and_serves_the_status(
         for _ in range(3):
             status, body = await served.sync("a", 2, done=[item], want=1)
             assert (status, body["error"]["code"]) == (503, "unavailable")
-            assert "make room" in body["error"]["message"]
+            assert "free space" in body["error"]["message"]
         status, body = await served.ask("GET", "/v1/status")
         assert status == 200
         assert "No space" in body["blocked"]

@@ -200,7 +200,7 @@ async def test_a_full_disk_refuses_records_and_loses_none(tmp_path: Path, monkey
     with opened(tmp_path) as store:
         await store.durable(store.append(b"fits"))
         number = store.append(b"does not fit")
-        with pytest.raises(StoreBlockedError, match="make room"):
+        with pytest.raises(StoreBlockedError, match="free space"):
             await store.durable(number)
         assert store.blocked
         room[0] = 10_000
@@ -217,7 +217,7 @@ def test_a_master_that_starts_on_a_full_disk_names_the_remedy(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(JournalError, match="No space left on device; make room on its volume"):
+    with pytest.raises(JournalError, match="No space left on device; free space on its volume"):
         content(tmp_path)
 
 
@@ -281,6 +281,32 @@ async def test_a_disk_that_is_full_during_a_snapshot_ends_nothing(
     for path in folder.glob("snapshot-*"):
         path.unlink()
     assert await asyncio.to_thread(content, folder) == (None, [b"one", b"two", b"three"])
+
+
+@pytest.mark.parametrize("fails", ["the sync of the draft", "the rename", "the sync of the folder"])
+async def test_a_disk_error_during_a_snapshot_ends_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with opened(tmp_path) as store:
+        await until_durable(store, store.append(b"one"))
+        owner, name = {
+            "the sync of the draft": (os, "fsync"),
+            "the rename": (Path, "replace"),
+            "the sync of the folder": (journal, "_sync_folder"),
+        }[fails]
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            store.snapshot(b"state of one")
+            with pytest.raises(JournalError, match="Input/output error; check the disk, then restart the master"):
+                await store.durable(store.append(b"never acknowledged"))
+        with pytest.raises(JournalError, match="restart the master"):
+            await store.durable(store.append(b"nor this"))
+        await store.close()
+    state, records = await asyncio.to_thread(content, tmp_path)
+    assert (state, records) in [(None, [b"one"]), (b"state of one", [])]
 
 
 @pytest.mark.parametrize("does", ["starts beside it", "replaces the file", "removes the file", "appends to the file"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +24,7 @@ from edl.master.master import ExpectedProgress, LedgerLostError
 from tests.worlds.ledger.simulation import replayed, run
 from tests.worlds.master_processes import TOKEN, cluster, free_port
 from tests.worlds.master_server import Served, serving
+from tests.worlds.waiting import wait_until
 
 ITEM = ("epoch", "start", "end", "fence")
 
@@ -115,6 +120,67 @@ def test_the_command_exits_1_for_a_lost_ledger_and_for_a_damaged_journal(tmp_pat
         refused = start(*flags)
         assert refused.returncode == 2, flags
         assert remedy in refused.stderr
+
+
+FAILING_DISK = """
+import os, pathlib, sys
+from edl.cli.main import main
+sync, broken = os.fdatasync, pathlib.Path(sys.argv.pop(1))
+def fdatasync(file):
+    if broken.exists():
+        raise OSError(5, "Input/output error")
+    sync(file)
+os.fdatasync = fdatasync
+main()
+"""
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+        return True
+    return False
+
+
+def test_a_master_whose_disk_fails_to_sync_acknowledges_nothing_more_and_ends(tmp_path: Path) -> None:
+    """What it has acknowledged before is there after a restart, and the rest is given out again."""
+    token, broken, port = tmp_path / "token", tmp_path / "broken", free_port()
+    token.write_text(TOKEN)
+    command = [
+        "master",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--journal",
+        str(tmp_path / "j"),
+        "--token-file",
+        str(token),
+    ]
+    command += ["--dataset", '{"source": "index:100", "shardSize": 10}']
+    call = [sys.executable, "-c", FAILING_DISK, str(broken), *command]
+
+    def sync(seq: int, **said: object) -> dict[str, Any]:
+        session = {"pod_uid": "uid-a", "incarnation": 1, "name": "a"}
+        body = json.dumps({"session": session, "seq": seq, "want": 1, **said}).encode()
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/sync", body, headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as master, contextlib.ExitStack() as ending:
+        ending.callback(master.kill)  # one that goes on would keep the test waiting
+        wait_until(lambda: answers(port), "the master answers")
+        first = [{k: sync(1)["leases"][0][k] for k in ITEM}]
+        second = [{k: sync(2, done=first)["leases"][0][k] for k in ITEM}]
+        broken.touch()
+        with pytest.raises((urllib.error.URLError, OSError)):
+            sync(3, done=second)
+        _, said = master.communicate(timeout=60)
+        assert master.returncode == 1
+    assert "Input/output error" in said
+    assert "Traceback" not in said
+    report = audit(tmp_path / "j")
+    assert not report.problems
+    assert report.epochs[0].done in {10, 20}, "what was acknowledged is there; what was only written may be"
 
 
 async def test_an_audit_reads_a_live_journal_and_a_copy_of_it(tmp_path: Path) -> None:

@@ -48,6 +48,17 @@ def test_an_answer_that_is_no_status_is_an_error(status: Any) -> None:
         status_text(status)
 
 
+def test_a_number_beyond_any_float_is_an_error() -> None:
+    holder = {"name": "a", "leases": 1, "positions": 3, "done": 4, "rate": 10**400}
+    status = dict.fromkeys(("total", "todo", "leased", "reported", "committed", "quarantined"), 3)
+    with pytest.raises(PermanentError, match="not from an edl master"):
+        status_text(
+            status
+            | {"state": "running", "epoch": 0, "dataset": None, "blocked": None, "holders": [holder]}
+            | {"sessions": {"live": 1, "holding": 1}}
+        )
+
+
 async def test_names_are_no_commands_for_the_terminal(tmp_path: Path) -> None:
     async with serving(tmp_path, shard_size=10) as served:
         assert (await served.sync("\x1b[2Ja", 1, want=1))[0] == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl.kube.translate.jobs import read_status
 from edl.kube.translate.status_body import status_body
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.model.status import JobStatus
 
 

@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -14,8 +15,10 @@ from aiohttp import web
 
 from edl.observability import bounded_connections
 from edl.observability.logs import RepeatedLines, configure
-from edl.observability.status_server import listen_on
+from edl.observability.status_server import StatusServer, listen_on
 from tests.worlds.fake_api import eventually
+
+MEBIBYTE = 1 << 20
 
 
 @pytest.fixture
@@ -90,6 +93,69 @@ async def test_a_connection_without_a_whole_request_is_closed(monkeypatch: pytes
     (held,) = await half_open(port, "127.0.0.1", 1)
     async with asyncio.timeout(60):
         assert await asyncio.get_running_loop().sock_recv(held, 1) == b""
+    held.close()
+    await runner.cleanup()
+
+
+async def reader(port: int, path: str) -> socket.socket:
+    """A connection that asks for a page and reads none of it."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
+    await asyncio.get_running_loop().sock_sendall(one, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    return one
+
+
+async def test_whoever_does_not_read_a_page_makes_nobody_keep_it() -> None:
+    """What one connection keeps in memory, besides what the kernel holds for it, is a piece of the page."""
+    made = 0
+
+    async def metrics() -> bytes:
+        nonlocal made
+        made += 1
+        return bytes(32 * MEBIBYTE)
+
+    server = StatusServer("127.0.0.1:0", is_alive=lambda: True, is_ready=lambda: True, metrics=metrics)
+    _, port = await server.start()
+    tracemalloc.start()
+    held = [await reader(port, "/metrics") for _ in range(20)]
+    assert await is_served(port)
+    await asyncio.sleep(0.3)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for one in held:
+        one.close()
+    await server.stop()
+    assert kept < 2 * 32 * MEBIBYTE
+    assert made == 1
+
+
+async def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_connections, "UNREAD_S", 0.2)
+    monkeypatch.setattr(bounded_connections, "LOOK_EVERY_S", 0.02)
+
+    async def large(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(32 * MEBIBYTE))
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(20):
+            await response.write(b"x" * 100)
+            await asyncio.sleep(0.03)
+        return response
+
+    app = web.Application()
+    app.router.add_get("/large", large)
+    app.router.add_get("/stream", stream)
+    runner, (_, port) = await listen_on("127.0.0.1:0", app)
+    assert runner.server is not None
+    held = await reader(port, "/large")
+    await eventually(lambda: runner.server and runner.server.connections)
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/stream") as answer:
+        assert len(await answer.read()) == 2000
+        await eventually(lambda: runner.server and len(runner.server.connections) == 1)
     held.close()
     await runner.cleanup()
 

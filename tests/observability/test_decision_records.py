@@ -15,8 +15,9 @@ from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import FixedPods, RolePolicy
+from edl.model.limits import Limits, Quota, ServingLimits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Certificate, Limits, Price, Quota, ScaleDecision, ScalePlan, ServingReport
+from edl.model.plan import Certificate, Price, ScaleDecision, ScalePlan, ServingReport
 from edl.model.resources import NodeTerm, Placement, Preference, Requirement, Taint, Toleration
 from edl.model.status import Condition, JobPhase, JobStatus, Reason, Resize, RoleCount
 from edl.observability.decision_records import DecisionRecord, RecordFolder, decode_record, encode_record
@@ -31,6 +32,16 @@ NEW_FIELDS = {
     ("ahead_of_plan",),
     ("limits", "quotas", "others"),
     ("snapshot", "jobs", "declared"),
+    ("snapshot", "jobs", "trainer", "placement", "rules"),
+    ("snapshot", "jobs", "fixed", "shape", "placement", "rules"),
+    ("snapshot", "jobs", "pods", "shape", "placement", "rules"),
+    ("snapshot", "pods", "shape", "placement", "rules"),
+    ("snapshot", "jobs", "pods", "owner"),
+    ("snapshot", "pods", "owner"),
+    ("snapshot", "jobs", "pods", "unscheduled"),
+    ("snapshot", "pods", "unscheduled"),
+    ("snapshot", "jobs", "sizes"),
+    ("snapshot", "jobs", "is_oversized"),
     ("snapshot", "jobs", "finishing"),
     ("snapshot", "jobs", "orphans_pods"),
     ("snapshot", "jobs", "pin_floor"),
@@ -67,11 +78,14 @@ NEW_FIELDS = {
     ("snapshot", "avoided"),
     ("snapshot", "jobs", "status", "troubles"),
     ("limits", "lend_running"),
+    ("snapshot", "rejecting"),
     ("snapshot", "resizes_pods"),
     ("snapshot", "pods", "running_request"),
     ("snapshot", "jobs", "pods", "running_request"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
     ("snapshot", "jobs", "slowed_beyond"),
+    ("snapshot", "jobs", "kueue"),
+    ("snapshot", "kueue"),
     ("snapshot", "jobs", "unsaved_s"),
     ("snapshot", "jobs", "topology"),
     ("snapshot", "queues"),
@@ -127,6 +141,7 @@ def snapshot(now_s: float = 1000.0) -> ClusterSnapshot:
             last_resize=Resize(980.0, 1, 2, "AtMax"),
         ),
         ttl_s=60,
+        sizes=(1, 2, 4, 10),
     )
     node = replace(make_node("n000"), taints=(Taint("k", "", "NoSchedule"),))
     return make_snapshot((node,), (job,), (replace(make_serving("web"), unplaceable=True),), now_s)
@@ -142,7 +157,7 @@ def plan(target: int = 3) -> ScalePlan:
 
 
 def record(now_s: float = 1000.0) -> DecisionRecord:
-    return DecisionRecord("maxmin", Limits(serving_grace_s=2.0), snapshot(now_s), plan())
+    return DecisionRecord("maxmin", Limits(serving=ServingLimits(grace_s=2.0)), snapshot(now_s), plan())
 
 
 def test_a_record_is_read_back_as_it_was_written() -> None:

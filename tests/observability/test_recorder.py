@@ -12,8 +12,8 @@ import pytest
 
 from edl.explain.relief import relief_decisions
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
+from edl.model.limits import Limits, SharingLimits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.status import Reason
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
@@ -97,7 +97,7 @@ def test_what_a_job_gives_ahead_of_a_plan_is_logged_counted_and_traced(caplog: p
 def test_what_a_job_gives_ahead_of_a_plan_is_recorded_and_replayed(tmp_path: Path) -> None:
     jobs = (make_job("a", trainers=8, min_trainers=2, max_trainers=8, on=("n000",)),)
     world = make_snapshot(make_nodes(1, cpu=8), jobs, (replace(make_serving("web", cpu=3), tried=True),))
-    limits = Limits(max_load_desired=1.0)
+    limits = Limits(sharing=SharingLimits(max_load_desired=1.0))
     made = relief_decisions(world, policy_named("maxmin"), limits)
     assert sum(len(decision.victims) for decision in made) == 3
     make_recorder(RecordFolder(tmp_path)).relieved(world, limits, made)

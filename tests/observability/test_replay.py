@@ -12,7 +12,8 @@ from edl.errors import ConfigError, PlanError, PlanFailure
 from edl.explain.decision import decide
 from edl.lifecycle.desired_state import as_planned
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import KeptColumns, Limits, ScalePlan
+from edl.model.limits import Limits, SharingLimits
+from edl.model.plan import KeptColumns, ScalePlan
 from edl.model.status import Reason
 from edl.observability.decision_records import DecisionRecord, RecordFolder, decode_record
 from edl.observability.replay import Verdict, differences, exit_code, recompute, replay, replay_all, replays_json
@@ -42,7 +43,7 @@ def test_a_record_gives_the_same_decision_again(tmp_path: Path, policy: str) -> 
 
 
 def test_limits_are_part_of_the_record(tmp_path: Path) -> None:
-    limits, snapshot = Limits(max_load_desired=0.5), world()
+    limits, snapshot = Limits(sharing=SharingLimits(max_load_desired=0.5)), world()
     path = RecordFolder(tmp_path).write(DecisionRecord("maxmin", limits, snapshot, plan_for(snapshot, limits)))
     assert replay(path).verdict is Verdict.SAME
 

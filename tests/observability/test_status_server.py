@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from edl.errors import ConfigError
-from edl.observability.status_server import StatusServer, listen_on, split_address
+from edl.observability.status_server import SharedPage, StatusServer, listen_on, split_address
 
 
 async def page() -> bytes:
@@ -59,6 +60,23 @@ async def test_a_web_site_reads_nothing_through_the_browser_of_its_visitor(path:
 async def test_metrics_have_the_content_type_that_prometheus_expects() -> None:
     async with serving() as url:
         assert await fetch(url + "/metrics") == (200, "x 1\n", "text/plain; version=0.0.4; charset=utf-8")
+
+
+async def test_metrics_that_are_asked_for_all_the_time_are_made_from_time_to_time() -> None:
+    made, now_s = 0, 0.0
+
+    async def slow() -> bytes:
+        nonlocal made, now_s
+        made, now_s = made + 1, now_s + 0.25
+        await asyncio.sleep(0)
+        return b"x %d\n" % made
+
+    shared = SharedPage(slow, lambda: now_s)
+    assert await asyncio.gather(*(shared.get() for _ in range(100))) == [b"x 1\n"] * 100
+    now_s = 2.5
+    assert await shared.get() == b"x 1\n"
+    now_s = 3.0
+    assert (await shared.get(), made) == (b"x 2\n", 2)
 
 
 async def test_a_compressed_body_is_not_expanded() -> None:

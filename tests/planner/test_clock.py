@@ -9,7 +9,7 @@ import pytest
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner import decide
 from edl.planner.clock import LEAST_S, Clock, OutOfTimeError, without_collections
 from edl.planner.decide import READ_AGAIN, SHARE_BY, study

@@ -11,16 +11,16 @@ import pytest
 from edl.model.cluster import ClusterSnapshot
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import FixedPods, Job, RolePolicy
+from edl.model.limits import Limits, Quota, SharingLimits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, Quota
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Resize
 from edl.planner.consolidation import Moving, may_move, moves, quiet_time, reason_to_wait
 from edl.planner.decide import study
 from edl.planner.guard import check
-from edl.planner.interruption import HORIZON_S, price_in_trainers
 from edl.planner.policies.registry import policy_named
 from edl.planner.trial_packing import TrialPacking
+from edl.planner.waits import HORIZON_S, price_in_trainers
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.pserver_jobs import REST, with_pservers
 from tests.worlds.small_clusters import (
@@ -122,8 +122,8 @@ def test_pservers_move_only_if_asked_and_after_the_quiet_time() -> None:
     world = scattered()
     assert quiet_time(world) == (1010, "pod serving/web started")
     assert moved(world, Limits()) == {}
-    assert moved(world, Limits(consolidate_after_s=1011)) == {}
-    assert moved(world, Limits(consolidate_after_s=1010)) == {"a": (A,)}
+    assert moved(world, Limits(sharing=SharingLimits(consolidate_after_s=1011))) == {}
+    assert moved(world, Limits(sharing=SharingLimits(consolidate_after_s=1010))) == {"a": (A,)}
 
 
 def quota(cores: int) -> Limits:
@@ -198,7 +198,7 @@ def test_a_pending_serving_pod_that_fits_nowhere_does_not_stop_moves() -> None:
 NO_MOVE: dict[str, tuple[Job, Limits]] = {
     "the job has its maximum": (job_a(max_trainers=1), REST),
     "its queue has no quota left": (job_a(), quota(10)),
-    "training may not grow": (job_a(), replace(REST, max_load_desired=0.7)),
+    "training may not grow": (job_a(), replace(REST, sharing=replace(REST.sharing, max_load_desired=0.7))),
     "the pserver is not safe to evict": (
         job_a(pods=tuple(replace(p, safe_to_evict=p.name != A) for p in job_a().pods)),
         REST,
@@ -248,14 +248,16 @@ def packing_of(limits: Limits) -> TrialPacking:
     b = with_status(make_job("b", trainers=1, max_trainers=4, cpu=4, on=("m0",), age_s=100), admitted=True)
     world = scattered(job_a(), b)
     world = replace(world, nodes=(make_node("m0", 4), *world.nodes))
-    return study(world, policy_named("maxmin"), replace(limits, consolidate_after_s=0)).context.shared.packing
+    return study(
+        world, policy_named("maxmin"), replace(limits, sharing=replace(limits.sharing, consolidate_after_s=0))
+    ).context.shared.packing
 
 
 def test_no_pserver_moves_for_trainers_that_quota_or_load_forbids() -> None:
     assert moves(packing_of(Limits()), 10.0).pservers == {KEY: (A,)}
     assert moves(packing_of(quota(15)), 10.0).pservers == {KEY: (A,)}
     assert moves(packing_of(quota(14)), 10.0).pservers == {}
-    assert moves(packing_of(Limits(max_load_desired=0.7)), 10.0).pservers == {}
+    assert moves(packing_of(Limits(sharing=SharingLimits(max_load_desired=0.7))), 10.0).pservers == {}
 
 
 def test_no_pserver_moves_if_the_next_plan_would_not_gain_a_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ def test_no_pserver_moves_if_the_next_plan_would_not_gain_a_trainer(monkeypatch:
 
 def test_pservers_move_for_trainers_that_quota_and_load_allow() -> None:
     assert moved(scattered(), quota(11)) == {"a": (A,)}
-    assert moved(scattered(), replace(REST, max_load_desired=1.0)) == {"a": (A,)}
+    assert moved(scattered(), replace(REST, sharing=replace(REST.sharing, max_load_desired=1.0))) == {"a": (A,)}
 
 
 def test_pservers_that_are_not_marked_safe_to_evict_move_one_at_a_time() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.planner.consolidation import moves
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named

@@ -12,8 +12,9 @@ from edl.errors import PlanError, PlanFailure
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.status import Reason
 from edl.planner.fallback import failure_of, without_growth
 from edl.planner.guard import check

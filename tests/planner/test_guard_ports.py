@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.worst_worlds import host_ports
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.resources import HOST_PORT_PREFIX, Resources, port_at_every_address
 from edl.planner import guard
 from edl.planner.decide import study

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from edl.model.plan import Limits
+from edl.model.limits import Limits, ServingLimits
 from edl.model.pods import Pod
 from edl.planner.waits import serving_grace_left_s
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import plan_for, victims
 
-LIMITS = Limits(serving_grace_s=2.0)
+LIMITS = Limits(serving=ServingLimits(grace_s=2.0))
 FULL = make_job("a", min_trainers=2, max_trainers=20, trainers=16, on=("n000", "n001"))
 
 

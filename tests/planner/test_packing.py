@@ -1,21 +1,26 @@
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, Quota, SharingLimits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.planner.packing import grow
+from edl.planner.packing import Grower, PodBatch, grow, make_room
 from edl.planner.problem_reader import read_problem
+from edl.planner.programs import offers
+from edl.planner.programs.offers import Choice, NodeOffer
 from edl.planner.starts import Start, startable
-from edl.planner.trial_packing import SERVING, TrialPacking
+from edl.planner.trial_packing import SERVING, Placed, TrialPacking
 from edl.planner.victims import choose
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
@@ -87,11 +92,65 @@ def test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn() 
     assert room.count == {0: 4, 1: 2}
 
 
+@pytest.mark.parametrize("kept", [SharingLimits(), SharingLimits(max_load_desired=0.9)])
+def test_a_job_of_thousands_takes_few_turns_and_is_as_well_off_as_the_others(
+    kept: SharingLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs of 8,000, of 4,000 and of 20 on 3,000 slots; one by one, they would have 3,000 turns."""
+    widths = {"a": 8000, "b": 4000, "c": 20}
+    jobs = tuple(make_job(name, min_trainers=0, max_trainers=most) for name, most in widths.items())
+    room = TrialPacking(read_problem(make_snapshot(make_nodes(30, 100, 100), jobs), Limits(sharing=kept)), (0, 1, 2))
+    turns, find = Counter[int](), Grower.find
+
+    def counted(grower: Grower, shape: int) -> int:
+        turns[shape] += 1
+        return find(grower, shape)
+
+    monkeypatch.setattr(Grower, "find", counted)
+    grow(room, dict(enumerate(widths.values())), dict.fromkeys(range(3), 0))
+    assert sum(room.count.values()) == int(3000 * kept.max_load_desired)
+    assert turns.total() < 600
+    levels = [room.fulfilment(j) for j in range(3)]
+    assert max(levels[:2]) - min(levels[:2]) < 1.5 / 4000
+    assert levels[2] >= min(levels[:2]) - 1 / 20
+    assert (room.free >= 0).all()
+
+
+def test_a_job_of_thousands_stays_within_its_quota_to_the_last_trainer() -> None:
+    limits = Limits(quotas=(Quota("small", ((CPU, 333_000),)),))
+    job = replace(make_job("a", min_trainers=0, max_trainers=5000), queue="small")
+    room = TrialPacking(read_problem(make_snapshot(make_nodes(10, 100, 100), (job,)), limits), (0,))
+    grow(room, {0: 5000}, {0: 0})
+    assert room.count == {0: 333}
+
+
+def test_a_batch_of_many_is_placed_over_as_many_deletions_as_the_table_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 nodes of 40 cores, every other one full of trainers that may go; 500 of 800 slots are wanted."""
+    names = tuple(f"n{i:03d}" for i in range(1, 20, 2))
+    job = make_job("a", min_trainers=0, trainers=400, max_trainers=400, on=names)
+    world = make_snapshot(make_nodes(20, 40, 40), (job, make_job("b", min_trainers=0, max_trainers=500)))
+    plain, tables = TrialPacking(read_problem(world, Limits()), (0, 1)), list[int]()
+    many, by_table = plain.copy(), offers._by_table
+
+    def counted(offered: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
+        tables.append(count)
+        return by_table(offered, count)
+
+    batch = PodBatch(plain.problem.demands[1].shape, ((1, Role.TRAINER),) * 500)
+    assert make_room(plain, batch, {0: 400}) == 500
+    monkeypatch.setattr(offers, "MOST_CELLS", 0)
+    monkeypatch.setattr(offers, "_by_table", counted)
+    assert make_room(many, batch, {0: 400}) == 500
+    assert len(many.victims) == len(plain.victims) == 100
+    assert max(tables) < offers.FEW_PODS + 40
+    assert (many.free >= 0).all()
+
+
 def test_at_a_desired_load_whole_pods_are_lost_to_nobody_by_the_order_of_growth() -> None:
     cores = (4, 5, 7, 5, 3, 5, 4, 3)
     jobs = (make_job("a", max_trainers=6, cpu=2), make_job("b", max_trainers=6, cpu=3), make_job("c", max_trainers=3))
     world = make_snapshot(tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate(cores)), jobs)
-    assert targets(plan_for(world, Limits(max_load_desired=0.95))) == {"a": 6, "b": 6, "c": 3}
+    assert targets(plan_for(world, Limits(sharing=SharingLimits(max_load_desired=0.95)))) == {"a": 6, "b": 6, "c": 3}
 
 
 def test_a_trial_leaves_its_origin_alone() -> None:
@@ -212,3 +271,43 @@ def test_a_job_that_is_gone_since_the_plan_starts_nothing() -> None:
     assert {start.job.name for start in startable(left, plan)} == {"b"}
     suspended = with_jobs(world, replace(world.jobs[0], suspended=True))
     assert {start.job.name for start in startable(suspended, plan)} == {"b"}
+
+
+# Trainers without a node
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.integers(1, 4), st.lists(st.sampled_from(["", "", "", "n0", "n1"]), min_size=1, max_size=8)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+@quick
+def test_each_trainer_without_a_node_goes_to_the_tightest(
+    cores: list[int], found: list[tuple[int, list[str]]]
+) -> None:
+    """As if each were placed alone, in reverse order of deletion; what is left stays in the order of deletion."""
+    jobs = []
+    for number, (size, planned) in enumerate(found):
+        job = make_job(f"j{number}", trainers=len(planned), on=("",), cpu=size)
+        pods = zip(job.pods, planned, strict=True)
+        jobs.append(replace(job, pods=tuple(replace(pod, planned=node) for pod, node in pods)))
+    problem = read_problem(cluster_of(cores, jobs), Limits())
+    packing, free = TrialPacking(problem, range(len(jobs))), TrialPacking(problem, ())
+    left: dict[int, list[int]] = {j: [] for j in range(len(jobs))}
+    for index in sorted(
+        range(len(problem.live_trainers)), key=lambda i: problem.live_trainers[i].order, reverse=True
+    ):
+        trainer = problem.live_trainers[index]
+        node = problem.node_index.get(trainer.pod.planned, -1)
+        if node < 0 or not free.slots(trainer.shape)[node]:
+            node = free.tightest(trainer.shape)
+        assert packing.node_of[index] == node
+        if node >= 0:
+            free.hold(Placed(SERVING, None, trainer.shape, node))
+        else:
+            left[trainer.demand].insert(0, index)
+    assert packing.without_node == left
+    assert (packing.free == free.free).all()

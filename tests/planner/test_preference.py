@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.resources import NodeTerm, Placement, PodShape, Preference, Requirement, Taint, Toleration
 from edl.planner.eligibility import Eligibility
 from edl.planner.preference import follow_preferences

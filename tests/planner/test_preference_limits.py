@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.hostile_jobs import HONEST, KINDS, beside, cluster
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner import decide, preference
 from edl.planner.clock import Clock
 from edl.planner.decide import study

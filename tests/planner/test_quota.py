@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.model.cluster import ClusterSnapshot
+from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, Quota
 from edl.model.names import Role
-from edl.model.plan import Limits, Quota, ScalePlan
-from edl.model.resources import CPU
+from edl.model.plan import ScalePlan
+from edl.model.resources import CPU, MEMORY, Resources
 from edl.model.status import Reason
+from edl.model.units import GIB
 from edl.planner.guard import check
-from edl.planner.quota import QuotaMeter, QuotaTable, most_alone, quota_uses_of
+from edl.planner.quota import LIMITS, QuotaMeter, QuotaTable, most_alone, quota_uses_of
 from tests.planner.policies.test_utility import curves, half_shares, utility
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
@@ -334,6 +336,17 @@ def test_a_quota_has_a_price() -> None:
     (price,) = (p for p in plan.prices if p.kind == "quota")
     assert (price.name, price.resource) == ("blue", CPU)
     assert price.price == pytest.approx(1 / 4)  # of one core, to a job whose cap is 5 and whose minimum is 1
+
+
+@pytest.mark.parametrize("resource", [MEMORY, f"{LIMITS}{MEMORY}"])
+def test_a_quota_of_memory_has_a_price_by_gib(resource: str) -> None:
+    quota = ResourceQuota("default", "small", ((resource, 5 * GIB),))
+    most = Resources.of({MEMORY: GIB})
+    jobs = tuple(replace(make_job(name, max_trainers=12), limits=most) for name in "ab")
+    plan = plan_for(replace(make_snapshot(make_nodes(1, cpu=40), jobs), resource_quotas=(quota,)))
+    (price,) = (p for p in plan.prices if p.kind == "quota")
+    assert (price.name, price.resource) == ("default/small", resource)
+    assert price.price == pytest.approx(1 / 11)  # of one GiB, to a job whose bounds are 1 and 12
 
 
 # What the guard sees

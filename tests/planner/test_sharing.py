@@ -9,16 +9,12 @@ import pytest
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, ServingLimits, SharingLimits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import PODS, Resources
 from edl.model.status import Condition, JobStatus, Reason, Resize
-from edl.planner.policies.maxmin import lowered
 from edl.planner.policies.registry import POLICIES, policy_named
-from edl.planner.problem_reader import read_problem
-from edl.planner.reallocation import Terms
-from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import (
     make_job,
     make_node,
@@ -125,20 +121,20 @@ def test_an_unbound_trainer_with_no_room_left_is_the_first_victim() -> None:
 
 def test_growth_stops_at_the_part_of_the_total_that_is_desired() -> None:
     world = make_snapshot(make_nodes(2, cpu=10), (make_job("a", min_trainers=1, max_trainers=30),))
-    decision = decision_of(plan_for(world, Limits(max_load_desired=0.8)), "a")
+    decision = decision_of(plan_for(world, Limits(sharing=SharingLimits(max_load_desired=0.8))), "a")
     assert decision.target == 16
     assert "--max-load-desired 0.8" in decision.account
 
 
 def test_the_desired_part_does_not_stop_a_minimum() -> None:
     world = make_snapshot(make_nodes(1, cpu=10), (make_job("a", min_trainers=9, max_trainers=30),))
-    assert targets(plan_for(world, Limits(max_load_desired=0.5))) == {"a": 9}
+    assert targets(plan_for(world, Limits(sharing=SharingLimits(max_load_desired=0.5)))) == {"a": 9}
 
 
 def test_headroom_for_serving_is_kept_from_growth() -> None:
     world = make_snapshot(make_nodes(2), (make_job("a", max_trainers=30),), (make_serving("s", cpu=3, node="n000"),))
     assert targets(plan_for(world)) == {"a": 13}
-    assert targets(plan_for(world, Limits(serving_headroom=2))) == {"a": 7}
+    assert targets(plan_for(world, Limits(serving=ServingLimits(headroom=2)))) == {"a": 7}
 
 
 def shrunk_for_serving(age_s: float) -> ClusterSnapshot:
@@ -246,7 +242,7 @@ def ebbing(cores: int, *, node: Node | None = None) -> ClusterSnapshot:
 def test_nobody_is_shrunk_for_another_where_room_that_serving_is_leaving_will_do() -> None:
     plan = plan_for(ebbing(5))
     assert targets(plan) == {"poor": 1, "rich": 7}
-    assert "terminating pods will free enough room, and edl waits for them" in decision_of(plan, "poor").account
+    assert "terminating pods will free enough capacity, and edl waits for them" in decision_of(plan, "poor").account
     stays = replace(ebbing(5), pods=tuple(replace(pod, ends_by_s=0.0) for pod in ebbing(5).pods))
     assert targets(plan_for(stays)) == {"poor": 4, "rich": 4}
     gone = replace(ebbing(5), pods=tuple(pod for pod in ebbing(5).pods if not pod.terminating))
@@ -322,29 +318,6 @@ def test_nobody_is_shrunk_for_another_where_that_leaves_somebody_worse_off_than_
     nodes = tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate((3, 2, 3)))
     plan = plan_for(make_snapshot(nodes, tuple(with_status(job, admitted=True) for job in jobs)))
     assert targets(plan) == {"narrow": 2, "wide": 2}
-
-
-@pytest.mark.parametrize("possible", range(5, 15))
-def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possible: int) -> None:
-    """Thirteen trainers are promised to two jobs; so many can be had in all, and it goes down by eight at most."""
-    jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
-    room = TrialPacking(read_problem(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
-    tried: list[int] = []
-
-    def reach(terms: Terms) -> TrialPacking | None:
-        tried.append(sum(terms.promised.values()))
-        return room if tried[-1] <= possible else None
-
-    found = lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, reach)
-    assert found is not None
-    assert sum(found[1].promised.values()) == min(possible, 12)
-    assert len(tried) <= 5
-
-
-def test_nothing_less_is_promised_where_no_less_can_be_had_either() -> None:
-    jobs = (make_job("a", max_trainers=12), make_job("b", max_trainers=12))
-    room = TrialPacking(read_problem(make_snapshot(make_nodes(1), jobs), Limits()), (0, 1))
-    assert lowered(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), 0.0, lambda _: None) is None
 
 
 def test_trainers_on_a_node_that_others_overcommit_take_nothing_from_what_the_job_may_have() -> None:

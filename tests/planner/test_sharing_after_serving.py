@@ -22,7 +22,7 @@ def test_a_job_that_was_spared_takes_no_more_than_its_share_while_another_may_no
     assert targets(plan) == {"gave": 1, "spared": 8}
     spared = decision_of(plan, "spared")
     assert spared.reason is Reason.COOLDOWN
-    assert "free room is reserved for default/gave" in spared.account
+    assert "free capacity is reserved for default/gave" in spared.account
     assert "20 s" in spared.account
 
 

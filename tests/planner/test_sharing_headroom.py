@@ -8,7 +8,7 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
-from edl.model.plan import Limits
+from edl.model.limits import Limits, ServingLimits
 from edl.model.status import Reason
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import apply_plan, decision_of, free_cores, plan_for, targets, victims, with_status
@@ -83,4 +83,4 @@ def test_serving_that_waits_comes_before_room() -> None:
 
 def test_without_the_flag_the_plan_says_nothing_of_headroom() -> None:
     assert plan_for(replace(full(3), headroom=())).headroom == ()
-    assert plan_for(replace(full(3), headroom=()), Limits(serving_headroom=2)).headroom == ()
+    assert plan_for(replace(full(3), headroom=()), Limits(serving=ServingLimits(headroom=2))).headroom == ()

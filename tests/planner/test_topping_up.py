@@ -13,8 +13,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from benchmarks.contended_worlds import contended
 from edl.explain.decision import explained_study
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits, Quota
 from edl.model.names import Role
-from edl.model.plan import Limits, Quota
 from edl.model.resources import CPU
 from edl.planner.decide import Study
 from edl.planner.guard import check

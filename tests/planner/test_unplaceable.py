@@ -9,7 +9,8 @@ import pytest
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ServingReport
+from edl.model.limits import Limits
+from edl.model.plan import ServingReport
 from edl.model.pods import Pod
 from edl.planner.fallback import without_growth
 from edl.planner.guard import check
@@ -46,6 +47,40 @@ def test_a_pod_that_leaves_room_unused_for_half_a_minute_is_marked_for_as_long()
     assert marked(world, records, 30) == {"s"}
     assert marked(world, records, 59.9) == {"s"}
     assert marked(world, records, 60) == set()
+
+
+def test_a_pod_of_another_namespace_that_names_the_same_owner_passes_no_pause_on() -> None:
+    """Anybody may write the UID of a set of others into a pod of his own, which then leaves room unused."""
+    honest = replace(tried("s-1"), owner="uid-of-the-set")
+    forged = replace(tried("f-1"), owner="uid-of-the-set", namespace="mallory")
+    records = seen({}, with_pods(FREE, forged), (0, 30))
+    assert marked(with_pods(FREE, forged), records, 30) == {"f-1"}
+    records = seen(records, with_pods(FREE, honest), (40, 41))
+    assert marked(with_pods(FREE, honest), records, 41) == set()
+
+
+def test_a_pod_that_replaces_a_marked_one_continues_its_pauses() -> None:
+    first, second = (replace(tried(name), owner="uid-of-the-set") for name in ("s-1", "s-2"))
+    records = seen({}, with_pods(FREE, first), (0, 30))
+    records = seen(records, with_pods(FREE, second), (40, 41))
+    assert marked(with_pods(FREE, second), records, 59.9) == {"s-2"}
+    records = seen(records, with_pods(FREE, second), (60, 90))
+    assert marked(with_pods(FREE, second), records, 149.9) == {"s-2"}, "the second pause is twice as long"
+
+
+def test_a_pod_of_another_owner_or_size_begins_anew() -> None:
+    first = replace(tried("s-1"), owner="uid-of-the-set")
+    records = seen({}, with_pods(FREE, first), (0, 30))
+    for other in (replace(tried("t"), owner="uid-of-another"), replace(tried("u", cpu=2), owner="uid-of-the-set")):
+        world = with_pods(FREE, other)
+        assert marked(world, seen(records, world, (40,)), 41) == set()
+
+
+def test_a_replacement_that_comes_late_begins_anew() -> None:
+    first, second = (replace(tried(name), owner="uid-of-the-set") for name in ("s-1", "s-2"))
+    records = seen({}, with_pods(FREE, first), (0, 30))
+    records = seen(records, FREE, (59, 91))
+    assert marked(with_pods(FREE, second), seen(records, with_pods(FREE, second), (92,)), 93) == set()
 
 
 def test_nobody_looks_for_room_for_a_pod_that_has_just_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,14 +134,14 @@ def test_each_mark_lasts_twice_as_long_as_the_one_before_up_to_some_hours() -> N
 
 BLOCKED: dict[str, Callable[[], ClusterSnapshot]] = {
     "not tried": lambda: with_pods(FREE, make_serving("s")),
-    "no room": lambda: with_pods(FREE, tried("s"), make_serving("b", cpu=2, node="n0")),
-    "no room until others are gone": lambda: with_pods(
+    "no capacity": lambda: with_pods(FREE, tried("s"), make_serving("b", cpu=2, node="n0")),
+    "no capacity until others are gone": lambda: with_pods(
         FREE, tried("s"), replace(make_serving("b", cpu=2, node="n0"), terminating=True)
     ),
-    "room of trainers that still hold it": lambda: with_pods(
+    "capacity of trainers that still hold it": lambda: with_pods(
         replace(FREE, jobs=(make_job("a", trainers=4, max_trainers=4, on=("n0",)),)), tried("s")
     ),
-    "room on a node that takes nobody": lambda: with_pods(
+    "capacity on a node that takes nobody": lambda: with_pods(
         replace(FREE, nodes=(make_node("n0", 4, cordoned=True),)), tried("s")
     ),
     "gated": lambda: with_pods(FREE, replace(tried("s"), gated=True)),
@@ -124,7 +159,7 @@ def test_who_is_not_offered_room_is_never_marked(build: Callable[[], ClusterSnap
 
 
 def test_an_offer_that_is_interrupted_begins_anew() -> None:
-    world, full = with_pods(FREE, tried("s")), BLOCKED["no room"]()
+    world, full = with_pods(FREE, tried("s")), BLOCKED["no capacity"]()
     records = seen(seen({}, world, (0, 25)), full, [26])
     assert marked(world, seen(records, world, (27, 50)), 50) == set()
     assert marked(world, seen(records, world, (27, 57)), 57) == {"s"}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.planner.unplaceable import LONGEST_PAUSE_S, WaitRecord, mark_untried, watch
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.simulated_controller import Living
 
 A = JobKey("default", "a")
-LIMITS = Limits(untried_s=120.0)
+LIMITS = Limits(serving=ServingLimits(untried_s=120.0))
 
 
 def waiting(name: str, *, age_s: float, scheduler: str = "", **fields: Any) -> Pod:
@@ -42,7 +42,7 @@ def test_a_long_queue_of_a_scheduler_that_works_is_waited_for() -> None:
 
 
 def test_the_option_names_the_schedulers_whose_pods_count() -> None:
-    limits = Limits(serving_schedulers=("default-scheduler",))
+    limits = Limits(serving=ServingLimits(schedulers=("default-scheduler",)))
     pods = (waiting("ours", age_s=1), waiting("theirs", age_s=1, scheduler="mine", tried=True))
     assert marked(*pods, limits=limits) == {"theirs"}
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from edl.model.jobs import Job
-from edl.model.plan import Limits
+from edl.model.limits import Limits, ServingLimits, SharingLimits
 from edl.model.pods import Pod
 from edl.model.status import JobStatus, Reason, Resize
 from edl.planner.waits import cooldown_left_s, growth_hold_left_s, refused, serving_grace_left_s
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 
 NOW_S = 5000.0
-LIMITS = Limits(growth_hold_s=30.0)
+LIMITS = Limits(sharing=SharingLimits(growth_hold_s=30.0))
 
 
 def resized_at(at_s: float) -> Job:
@@ -62,18 +62,18 @@ EQUAL: dict[str, tuple[Pod, bool]] = {
 def test_a_pod_is_refused_with_an_equal_one(case: str) -> None:
     pod, is_refused = EQUAL[case]
     snapshot = make_snapshot(make_nodes(1), pods=(REFUSED, pod))
-    left = serving_grace_left_s(snapshot, Limits(serving_grace_s=2.0))
+    left = serving_grace_left_s(snapshot, Limits(serving=ServingLimits(grace_s=2.0)))
     assert (("serving", "s") not in left) is is_refused
     assert (pod.uid in refused(snapshot)) is is_refused
 
 
 def test_a_pod_that_may_preempt_refuses_only_itself() -> None:
     snapshot = make_snapshot(make_nodes(1), pods=(replace(REFUSED, may_preempt=True), waiting("s")))
-    assert ("serving", "s") in serving_grace_left_s(snapshot, Limits(serving_grace_s=2.0))
+    assert ("serving", "s") in serving_grace_left_s(snapshot, Limits(serving=ServingLimits(grace_s=2.0)))
     assert refused(snapshot) == {REFUSED.uid}
 
 
 def test_an_equal_pod_that_ignores_free_capacity_refuses_nobody() -> None:
     snapshot = make_snapshot(make_nodes(1), pods=(replace(REFUSED, unplaceable=True), waiting("s")))
-    assert ("serving", "s") in serving_grace_left_s(snapshot, Limits(serving_grace_s=2.0))
+    assert ("serving", "s") in serving_grace_left_s(snapshot, Limits(serving=ServingLimits(grace_s=2.0)))
     assert not refused(snapshot)

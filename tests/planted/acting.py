@@ -175,10 +175,11 @@ def rests_for_each_failure(right: Right) -> Right:
 def same_jobs_first(_: Right) -> Right:
     def wrong(self: Any, lanes: Any) -> Write | None:
         for lane in lanes:
-            for writes in self._ready[lane].values():
-                if writes:
-                    write: Write = writes.popleft()
-                    return write
+            for jobs in self._ready[lane].values():
+                for writes in jobs.values():
+                    if writes:
+                        write: Write = writes.popleft()
+                        return write
         return None
 
     return wrong

@@ -54,8 +54,8 @@ def failures_forgotten(right: Right) -> Right:
     def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
         right(self, write, outcomes)
         if not all(outcome.is_ok for outcome in outcomes):
-            self._dirty.pop(write.job_uid, None)
-            self._later.pop(write.job_uid, None)
+            self._due._now.pop(write.job_uid, None)
+            self._due._later.pop(write.job_uid, None)
 
     return wrong
 

@@ -128,7 +128,7 @@ def guard_without_floor(_: Right) -> Right:
 @bug(
     "the guard lets a request be raised into room that serving took",
     at=targets.HAS_NO_ROOM,
-    caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[into room that serving took]",
+    caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[into capacity that serving took]",
 )
 def guard_without_room(_: Right) -> Right:
     return lambda *_, serving_waits: "" if not serving_waits else "serving pods wait"

@@ -30,7 +30,6 @@ CRASH = "controller/loop/test_loop_crashes.py::test_a_crash_at_any_write_does_no
 MASTERS = "controller/master_monitor/test_master_monitor.py"
 
 Described = tuple[JobStatus, tuple[EmitEvent, ...]]
-Starts = Sequence[tuple[Role, str]]
 
 # --- the status
 
@@ -337,8 +336,8 @@ def running_again_forgotten(_: Right) -> Right:
     caught_by=f"{SPEC}::test_a_gang_starts_whole_or_not_at_all",
 )
 def half_a_gang(right: Right) -> Right:
-    def wrong(job: Job, starts: Starts, trainers: int) -> Any:
-        return right(replace(job, fault_tolerant=True, gang=False), starts, trainers)
+    def wrong(job: Job, *rest: Any) -> Any:
+        return right(replace(job, fault_tolerant=True, gang=False), *rest)
 
     return wrong
 
@@ -361,8 +360,8 @@ def stated_deletion_not_carried_out(right: Right) -> Right:
     caught_by="lifecycle/test_desired_state.py::test_a_new_trainer_takes_the_lowest_index_that_no_pod_has",
 )
 def name_in_use(right: Right) -> Right:
-    def wrong(job: Job, starts: Starts, trainers: int) -> Any:
+    def wrong(job: Job, *rest: Any) -> Any:
         shown = tuple(p for p in job.pods if p.role is not Role.TRAINER or p.is_live)
-        return right(replace(job, pods=shown), starts, trainers)
+        return right(replace(job, pods=shown), *rest)
 
     return wrong

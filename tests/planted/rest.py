@@ -72,7 +72,7 @@ def pod_in_two_places(_: Right) -> Right:
     caught_by=f"{BOOK}::test_changes_add_up_to_the_whole_cluster",
 )
 def reserved_for_ever(right: Right) -> Right:
-    return lambda self, daemons, has_reached, _touched: right(self, daemons, has_reached, ())
+    return lambda self, daemons, pods, _touched, now_s: right(self, daemons, pods, (), now_s)
 
 
 @bug(

@@ -279,7 +279,7 @@ def locked_after_a_status(right: Right) -> Right:
     def wrong(self: Any, write: Write, outcomes: Sequence[Outcome]) -> None:
         right(self, write, outcomes)
         if not isinstance(write.actions[0], CreatePod | DeletePod):
-            self._dirty.pop(write.job_uid, None)
+            self._due._now.pop(write.job_uid, None)
 
     return wrong
 
@@ -290,7 +290,7 @@ def locked_after_a_status(right: Right) -> Right:
     caught_by=found_in("growth"),
 )
 def looked_at_too_early(_: Right) -> Right:
-    return lambda _self, uids, _now_s: iter(tuple(uids))
+    return lambda _self, uids, _closed, _now_s: iter(tuple(uids))
 
 
 @bug(
@@ -320,9 +320,9 @@ def unanswered_beyond_the_maximum(right: Right) -> Right:
 
 @bug("the name of a pod that still ends is used again", at=targets.FREE_INDEXES, caught_by=found_in("eviction"))
 def name_of_an_ending_pod(right: Right) -> Right:
-    def wrong(job: Job, count: int) -> list[int]:
+    def wrong(job: Job, *rest: Any) -> list[int]:
         live = tuple(pod for pod in job.pods if not pod.terminating)
-        indexes: list[int] = right(replace(job, pods=live), count)
+        indexes: list[int] = right(replace(job, pods=live), *rest)
         return indexes
 
     return wrong
@@ -376,7 +376,7 @@ def list_of_the_past(_: Right) -> Right:
     return lambda self: tuple(one for one, begun in self._begun if one.lists_done < begun)
 
 
-@bug("a standby lists the jobs alone", at=targets.FRESH_LISTS_REQUIRE, caught_by=found_in("takeover-failure"))
+@bug("a standby lists the jobs alone", at=targets.FRESH_LISTS_REQUIRE, caught_by=found_in("takeover-eviction"))
 def fresh_jobs_alone(right: Right) -> Right:
     return lambda self, collections: right(self, tuple(collections)[:1])
 

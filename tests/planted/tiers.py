@@ -53,7 +53,7 @@ def kept_room_is_taken(right: Right) -> Right:
     caught_by=f"{PROPERTIES}::test_what_is_left_is_shared_as_the_best_of_all_divisions",
 )
 def first_come(_: Right) -> Right:
-    return lambda _job, _count: 0.0
+    return lambda _low, _high, _count: 0.0
 
 
 @bug(

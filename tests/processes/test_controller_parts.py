@@ -147,7 +147,9 @@ async def test_a_changed_file_is_in_force_without_a_restart_and_a_broken_one_is_
         ):
             queues.write_text(text)
             await eventually(_logged(caplog, message))
-            assert f"edl_rejected_files {rejected}.0" in await _page(f"{url}/metrics")
+            async with asyncio.timeout(10):  # the page of a moment ago may be served once more
+                while f"edl_rejected_files {rejected}.0" not in await _page(f"{url}/metrics"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_controller_without_a_sign_of_life_is_not_alive(

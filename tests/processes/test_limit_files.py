@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError
-from edl.model.plan import Quota
+from edl.model.limits import Quota
 from edl.processes.limit_files import LimitFiles
 from edl.settings.shared import LimitSettings
 

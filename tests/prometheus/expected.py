@@ -21,7 +21,7 @@ STEADY = {
     "Failed decisions per minute": "none fails",
     "Jobs that are not admitted": "one job is too large all the time",
     "Jobs that wait, by queue": "one job is too large all the time",
-    "Journal blocked": "the disk has room",
+    "Journal blocked": "the disk has capacity",
     "Changed files refused": "no file changes",
     "Kubernetes objects ignored": "all objects are readable",
     "Borrowed by queues": "the one queue owns more than it needs",
@@ -82,7 +82,6 @@ MOVED_ELSEWHERE = {
     "edl_quarantined_objects": _REPLICA,
     "edl_rejected_files": _REPLICA,
     "edl_resize_cost_seconds": f"{_LOOP}::test_the_measured_cost_of_a_resize_is_counted_once",
-    "edl_serving_unplaceable_pods": f"{_METRICS}::test_serving_pods_that_did_not_use_free_capacity_are_counted",
     "edl_slowed_trainers": _LENDING,
 }
 
@@ -90,8 +89,9 @@ MOVED_ELSEWHERE = {
 TRUE_IN_THE_SCENE = {
     "EdlNobodyLeads": "yes: the controller is killed",
     "EdlNoStandby": "yes: there is one controller",
-    "EdlServingWaits": "yes: serving takes room from training",
+    "EdlServingWaits": "yes: serving takes capacity from training",
     "EdlServingShort": "yes: a serving pod is larger than each node",
+    "EdlServingUnplaceable": "yes: no eviction helps that pod",
     "EdlJobsStartSlowly": "yes: pods start",
     "EdlJobsWait": "yes: a job is larger than the cluster",
     "EdlMasterAlone": "yes: the trainers have not called yet",

@@ -101,6 +101,7 @@ class Scene:
         self.saw('sum(edl_serving_wait_seconds_count{behind="training"}) > 0')
         self.kube.create(serving("huge", replicas=1, cpu="64"))
         self.saw("edl_serving_short_pods > 0")
+        self.saw("edl_serving_unplaceable_pods > 0")
         for name in ("web", "huge"):
             self.kube.delete("deployments", name)
         self.saw("edl_serving_short_pods == 0")

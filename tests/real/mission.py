@@ -31,7 +31,7 @@ _SCORE = re.compile(r"^AUC ([0-9.]+) on 32869 held-out flights, ([0-9]+) pushes$
 
 @contextmanager
 def installed(cluster: RealCluster) -> Iterator[RealCluster]:
-    """The controller of the manifest, as the README says, and a default class for volumes."""
+    """The controller of the manifest, as the guide to install it says, and a default class for volumes."""
     cluster.kube.apply(
         {
             "apiVersion": "storage.k8s.io/v1",

@@ -222,7 +222,7 @@ def test_a_journal_that_the_master_may_not_write_is_reported(
 
 def test_a_full_journal_is_reported(troubles: RealCluster) -> None:
     message = await_condition(troubles, FULL, "Degraded", "JournalBlocked")
-    assert "No space left on device; make room on its volume" in message
+    assert "No space left on device; free space on its volume" in message
     assert pods(troubles, FULL), "its trainer waits"
     troubles.exec(f"{FULL}-master-0", "rm", BALLAST)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.model.plan import Quota
+from edl.model.limits import Quota
 from edl.settings.controller import ControllerSettings
 from edl.settings.flags import read_settings
 from edl.settings.plan import PlanSettings
@@ -21,7 +21,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "paddlecloud", "0.0.0.0:8080", "info", "logfmt"
     )  # fmt: skip
     assert (made.interval_s, made.max_load_desired, made.serving_headroom) == (5.0, 1.0, "0")
-    assert (made.limits.serving_grace_s, made.limits.consolidate_after_s) == (2.0, 0.0)
+    assert (made.limits.serving.grace_s, made.limits.sharing.consolidate_after_s) == (2.0, 0.0)
 
 
 def test_text_from_the_command_line_becomes_values() -> None:
@@ -35,9 +35,12 @@ def test_text_from_the_command_line_becomes_values() -> None:
         },
     )
     assert made.interval_s == 2.5
-    assert (made.limits.serving_headroom, made.limits.max_load_desired) == (3, 0.97)
+    assert (made.limits.serving.headroom, made.limits.sharing.max_load_desired) == (3, 0.97)
     assert made.watch_namespace == ("b", "a")
-    assert read_settings(ControllerSettings, {"consolidate_after_s": "1800"}).limits.consolidate_after_s == 1800.0
+    assert (
+        read_settings(ControllerSettings, {"consolidate_after_s": "1800"}).limits.sharing.consolidate_after_s
+        == 1800.0
+    )
 
 
 def test_a_flag_that_is_not_given_has_its_default() -> None:
@@ -120,17 +123,20 @@ def test_the_quotas_are_read_from_the_file(tmp_path: Path) -> None:
     made = read_settings(ControllerSettings, {"queues": str(queues)})
     assert made.limits.quotas == ()
     assert made.read_limits().quotas == (Quota("blue", (("pods", 2),)),)
-    assert made.read_limits().serving_grace_s == 2.0
+    assert made.read_limits().serving.grace_s == 2.0
 
 
 def test_headroom_is_learned_only_if_that_is_asked_for() -> None:
     auto = {"serving_headroom": "auto"}
     given: list[dict[str, str]] = [{}, {"serving_slo": "50"}, auto, {**auto, "serving_slo": "50"}]
     limits = [read_settings(ControllerSettings, one).limits for one in given]
-    assert [(one.serving_headroom, one.serving_slo) for one in limits] == [(0, 0.0), (0, 0.0), (0, 20.0), (0, 50.0)]
+    assert [(one.serving.headroom, one.serving.slo) for one in limits] == [(0, 0.0), (0, 0.0), (0, 20.0), (0, 50.0)]
 
 
 def test_a_plan_has_the_limits_of_the_controller_without_its_patience() -> None:
     given = {"max_load_desired": "0.9", "serving_headroom": "3", "consolidate_after_s": "60"}
     limits = read_settings(PlanSettings, {**given, "filename": ["now.yaml"]}).limits
-    assert limits == replace(read_settings(ControllerSettings, given).limits, serving_grace_s=0.0, untried_s=0.0)
+    assert limits == replace(
+        read_settings(ControllerSettings, given).limits,
+        serving=replace(read_settings(ControllerSettings, given).limits.serving, grace_s=0.0, untried_s=0.0),
+    )

@@ -21,9 +21,10 @@ from edl.explain.decision import decide
 from edl.lifecycle.status import is_over
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.node_groups import NodeGroup, ScaleUp
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU, MEMORY, PODS, PodShape, Resources
 from edl.planner.eligibility import takes

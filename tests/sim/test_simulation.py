@@ -37,6 +37,12 @@ def test_jobs_fill_the_cluster_and_share_it() -> None:
     assert [trainers_at(done, name, 50) for name in ("job-0", "job-1")] == [16, 16]
 
 
+def test_a_job_has_only_the_sizes_that_it_may_have() -> None:
+    jobs = [make_group("sized", min=2, max=31, sizes=[2, 4, 31]), make_group("other", min=2, max=32)]
+    done = run(make_scenario(jobs=jobs))
+    assert [trainers_at(done, name, 50) for name in ("sized-0", "other-0")] == [4, 28]
+
+
 def test_a_job_waits_for_the_plan_to_be_made() -> None:
     def pending_s(decide_s: float) -> float:
         latency = {"decide_s": (decide_s, decide_s)}

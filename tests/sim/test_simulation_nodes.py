@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from edl.model.limits import Limits, NodeLimits
 from edl.model.node_groups import ScaleUp
-from edl.model.plan import Limits
 from tests.sim.autoscaled import COME_S, LEAVE_S, SPOT, Autoscaled, job
 
-ASKING = Limits(expected_nodes=(SPOT,), drain_idle_s=60.0)
+ASKING = Limits(nodes=NodeLimits(expected=(SPOT,), drain_idle_s=60.0))
 
 
 def test_a_waiting_minimum_brings_a_node_and_runs_and_the_node_leaves() -> None:

@@ -16,7 +16,8 @@ from edl.controller.planning import judge_snapshot
 from edl.explain.plan_table import plan_dict
 from edl.kube.snapshot_files import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 
 Object = dict[str, Any]
 

@@ -9,8 +9,9 @@ from typing import Any
 SCRIPT = Path(__file__).parents[2] / "tools" / "verify_certificate.py"
 
 
-def _load() -> Any:
-    spec = spec_from_file_location("verify_certificate", SCRIPT)
+def loaded(script: Path) -> Any:
+    """A script as a module."""
+    spec = spec_from_file_location(script.stem, script)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -18,7 +19,7 @@ def _load() -> Any:
     return module
 
 
-verifier: Any = _load()
+verifier: Any = loaded(SCRIPT)
 
 
 def faults(snapshot: object, plan: object, certificate: object) -> list[str]:

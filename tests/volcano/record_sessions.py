@@ -125,7 +125,7 @@ def _resize(here: Scene, book: Notebook) -> None:
     here.kube.create(serving(cpu="1", memory="1Gi"))
     book.run("kubectl scale deployment web --replicas=4")
     book.until(lambda: book.here.ready_serving() == 4, "serving is ready")
-    book.until(lambda: _has(here, LEFT), "the job has given room")
+    book.until(lambda: _has(here, LEFT), "the job has given capacity")
     book.run("kubectl get vcjob")
     book.run(PODS)
     assert here.restarts(CTR) == restarts, "a resize restarts nothing"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edl.ledger.group import GroupSettings
+from edl.ledger.group_values import GroupSettings
 from tests.worlds.master_server import TOKEN, Served, serving
 from tests.worlds.waiting import wait_until
 

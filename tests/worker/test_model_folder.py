@@ -65,7 +65,18 @@ def test_a_file_that_cannot_be_written_leaves_no_draft_and_no_part_of_it(tmp_pat
         raise RuntimeError("PytorchStreamWriter failed writing file\nand a stack")
 
     with pytest.raises(
-        PermanentError, match=r"cannot be written: PytorchStreamWriter failed writing file; make room"
+        PermanentError, match=r"cannot be written: PytorchStreamWriter failed writing file; free space"
     ):
         ModelFolder(tmp_path).write(5, fail)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_in_shards_goes_with_all_of_its_files(tmp_path: Path) -> None:
+    shards = [ModelFolder(tmp_path, 1, shard) for shard in (0, 1)]
+    for number in (5, 6):
+        for files in shards:
+            files.write(number, lambda path: path.write_bytes(b"a part"))
+        shards[0].delete_before(number)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-6.shard-0.pt", "checkpoint-6.shard-1.pt"]
+    with pytest.raises(PermanentError, match=r"holds checkpoint-6.shard-1.pt of another job"):
+        shards[0].check_is_new()

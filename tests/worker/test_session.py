@@ -12,7 +12,7 @@ import pytest
 
 from edl.errors import TemporaryError
 from edl.worker.connection import MasterConnection
-from edl.worker.group import StepGroup
+from edl.worker.group import StepGroup, World
 from edl.worker.session import MasterSession
 from tests.worker.test_worker import in_thread
 from tests.worlds.master_server import TOKEN, Served, serving
@@ -70,6 +70,25 @@ async def test_a_group_may_stop_watching_at_any_moment(tmp_path: Path, monkeypat
 
     async with serving(tmp_path / "j", "index:100") as served:
         await in_thread(enter)
+
+
+async def test_a_world_has_a_key_that_only_who_has_the_token_can_compute(tmp_path: Path) -> None:
+    def enter() -> World | None:
+        session = session_at(served)
+        group = StepGroup(session, "here", settings="16")
+        world = group.enter(None)
+        group.close()
+        session.close()
+        return world
+
+    async with serving(tmp_path / "j", "index:100") as served:
+        world = await in_thread(enter)
+    assert world is not None
+    name, url = f"world {world.generation}", "http://127.0.0.1:1"
+    assert world.key == MasterConnection(url, TOKEN).secret(name)
+    others = {MasterConnection(url, "of-another-job").secret(name), MasterConnection(url, TOKEN).secret("world 99")}
+    assert len(others | {world.key}) == 3
+    assert len(world.key) == 64
 
 
 async def test_a_cancelled_call_ends_although_the_master_does_not_answer() -> None:

@@ -17,7 +17,8 @@ from edl.worker import connect
 from edl.worker.group import World
 from edl.worker.job import Job
 from edl.worker.model_folder import ModelFolder
-from edl.worker.step_settings import StepSettings, parts_of
+from edl.worker.step_settings import Division, StepSettings, parts_of
+from edl.worker.steps import StepDone
 from tests.worker.test_worker import in_thread, trainer
 from tests.worlds.in_step.lists import ListReplica, Wire
 from tests.worlds.master_server import TOKEN, Served, serving
@@ -208,7 +209,30 @@ async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
     (warning,) = [line for line in caplog.messages if "is not saved" in line]
     assert "the file" in warning
     assert "cannot be written" in warning
-    assert "make room or repair the folder" in warning
+    assert "free space or repair the folder" in warning
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_training_that_all_trainers_end_after_a_step_is_complete_with_that_step(
+    tmp_path: Path, count: int
+) -> None:
+    wire = Wire()
+
+    def run(name: str) -> tuple[list[int], bool]:
+        replica = ListReplica(wire, tmp_path)
+        environment = {"POD_NAME": name, "POD_UID": f"uid-{name}", "TRAINERS": str(count), "EDL_GLOBAL_BATCH": "16"}
+        with connect(served.url, token=TOKEN, environment=environment) as job:
+            loop = job.steps(replica, f"at-{name}")
+            for event in loop.events():
+                if isinstance(event, StepDone) and event.end == 160:
+                    loop.must_end = True
+        return replica.model, loop.is_complete
+
+    async with serving(tmp_path / "j", "index:1000", epochs=3) as served:
+        found = await asyncio.gather(*(in_thread(functools.partial(run, name)) for name in "ab"[:count]))
+        status = served.master.status()
+    assert found == [(list(range(160)), True)] * count
+    assert (status["state"], status["done"]) == ("finished", 160)
 
 
 async def test_an_error_of_the_loop_ends_its_trainer_and_not_the_others(tmp_path: Path) -> None:
@@ -244,6 +268,33 @@ def test_the_parts_of_a_step_are_the_same_for_any_number_of_trainers() -> None:
         together = [piece for rank in range(size) for piece in settings.pieces(64, rank, size)]
         assert together == alone
     assert sum(piece.weight for piece in alone) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("records", [100, 64, 7, 1])
+@pytest.mark.parametrize("micro_batch", [None, 3])
+def test_processes_of_a_trainer_with_shards_compute_as_many_pieces(records: int, micro_batch: int | None) -> None:
+    ranks, processes = 3, 4
+    for rank in range(ranks):
+        each = [
+            StepSettings(records, 1, records, micro_batch, within=Division(process, processes, is_sharded=True))
+            for process in range(processes)
+        ]
+        found = [settings.pieces(0, rank, ranks) for settings in each]
+        assert len({tuple(piece.slot for piece in mine) for mine in found}) == 1, "one would wait for ever"
+        counted = [n for mine in found for piece in mine if piece.weight for n in range(piece.start, piece.end)]
+        assert counted == list(range(rank * records // ranks, (rank + 1) * records // ranks))
+        assert all(piece.start < piece.end <= records for mine in found for piece in mine)
+
+
+def test_processes_of_a_trainer_with_whole_models_are_as_trainers_of_one_process() -> None:
+    alone = [StepSettings(100, 1, 64, 5).pieces(0, rank, 6) for rank in range(6)]
+    shared = [
+        StepSettings(100, 1, 64, 5, within=Division(process, 2)).pieces(0, rank, 3)
+        for rank in range(3)
+        for process in range(2)
+    ]
+    assert shared == alone
+    assert StepSettings(100, 1, micro_batch=10, within=Division(0, 2)).step_end(0, 3) == 60
 
 
 def test_every_part_has_one_trainer() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edl.ledger.group import GroupSettings
+from edl.ledger.group_values import GroupSettings
 from edl.master.status_client import status_text
 from edl.worker import connect
 from tests.worker.test_worker import in_thread

@@ -245,10 +245,10 @@ async def test_a_checkpoint_covers_consumed_records_and_one_trainer_saves(tmp_pa
 async def test_a_failed_save_commits_nothing(tmp_path: Path) -> None:
     def loop() -> None:
         with trainer(served) as job, job.checkpoint(1):
-            raise OSError("no room for the model")
+            raise OSError("no capacity for the model")
 
     async with serving(tmp_path) as served:
-        with pytest.raises(OSError, match="no room"):
+        with pytest.raises(OSError, match="no capacity"):
             await in_thread(loop)
         assert served.master.status()["checkpoint"] is None
 

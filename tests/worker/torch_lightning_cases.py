@@ -83,7 +83,7 @@ def fit(loader: Any, folder: Path, **options: Any) -> Module:
         **options,
     }
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    made = lightning.Trainer(**more, **quiet, default_root_dir=folder, enable_checkpointing=False)
+    made = lightning.Trainer(**more, **quiet, enable_checkpointing=False)
     made.fit(module, loader, DataLoader(DATA, batch_size=32))
     assert made.global_step == RECORDS * EPOCHS // BATCH or options.get("accumulate_grad_batches")
     return module
@@ -93,7 +93,11 @@ def elastic(served: Served, folder: Path, name: str, *, first: int = 1, batch: i
     job = trainer(served, name)
     job._environment = {**job._environment, "TRAINERS": str(first)}
     strategy = ElasticStrategy(job=job, folder=folder)
-    return fit(DataLoader(DATA, batch_size=batch, shuffle=True), folder, strategy=strategy, **options)
+    try:
+        return fit(DataLoader(DATA, batch_size=batch, shuffle=True), folder, strategy=strategy, **options)
+    except ConfigError:
+        job._session.close("")
+        raise
 
 
 async def run(folder: Path, count: int, **options: Any) -> list[Module]:
@@ -138,12 +142,53 @@ async def test_two_trainers_learn_what_one_does(tmp_path: Path) -> None:
         assert found.checked == pytest.approx(one.checked, rel=1e-4)
 
 
+class Stopping(lightning.Callback):
+    """Ends the training after two epochs, as `EarlyStopping` does."""
+
+    def on_validation_end(self, trainer: Any, _: Any) -> None:
+        trainer.should_stop = trainer.current_epoch == 1 and not trainer.sanity_checking
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_callback_that_stops_the_training_ends_the_job_with_its_model(tmp_path: Path, count: int) -> None:
+    def fit_until(served: Served, name: str) -> Module:
+        job = trainer(served, name)
+        job._environment = {**job._environment, "TRAINERS": str(count)}
+        module, quiet = Module(), {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        strategy = ElasticStrategy(job=job, folder=tmp_path)
+        made = lightning.Trainer(
+            max_epochs=EPOCHS,
+            accelerator="cpu",
+            strategy=strategy,
+            callbacks=[Stopping()],
+            min_epochs=1,
+            default_root_dir=tmp_path,
+            enable_checkpointing=False,
+            **quiet,
+        )
+        torch.set_num_threads(1)
+        made.fit(module, DataLoader(DATA, batch_size=BATCH, shuffle=True), DataLoader(DATA, batch_size=32))
+        assert strategy.elastic is not None
+        assert strategy.elastic.is_complete
+        return module
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        names = [f"t{n}" for n in range(count)]
+        found = await asyncio.gather(*(in_thread(functools.partial(fit_until, served, name), 120) for name in names))
+        status = served.master.status()
+    assert (status["state"], status["group"]["position"]) == ("finished", 2 * RECORDS)
+    saved = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert all(torch.equal(saved["net.0.weight"], module.net[0].weight) for module in found)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"max_epochs": 5}, "max_epochs=5 .* the job has 3 epochs; set max_epochs=3"),
         ({"max_steps": 5}, "max_steps=5"),
         ({"gradient_clip_algorithm": "value"}, "gradient_clip_algorithm"),
+        ({"limit_train_batches": 2}, "limit_train_batches=2 is not offered: the job trains on every record"),
+        ({"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs=1 is not offered"),
     ],
 )
 async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(

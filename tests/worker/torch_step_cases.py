@@ -11,7 +11,7 @@ from benchmarks.elastic_node import EVENTS, NodeRun
 from benchmarks.elastic_node import Run as NodeResult
 from benchmarks.elastic_torch import ElasticRun, Run, lost_seconds
 from benchmarks.time_to_accuracy import PlayedRun, course_of
-from edl.ledger.group import GroupSettings
+from edl.ledger.group_values import GroupSettings
 from example.torch_elastic.local import LocalElasticJob
 from example.torch_elastic.train import fingerprint, network
 

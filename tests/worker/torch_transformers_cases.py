@@ -147,11 +147,55 @@ async def test_two_trainers_learn_what_one_does(tmp_path: Path) -> None:
         assert found.state.global_step == RECORDS * EPOCHS // BATCH
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_early_stopping_ends_the_job_and_the_best_model_is_that_of_the_trainer(
+    tmp_path: Path, count: int
+) -> None:
+    # As if a greater loss were better, so that the first epoch has the best one and the second is the last one.
+    options = {"save_strategy": "epoch", "load_best_model_at_end": True, "metric_for_best_model": "eval_loss"}
+
+    def stopping(served: Served, name: str) -> Any:
+        job = trainer(served, name)
+        job._environment = {**job._environment, "TRAINERS": str(count)}
+        torch.set_num_threads(1)
+        args = arguments(tmp_path / "hf", **options, greater_is_better=True)
+        made = Trainer(
+            model=model(),
+            args=args,
+            job=job,
+            elastic_options={"folder": tmp_path},
+            train_dataset=Texts(),
+            eval_dataset=Texts(),
+            callbacks=[transformers.EarlyStoppingCallback(1)],
+        )
+        made.train()
+        assert made.elastic is not None
+        assert made.elastic.is_complete
+        return made
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        names = [f"t{n}" for n in range(count)]
+        found = await asyncio.gather(*(in_thread(functools.partial(stopping, served, name), 120) for name in names))
+        status = served.master.status()
+    assert (status["state"], status["group"]["position"]) == ("finished", 2 * RECORDS)
+    losses = logged(found[0], "eval_loss")
+    assert losses[0] > losses[1]
+    (saving,) = [one for one in found if one.state.best_model_checkpoint is not None]
+    saved = torch.load(tmp_path / "model.pt", weights_only=True)["transformer.wte.weight"]
+    for one in found:
+        assert torch.equal(saved, one.model.transformer.wte.weight) == (one is not saving)
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
         ({"num_train_epochs": 5}, "num_train_epochs=5 .* the job has 3 epochs; set num_train_epochs=3"),
         ({"max_steps": 5}, "max_steps=5"),
+        ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy='group_by_length' cannot be used"),
+        (
+            {"resume_from_checkpoint": "old"},
+            "resume_from_checkpoint='old' is not offered: a job goes on from",
+        ),
         ({"dataloader_drop_last": True}, "dataloader_drop_last=True cannot be used with trainers that come and go"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any
 from kubernetes.aio.client import Configuration
 
 from edl.clock import SystemClock
-from edl.controller.loop import Controller
+from edl.controller.loop import Controller, Partners
 from edl.controller.master_monitor import CallPace, MasterMonitor
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
@@ -26,8 +26,8 @@ from edl.kube.master_client import HttpMasterClient
 from edl.kube.master_key import MasterKey, make_token
 from edl.model.cluster import Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.progress import Progress
 from edl.model.status import JobPhase, JobStatus
@@ -90,7 +90,7 @@ class Linked:
             planner=Planner(lambda s, limits: decide(s, policy, limits), check, startable),
             limits=Limits(),
             pace=Pace(interval_s=1.0, debounce_s=0.02),
-            masters=self.masters,
+            partners=Partners(masters=self.masters),
         )
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

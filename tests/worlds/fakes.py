@@ -28,8 +28,9 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
 from edl.planner.fallback import failure_of

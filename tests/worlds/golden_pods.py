@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import PodPlace, pod_manifest
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.api.v1 import parse_job
 from edl.model.names import Role
@@ -38,7 +38,7 @@ def render(path: Path) -> str:
             Role(pod["role"]),
             pod["index"],
             default_master_image="edl/edl-controller:test",
-            planned_node=pod.get("node"),
+            place=PodPlace(pod.get("node")),
             priority_classes=pod.get("priorityClasses", PRIORITY_CLASSES),
         )
         for pod in pods

@@ -15,7 +15,7 @@ import aiohttp
 from edl.clock import SystemClock
 from edl.errors import EdlError
 from edl.ledger.dispatch import LedgerSettings
-from edl.ledger.group import GroupSettings
+from edl.ledger.group_values import GroupSettings
 from edl.master.bodies import DatasetBody
 from edl.master.datasets import Catalog
 from edl.master.http_api import MasterApi, Tokens

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, SharingLimits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from tests.worlds.builders import make_shape
 
-REST = Limits(consolidate_after_s=600)
+REST = Limits(sharing=SharingLimits(consolidate_after_s=600))
 
 
 def with_pservers(job: Job, cores: float, on: tuple[str, ...], *, safe: bool | None = True) -> Job:

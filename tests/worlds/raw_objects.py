@@ -17,8 +17,10 @@ from edl.kube.translate.decoders import (
     Decoder,
     Quarantined,
 )
+from edl.kube.translate.kueue.objects import DECODERS as KUEUE_DECODERS
+from edl.kube.translate.kueue.objects import kueue_of
 from edl.kube.translate.queues import QUEUES
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -34,6 +36,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "PriorityClass": PRIORITY_CLASSES,
     "ResourceQuota": RESOURCE_QUOTAS,
     "Queue": QUEUES,
+    **KUEUE_DECODERS,
     **{adapter.decoder.kind: adapter.decoder for adapter in ADAPTERS.values()},
 }
 KIND_OF = {adapter.api[:2]: adapter.decoder.kind for adapter in ADAPTERS.values()}
@@ -226,6 +229,49 @@ def ray_pod(name: str, *, group: str = "workers", cluster: str = "ray", **more: 
     return pod(name, owner={**owner, "controller": True}, labels=labels, spec=spec, **more)
 
 
+def pytorch_job(workers: int = 3, *, master: int = 1, spec: Object | None = None, **more: Any) -> Object:
+    """A PyTorchJob of a master and workers of 1 cpu that asks for nothing."""
+    template = {"spec": {"containers": [container("1", "1Gi")]}}
+    roles = {"Master": {"replicas": master, "template": template}} if master else {}
+    roles |= {"Worker": {"replicas": workers, "template": template}} if workers else {}
+    metadata = {"name": "torch", "namespace": "ads", "uid": "uid-torch", **more.pop("metadata", {})}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata,
+        "spec": {"pytorchReplicaSpecs": roles, **(spec or {})},
+        **more,
+    }
+
+
+def elastic_pytorch_job(
+    *,
+    annotations: Object | None = None,
+    worker: Object | None = None,
+    policy: Object | None = None,
+    run: Object | None = None,
+    status: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A PyTorchJob of 3 workers of 1 cpu between 2 and 6 that asks to be resized; `run` is its runPolicy."""
+    template = {"spec": {"containers": [container("1", "1Gi")]}}
+    workers = {"replicas": 3, "restartPolicy": "OnFailure", "template": template, **(worker or {})}
+    bounds = {"minReplicas": 2, "maxReplicas": 6} if policy is None else policy
+    asked = {"paddlepaddle.org/min-instance": None, "paddlepaddle.org/max-instance": None, **(annotations or {})}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": elastic_metadata("torch", asked, metadata),
+        "spec": {"pytorchReplicaSpecs": {"Worker": workers}, "elasticPolicy": bounds, "runPolicy": run or {}},
+        "status": status or {},
+    }
+
+
+def pytorch_pod(name: str) -> Object:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "torch", "uid": "uid-torch"}
+    return pod(name, owner={**owner, "controller": True}, spec={"nodeName": "n1"})
+
+
 def _kind_of(obj: Object) -> str:
     """The name of the decoder: two groups have a kind Job."""
     return KIND_OF.get((obj.get("apiVersion", ""), obj["kind"])) or str(obj["kind"])
@@ -243,15 +289,18 @@ def take(*objects: Object, now_s: float = 1000.0, translator: Translator | None 
     for obj in objects:
         by_kind[_kind_of(obj)].append(decoded(obj))
     return (translator or Translator()).snapshot(
-        nodes=by_kind["Node"],
-        pods=by_kind["Pod"],
-        jobs=by_kind["TrainingJob"],
-        workloads=[(adapter, one) for adapter in ADAPTERS.values() for one in by_kind[adapter.decoder.kind]],
-        daemonsets=by_kind["DaemonSet"],
-        priority_classes=by_kind["PriorityClass"],
-        resource_quotas=by_kind["ResourceQuota"],
-        queues=by_kind["Queue"],
         now_s=now_s,
+        objects=ClusterObjects(
+            nodes=by_kind["Node"],
+            pods=by_kind["Pod"],
+            jobs=by_kind["TrainingJob"],
+            workloads=[(adapter, one) for adapter in ADAPTERS.values() for one in by_kind[adapter.decoder.kind]],
+            daemonsets=by_kind["DaemonSet"],
+            priority_classes=by_kind["PriorityClass"],
+            resource_quotas=by_kind["ResourceQuota"],
+            queues=by_kind["Queue"],
+            kueue=kueue_of(by_kind.__getitem__),
+        ),
     )
 
 

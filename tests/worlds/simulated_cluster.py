@@ -34,6 +34,8 @@ from tests.worlds.job_owner import resized
 from tests.worlds.simulated_objects import GRACE_S, Objects, Owned, Stored, now_s
 
 STRANDED_S = 30.0
+GC_S = 60.0
+"""So long after its end a pod is gone whose node does not exist, by the garbage collector of pods."""
 
 
 class World(Objects):
@@ -57,8 +59,8 @@ class World(Objects):
                     replace(owned, pod=replace(pod, terminating=True, ready=False), ends_s=now_s() + GRACE_S)
                 )
             elif pod.terminating:
-                node = self.nodes.get(pod.node)
-                is_ended = not pod.node or (node is not None and node.ready and now_s() >= (owned.ends_s or 0.0))
+                node, late_s = self.nodes.get(pod.node), now_s() - (owned.ends_s or 0.0)
+                is_ended = not pod.node or (late_s >= GC_S if node is None else node.ready and late_s >= 0.0)
                 if is_ended or pod.is_finished:
                     self._drop_pod(namespace, name)
             elif pod.phase is PodPhase.PENDING:
@@ -126,9 +128,10 @@ class World(Objects):
 
     # --- The API
 
-    def apply(self, action: Action) -> Outcome:
-        """Carry out an action as edl.kube and the API server do."""
-        self._judge(action)
+    def apply(self, action: Action, *, is_judged: bool = False) -> Outcome:
+        """Carry out an action as edl.kube and the API server do; judge it first, unless that was done before."""
+        if not is_judged:
+            self.judge(action)
         faulty = self.fault(action)
         if faulty is not None and not faulty[0]:
             return faulty[1]
@@ -138,7 +141,8 @@ class World(Objects):
             self.writes.append(action)
         if faulty is not None:
             return faulty[1]
-        if outcome.result is Result.DONE or (isinstance(action, CreatePod) and outcome.result is Result.UNCHANGED):
+        answers = isinstance(action, CreatePod | MarkPod | DeletePod) and outcome.result is Result.UNCHANGED
+        if outcome.result is Result.DONE or answers:
             self._answer(action)
         return outcome
 
@@ -205,7 +209,7 @@ class World(Objects):
             planned=action.node or "",
             pinned=action.pinned,
             created_s=now_s(),
-            priority=-5,
+            priority=_priority(action, job),
             job=action.job,
             role=action.role,
             index=action.index,
@@ -250,7 +254,7 @@ class World(Objects):
             self._put_job(job)
         return outcome
 
-    def _judge(self, action: Action) -> None:
+    def judge(self, action: Action) -> None:
         """Note an action that breaks a rule, whether the API server would refuse it or not."""
         if isinstance(action, MarkPod | DeletePod) and self.owners.get(action.pod_uid) != action.job_uid:
             self.violations.append(f"{action} touches a pod that is not the job's")
@@ -270,3 +274,9 @@ class World(Objects):
             self.violations.append(f"{action} beside pods of the gang's last run")
         if action.role is Role.TRAINER and action.index >= job.min_trainers:
             self.violations.append(f"{action} has a rank beyond the size of the gang")
+
+
+def _priority(action: CreatePod, job: Job) -> int:
+    """That of the PriorityClass of a pod."""
+    is_surplus = action.role is Role.TRAINER and action.index >= job.min_trainers and not action.is_base
+    return -100 if is_surplus else -5

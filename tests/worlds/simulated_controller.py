@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, TypeVar
 
-from edl.controller.loop import Controller
+from edl.controller.loop import Controller, Partners
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.controller.ports import QueueReporter
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.status import JobStatus
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
@@ -158,8 +158,7 @@ class Living:
             planner=Planner(deciding.decide, check, deciding.startable, lambda: InlineRunner(lambda: self.plan_s)),
             limits=self.limits,
             pace=self.pace,
-            queues=self.queues,
-            changed_limits=self._changed_limits,
+            partners=Partners(queues=self.queues, changed_limits=self._changed_limits),
         )
         if self._runs:
             self._stop = asyncio.Event()

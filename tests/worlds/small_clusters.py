@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import VOLUNTARY_SHRINKS, Limits, ScaleDecision, ScalePlan
+from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, PodShape
 from edl.model.status import Condition, JobStatus, Resize, RoleCount

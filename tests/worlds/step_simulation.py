@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from edl.ledger.audit import Audit
 from edl.ledger.events import DatasetSet, Event, decode_events, encode_events
-from edl.ledger.group import EnterRequest, FormedWorld, Group, GroupSettings
+from edl.ledger.group import Group
+from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.snapshot import state_from_json, state_to_json
@@ -254,12 +255,13 @@ class StepWorld:
         raise AssertionError("the job does not end")
 
     def audit(self) -> list[str]:
+        """The broken rules of the journal; the trainers of each epoch have done what is done, and no more."""
         audit, state = Audit(LedgerState()), LedgerState()
         for event in self.journal:
             audit.follow(event)
             state.apply(event)
-        audit.finish(state)
-        return audit.problems
+        wrong = [epoch for epoch in audit.finish(state) if epoch.done_by.total() != epoch.done]
+        return [*audit.problems, *(f"epoch {epoch.epoch}: {epoch.done} are not {epoch.done_by}" for epoch in wrong)]
 
 
 def is_partition(model: list[tuple[int, int]], position: int) -> bool:

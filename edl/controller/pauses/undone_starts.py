@@ -29,7 +29,7 @@ class _Starts:
     """The starts of one job; times are monotonic seconds.
 
     Attributes:
-        generation: of its spec, see `version_of`.
+        generation: the generation of its spec, see `version_of`.
         started_s: when a plan admitted it; -inf if it ran before; None while none does.
         has_pods: it has had pods since.
         pause_s: the last pause; 0 if its last start was not undone.
@@ -85,8 +85,8 @@ class UndoneStarts:
 
     def _held(self, job: Job) -> Job:
         known = self._of_job[job.uid]
-        if not job.is_schedulable or known.generation != version_of(job):
-            return job
+        if not job.is_schedulable or known.generation != version_of(job) or job.kueue is not None:
+            return job  # Kueue starts and stops its jobs
         message = (
             f"waits {seconds(known.pause_s)} before it starts again: its last start was undone after"
             f" {seconds(max(1.0, known.lasted_s))}"
@@ -95,7 +95,7 @@ class UndoneStarts:
 
 
 def _after(known: _Starts, job: Job, *, is_admitted: bool, now_s: float) -> _Starts:
-    """What is known of a job after a plan admits it or not."""
+    """Return the state of a job's pauses after a plan that admits the job or rejects it."""
     if is_admitted:
         started_s = now_s if known.started_s is None else known.started_s
         is_over = now_s - started_s >= SOON_S

@@ -1,15 +1,16 @@
-"""Pauses for growth that does not start: trainers above a minimum that have not begun, or that nobody makes.
+"""Pauses for growth that does not start: trainers above a minimum that do not run, or that no controller creates.
 
 A job some of whose trainers run may still have others that cannot start: their image is gone, their configuration is
 wrong, or nobody makes them for a while because those before them failed. Their capacity goes to others. The job tries
 one trainer more after a pause, and twice as long a pause each time; once one more has begun, it grows as before.
+Trainers that edl is still to create, because a growth is long or pods on their node still end, are no such trainers.
 
 Losing this memory costs time and never correctness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -29,18 +30,23 @@ class _Growth:
     """The growth of one job; times are monotonic seconds.
 
     Attributes:
-        generation: of its spec, see `version_of`.
+        generation: the generation of its spec, see `version_of`.
         begun: how many of its trainers had begun when it last had more than these.
+        made: the most trainers that it has had since.
         since_s: since when it has had more than these; inf while it has not.
         pause_s: the last pause; 0 if no growth had to be withdrawn.
         until_s: when that pause ends.
+        last_s: the pause before one more began; 0 if none was needed. The next one is longer until `forgotten_s`.
     """
 
     generation: int
     begun: int = 0
+    made: int = 0
     since_s: float = inf
     pause_s: float = 0.0
     until_s: float = -inf
+    last_s: float = 0.0
+    forgotten_s: float = -inf
 
 
 class UnstartedGrowth:
@@ -49,19 +55,21 @@ class UnstartedGrowth:
     def __init__(self) -> None:
         self._of_job: dict[str, _Growth] = {}
 
-    def apply(self, view: ClusterSnapshot, now_s: float) -> ClusterSnapshot:
+    def apply(self, view: ClusterSnapshot, now_s: float, pauses: Callable[[Job], bool]) -> ClusterSnapshot:
         """The planner's view, in which a job whose growth does not start has what has begun, and its minimum.
 
         Args:
             view: the cluster; what has changed in it since the last call is noted.
             now_s: monotonic seconds.
+            pauses: whether edl creates no trainers of a TrainingJob for a while, because those before them failed.
         """
         before, self._of_job = self._of_job, {}
         for job in view.jobs:
             known = before.get(job.uid)
             if known is None or known.generation != version_of(job):
                 known = _Growth(version_of(job))
-            if (after := _after(known, job, now_s)) != _Growth(version_of(job)):
+            missing = _missing(job) if _is_waited_for(job) or pauses(job) else 0
+            if (after := _after(known, job, missing, now_s)) != _Growth(version_of(job)):
                 self._of_job[job.uid] = after
         if not any(known.pause_s for known in self._of_job.values()):
             return view
@@ -91,23 +99,41 @@ class UnstartedGrowth:
         return replace(job, refusal=Refusal(allowed, is_tried, Reason.PODS_NOT_STARTED, message, ""))
 
 
-def _after(known: _Growth, job: Job, now_s: float) -> _Growth:
-    """What is known of a job whose pods are these now."""
-    begun, stuck = _begun(job), _stuck(job)
+def _after(known: _Growth, job: Job, missing: int, now_s: float) -> _Growth:
+    """Return the state of a job's pauses, given its pods and the number of pods that no controller creates."""
+    begun, made = _begun(job), len(job.live_trainers)
+    stuck = sum(bool(pod.node) and not pod.has_begun for pod in job.live_trainers) + missing
     low, high = job.bounds
     if low == high or not job.is_schedulable or job.completed_trainers:
         return _Growth(version_of(job))
     if known.pause_s and begun > max(low, known.begun):
-        known = _Growth(version_of(job))  # one more has begun
-    if not stuck or begun + stuck <= low or now_s < known.until_s or job.refusal is not None:
-        return replace(known, since_s=inf) if known.pause_s else _Growth(version_of(job))
-    if begun > known.begun or known.since_s == inf:
-        return replace(known, begun=begun if not known.pause_s else known.begun, since_s=now_s)
-    is_said = _missing(job) > 0 or any(pod.cannot_start for pod in job.live_trainers)
+        again_s = 2 * known.pause_s  # one more has begun; it may end soon, as those did that began before it
+        known = _Growth(version_of(job), last_s=known.pause_s, forgotten_s=now_s + again_s)
+    if known.last_s and now_s >= known.forgotten_s:
+        known = replace(known, last_s=0.0, forgotten_s=-inf)
+    # Where others took the capacity of the one that is tried, there is no reason to try anew at once.
+    gave_way = bool(known.pause_s) and known.since_s < inf and not stuck and job.refusal is None
+    if not gave_way and (not stuck or begun + stuck <= low or now_s < known.until_s or job.refusal is not None):
+        return replace(known, since_s=inf) if known.pause_s or known.last_s else _Growth(version_of(job))
+    if not gave_way and (begun > known.begun or known.since_s == inf):
+        return replace(known, begun=begun if not known.pause_s else known.begun, made=made, since_s=now_s)
+    if missing and made > known.made:
+        return replace(known, made=made, since_s=now_s)
+    is_said = gave_way or missing > 0 or any(pod.cannot_start for pod in job.live_trainers)
     if now_s - known.since_s < (SAID_S if is_said else SILENT_S):
         return known
-    pause_s = min(LONGEST_S, known.pause_s * 2 or FIRST_S)
-    return _Growth(version_of(job), begun, inf, pause_s, now_s + pause_s)
+    return _withdrawn(known, job, now_s)
+
+
+def _withdrawn(known: _Growth, job: Job, now_s: float) -> _Growth:
+    """What is known once growth that has not begun is withdrawn."""
+    pause_s = min(LONGEST_S, max(known.pause_s, known.last_s) * 2 or FIRST_S)
+    return _Growth(version_of(job), _begun(job), len(job.live_trainers), inf, pause_s, now_s + pause_s)
+
+
+def _is_waited_for(job: Job) -> bool:
+    """True if the job's own controller is to make its trainers; for one of Kueue only once that has admitted it."""
+    return job.owner_count is not None and (job.kueue is None or job.has_quota)
 
 
 def _begun(job: Job) -> int:
@@ -118,8 +144,3 @@ def _missing(job: Job) -> int:
     """How many trainers edl, or the job's own controller, is to make."""
     planned = job.status.trainer.desired if job.status is not None else 0
     return max(0, (planned if job.owner_count is None else job.owner_count) - len(job.live_trainers))
-
-
-def _stuck(job: Job) -> int:
-    """How many trainers their kubelets have yet to start, or are missing; not those that wait for a node."""
-    return sum(bool(pod.node) and not pod.has_begun for pod in job.live_trainers) + _missing(job)

@@ -71,28 +71,28 @@ class Concurrency:
 
     @property
     def allowed(self) -> int:
-        """The number without those places that rest, 1 to the ceiling."""
+        """The number of requests allowed at once, without places in a pause; from 1 to the ceiling."""
         return int(self._allowed)
 
     @property
     def patient(self) -> int:
-        """How many writes that nobody waits for may be under way; see `patience`."""
+        """How many background writes may be in flight; see `patience`."""
         return self._patience.allowed
 
     def places(self, now_s: float) -> int:
-        """How many requests may be under way now; 0 while all places rest."""
+        """How many requests may be in flight now; 0 while all places are paused."""
         self._rests = [until_s for until_s in self._rests if until_s > now_s]
         return max(0, int(self._allowed) - len(self._rests))
 
     def rest_s(self, now_s: float) -> float:
-        """Seconds until the first place has rested; 0 if none rests."""
+        """Seconds until the first paused place may be used again; 0 if none is paused."""
         return max(0.0, min(self._rests, default=now_s) - now_s)
 
     def record(self, outcome: Outcome, *, now_s: float, was_full: bool, was_held: bool = False) -> None:
         """Learn from a request that has just ended.
 
         Args:
-            outcome: of it, with the seconds that it took.
+            outcome: its outcome, with the seconds that it took.
             now_s: the monotonic time.
             was_full: every place was in use, so the number mattered.
             was_held: as many as `patient` were under way, and only writes that nobody waits for were left.
@@ -118,7 +118,7 @@ class Concurrency:
             self._patience.fall_back(now_s)
 
     def _is_slow(self, outcome: Outcome, *, was_full: bool) -> bool:
-        """True if recent requests take long; those that were sent with places to spare only show what is usual."""
+        """True if recent requests are slow compared with requests that were sent while few were in flight."""
         usual = self._usual.setdefault(type(outcome.action), _Usual())
         ratio = usual.ratio(outcome.seconds)
         if outcome.seconds >= TOO_LONG_S:

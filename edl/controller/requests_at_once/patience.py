@@ -40,7 +40,7 @@ class _Times:
         self._kinds[kind], self.count = (count + 1, total + found), self.count + 1
 
     def over(self, before: _Times) -> float:
-        """How many times as long these requests take, of the kinds that both have; 1 if they share none."""
+        """The ratio of the durations of two sets of requests, over the kinds that both have; 1 if they share none."""
         both = [(self._kinds[kind], before._kinds[kind]) for kind in self._kinds if kind in before._kinds]
         weight = sum(count for (count, _), _ in both)
         slower = sum(total - count * past / number for (count, total), (number, past) in both)
@@ -66,7 +66,7 @@ class Patience:
         """Learn from a request that went well while as many as allowed were under way.
 
         Args:
-            outcome: of it, with the seconds that it took.
+            outcome: its outcome, with the seconds that it took.
             now_s: the monotonic time.
         """
         self._times.add(outcome)
@@ -79,7 +79,7 @@ class Patience:
         self._times, self._before = _Times(), None
 
     def _judge(self, now_s: float) -> None:
-        """Keep the last step or take it back, and take the next one if it is time."""
+        """Keep or undo the last change of the limit, and make the next change if one is due."""
         if self._before is not None:
             number, times = self._before
             step = self.allowed / number

@@ -1,5 +1,6 @@
 // The last decisions with explanation and certificate; new ones are read out politely, a few seconds apart.
 
+import * as chart from "./chart.js";
 import { byId, make } from "./dom.js";
 import { certificate, clock } from "./format.js";
 
@@ -7,22 +8,26 @@ const MOST = 200;
 const PAUSE_MS = 4_000;
 
 let newest = 0;
+let entries = [];
 let waiting = [];
 let isReading = false;
 
 export function reset(all) {
   newest = 0;
+  entries = [];
   byId("decisions").replaceChildren();
   take(all);
 }
 
-export function add(entries) {
-  waiting.push(...take(entries));
+export function add(found) {
+  waiting.push(...take(found));
   readOut();
 }
 
-function take(entries) {
-  const fresh = entries.filter((entry) => entry.id > newest);
+function take(found) {
+  const fresh = found.filter((entry) => entry.id > newest);
+  entries = [...entries, ...fresh].slice(-MOST);
+  chart.decided(entries);
   const list = byId("decisions");
   for (const entry of fresh) {
     newest = entry.id;
@@ -38,7 +43,10 @@ function item(entry) {
   const what = entry.admitted ? `${entry.current} to ${entry.target} trainers` : "not admitted";
   const more = make("details", {}, make("summary", {}, "Account and certificate"),
     make("pre", {}, entry.account || entry.message), make("p", {}, `Certificate: ${certificate(entry.certificate)}`));
-  if (entry.victimCount) more.append(make("p", {}, `Deleted: ${listed(entry.victims, entry.victimCount)}`));
+  if (entry.victimCount) {
+    const whom = entry.for.length ? `, for ${entry.for.join(", ")}` : "";
+    more.append(make("p", {}, `Deleted: ${listed(entry.victims, entry.victimCount)} (${entry.shrinkReason}${whom})`));
+  }
   if (entry.moves.length) more.append(make("p", {}, `Moved: ${entry.moves.join(", ")}`));
   return make("li", {}, time, " ", make("strong", {}, entry.job), `: ${what} (${entry.reason}). ${entry.message}`, more);
 }

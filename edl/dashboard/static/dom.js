@@ -9,6 +9,13 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
 export function table(caption, columns, rows) {
   const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
   const body = rows.map(([first, ...rest]) =>

@@ -3,6 +3,7 @@
 import * as chart from "./chart.js";
 import * as decisions from "./decisions.js";
 import { byId, make, write } from "./dom.js";
+import { amount, clock } from "./format.js";
 import * as jobs from "./jobs.js";
 import * as nodes from "./nodes.js";
 import { Refused, ask, dropToken, follow, hasToken, setToken, takeTokenOfAddress } from "./server.js";
@@ -21,19 +22,19 @@ let stream = new AbortController();
 const handlers = {
   state(state) {
     byId("content").hidden = false;
-    nodes.resources(state.cluster.resources ?? []);
-    jobs.reset(state.jobs);
+    resources(state.cluster.resources ?? []);
+    chart.reset(state.history);
+    jobs.reset(state.jobs, state.counts);
     cluster(state.cluster);
     nodes.legend(jobs.names());
     nodes.reset(state.nodes);
-    chart.reset(state.history);
     decisions.reset(state.decisions);
     problem(state.problem);
   },
   change(change) {
-    if (change.jobs) jobs.change(change.jobs);
+    if (change.jobs) jobs.change(change.jobs, change.time);
     if (change.cluster) {
-      nodes.resources(change.cluster.resources);
+      resources(change.cluster.resources);
       cluster(change.cluster);
     }
     if (change.jobs) nodes.legend(jobs.names());
@@ -43,6 +44,11 @@ const handlers = {
   decisions: decisions.add,
   problem,
 };
+
+function resources(names) {
+  nodes.resources(names);
+  chart.show(byId("resource").value);
+}
 
 function cluster(found) {
   if (!found.serving) return;
@@ -56,7 +62,19 @@ function cluster(found) {
   Object.values(facts).forEach((text, at) => write(list.children[at].lastElementChild, text));
   byId("nodes-hidden").hidden = !found.hiddenNodes;
   write(byId("nodes-hidden"), `${found.hiddenNodes} more nodes are not shown.`);
+  waitingPods(found);
   jobs.quality(found);
+}
+
+function waitingPods(found) {
+  const all = found.waitingPods.map((pod) => {
+    const each = Object.entries(pod.each).map(([name, value]) => amount(name, value)).join(", ");
+    return make("li", {}, `serving pod ${pod.name} since ${clock(pod.since)} (${each})${pod.why ? `: ${pod.why}` : ""}`);
+  });
+  const rest = found.serving.waiting - all.length;
+  if (rest > 0) all.push(make("li", {}, `${rest} more serving pods`));
+  byId("waiting-pods").replaceChildren(...all);
+  jobs.refreshWaiting();
 }
 
 function problem(text) {

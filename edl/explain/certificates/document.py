@@ -3,7 +3,7 @@
 It has the nodes of pods that the plan's JSON does not show, four proofs of the sum, and one for each level. All hold
 for plans that admit the same jobs and place the same serving pods:
 
-- `promised` bounds every plan that gives each job its promised share, or what this plan gives it if that is less;
+- `promised` bounds every plan that gives each job its fair share, or what this plan gives it if that is less;
 - `minimum` bounds every plan that gives each job its minimum;
 - `repacked` bounds every plan that is as fair as this one, up to its lowest levels of fulfilment;
 - `staying` bounds those of them in which the trainers that this plan keeps stay on their nodes;
@@ -26,9 +26,9 @@ from edl.explain.certificates.exact import DENOMINATOR, Claim, Prices, bound_of
 from edl.explain.certificates.levels import LevelClaim, as_fair, levels_of
 from edl.explain.certificates.prices import fluid_prices, given_prices, grid_of
 from edl.explain.certificates.rules import Rules, lends, rule_of, rules_of
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
-from edl.model.resources import PodShape
+from edl.model.resources import PodShape, without_rules
 from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine
@@ -38,11 +38,12 @@ IMMATERIAL = Fraction(1, 10**6)  # bounds of the planner are rounded up by about
 LEFT_OUT = (
     "quotas of queues",
     "--max-load-desired",
-    "room for DaemonSet pods that are not on their nodes yet",
-    "room that --serving-headroom keeps",
+    "capacity for DaemonSet pods that are not on their nodes yet",
+    "capacity that --serving-headroom keeps",
 )
 
 BEST_EFFORT = "trainers above the minimum of jobs that request neither cpu nor memory"
+RULES = "what rules between pods and of volumes exclude: the bound lets pods be anywhere"
 LENT = "places of serving pods, which may use CPU that trainers lend"
 
 
@@ -104,9 +105,11 @@ def certify(study: Study, best: BestPossible | None, limits: Limits) -> dict[str
 
 
 def _left_out(study: Study, rules: Rules) -> Iterable[str]:
-    """What the bound does not know."""
+    """List the facts about the cluster that the bound does not take into account."""
     problem = study.context.problem
     yield from LEFT_OUT
+    if any(without_rules(shape) is not shape for shape in problem.shapes):
+        yield RULES
     if lends(problem.snapshot) and rules.serving:
         yield LENT
     if any(demand.job.is_best_effort for demand in problem.demands):
@@ -125,7 +128,7 @@ def _note(weaker: Fraction, bound: float, proof: Proof) -> str:
 
 
 def _engine(proof: Proof) -> dict[str, str]:
-    """Which of both engines gave the bound that the plan states: `patterns` or `fluid`; nothing if none did."""
+    """Name the engine that gave the bound in the plan: `patterns` or `fluid`; empty if neither did."""
     return {"engine": proof.solution.engine.value} if proof.solution is not None else {}
 
 
@@ -140,7 +143,7 @@ class _Proved(NamedTuple):
 def _asked(
     study: Study, rules: Rules, best: BestPossible, levels: Sequence[LevelClaim]
 ) -> Iterable[tuple[str, tuple[Rules, Mapping[PodShape, float], Claim]]]:
-    """What is to be proved of the sum: by name, the rules, prices that may be good, and the plans."""
+    """The claims about the objective to prove, by name: the rules, candidate prices, and the plans covered."""
     promised, minimum = Claim(tuple(j.floor for j in rules.jobs)), Claim(tuple(j.low for j in rules.jobs))
     staying, repacked = best.proofs
     fair = as_fair(rules, levels)
@@ -163,7 +166,10 @@ def _by_shape(study: Study, price: Mapping[int, float]) -> dict[PodShape, float]
     jobs = [demand.job for demand in problem.demands]
     relaxed = {job.trainer: rule_of(job, Role.TRAINER, job.trainer) for job in jobs}
     relaxed |= {fixed.shape: rule_of(job, fixed.role, fixed.shape) for job in jobs for fixed in job.companions}
-    return {relaxed.get(shape, shape): worth for shape, worth in ((problem.shapes[s], p) for s, p in price.items())}
+    return {
+        relaxed.get(shape, without_rules(shape)): worth
+        for shape, worth in ((problem.shapes[s], p) for s, p in price.items())
+    }
 
 
 def _best(rules: Rules, known: Mapping[PodShape, float], claim: Claim, deadline_s: float) -> _Proved:

@@ -6,7 +6,7 @@ For any prices >= 0, no plan under the rules is worth more than
     - price of each pod that must have a place
     + sum over nodes of the most that the node earns by offering slots at these prices.
 
-A node earns what an integer knapsack is worth. It is bounded by prices of its resources, with its room rounded to
+A node earns what an integer knapsack is worth. It is bounded by prices of its resources, with its capacity rounded to
 what sets of pods can use, or by a table of whole pods on a grid. Both are relaxations, whatever the numbers.
 
 Source: Lagrangian relaxation and its bound, Geoffrion, Mathematical Programming Study 2 (1974). Exact numbers instead
@@ -81,7 +81,7 @@ def most_of_jobs(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
 
 
 def most_of_nodes(rules: Rules, prices: Prices) -> Fraction:
-    """The part of the bound that nodes add: what they earn beyond the price of the pods that need a place."""
+    """The nodes' part of the bound: the value that fits on them beyond that of pods that must be placed."""
     paid = sum(price * need for price, need in zip(prices.slots, rules.needs, strict=True))
     return Fraction(_Nodes(rules, prices).earned() - paid, DENOMINATOR)
 
@@ -97,7 +97,7 @@ def _most_of_job(rules: Rules, job: JobRule, prices: Prices, least: int, *, has_
 
 
 class _Nodes:
-    """What the nodes earn at some prices."""
+    """The value of the pods that fit on the nodes, at given prices."""
 
     def __init__(self, rules: Rules, prices: Prices) -> None:
         self.rules, self.prices = rules, prices
@@ -124,7 +124,7 @@ class _Nodes:
         return total
 
     def _packed(self, fits: tuple[int, ...], left: tuple[int, ...]) -> int:
-        """What whole pods on the grid are worth at most."""
+        """Bound the value of any whole pods that fit into the rounded capacity of a node."""
         best = 0
         for s in fits:
             after = tuple(map(sub, left, self.sizes[s]))
@@ -139,10 +139,10 @@ def fitting(rules: Rules, kind: NodeKind) -> tuple[int, ...]:
 
 
 def rounded(rules: Rules, kind: NodeKind, fits: tuple[int, ...]) -> tuple[int, ...]:
-    """The room of a node, rounded down to multiples of what all pods that fit request: no set of them uses more."""
+    """The capacity of a node, rounded down to multiples of what fitting pods request: no set of pods uses more."""
     return tuple(have - have % (gcd(*(rules.request[s][r] for s in fits)) or 1) for r, have in enumerate(kind.room))
 
 
 def count_in(room: tuple[int, ...], request: tuple[int, ...]) -> int:
-    """How many pods of one request fit into the room."""
+    """How many pods of one request fit into the capacity."""
     return min(have // amount for have, amount in zip(room, request, strict=True) if amount)

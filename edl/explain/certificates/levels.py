@@ -23,7 +23,7 @@ ROUNDING = Fraction(1, 10**6)  # of the bounds that the planner states
 
 @dataclass(frozen=True, slots=True)
 class LevelClaim:
-    """What is claimed of one level: that no plan is above some bound.
+    """A claim about one level of fulfilment: no plan lifts it above a bound.
 
     Attributes:
         rules: what plans may do.
@@ -80,13 +80,13 @@ def levels_of(rules: Rules, levels: Sequence[Level]) -> tuple[LevelClaim, ...]:
 
 
 def as_fair(rules: Rules, levels: Sequence[LevelClaim]) -> Claim:
-    """The plans that are as fair as this one, up to some levels."""
+    """Describe the plans that are as fair as this one up to some levels."""
     last = levels[-1].level if levels else Fraction(0)
     return Claim(tuple(max(job.floor, _at_least(job, last)) for job in rules.jobs))
 
 
 def _at_least(job: JobRule, level: Fraction) -> int:
-    """What a job has in a plan that is as fair: what it has now, but no more than the level means."""
+    """The least trainers of a job in any plan that is as fair: its count now, or that of the level if lower."""
     return min(job.target, job.low + ceil(level * job.span))
 
 

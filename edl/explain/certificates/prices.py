@@ -126,7 +126,7 @@ def grid_of(rules: Rules) -> dict[str, int]:
 
 
 def _depth(rules: Rules, columns: list[tuple[int, str]], most: list[int], steps: Mapping[str, int]) -> int:
-    """The most pods that one node holds in a table."""
+    """The largest number of pods of one shape on a node in a table."""
     sizes = [[request[c] // steps[name] for c, name in columns] for request in rules.request]
     counts = [[n // size for n, size in zip(most, row, strict=True) if size] for row in sizes]
     return max((min(row) for row in counts if row), default=0)
@@ -138,16 +138,18 @@ def _numerators(prices: FloatArray) -> tuple[int, ...]:
 
 def _buckets(rules: Rules) -> list[_Bucket]:
     """One bucket for each kind of nodes; if these are too many, one for kinds that are alike."""
-    is_large = len(rules.kinds) * len(rules.shapes) > MOST_VARIABLES
+    has_many_variables = len(rules.kinds) * len(rules.shapes) > MOST_VARIABLES
     groups: dict[object, list[int]] = defaultdict(list)
     for k, kind in enumerate(rules.kinds):
         if fits := fitting(rules, kind):
-            groups[(kind.taken, *_likeness(kind)) if is_large else (fits, rounded(rules, kind, fits))].append(k)
+            groups[
+                (kind.taken, *_likeness(kind)) if has_many_variables else (fits, rounded(rules, kind, fits))
+            ].append(k)
     return [_bucket(rules, kinds) for kinds in groups.values()]
 
 
 def _likeness(kind: NodeKind) -> Iterator[int]:
-    """What kinds have in common that share a bucket: about the same ratios of their resources."""
+    """The bucket of a kind of nodes: kinds with about the same ratios between their resources share one."""
     first = max(1, kind.room[0])
     yield from (-1_000 if not have else round(log(have / first, BASE)) for have in kind.room)
 

@@ -1,9 +1,10 @@
 """The rules under which a certificate bounds what any plan can reach, as numbers.
 
 They are weaker than the planner's own rules, so that a stranger can read them from the Kubernetes objects alone: no
-quota, no room for DaemonSet pods to come, no cap on a job but its maximum, and trainers that have no slot of their
-job count without one. Where trainers lend CPU, serving pods take no place, because they may use what others declare.
-A weaker rule allows more plans, so a bound under these rules holds for edl's plans too.
+quota, no capacity for DaemonSet pods to come, no cap on a job but its maximum, no rule between pods or of volumes,
+and trainers that have no slot of their job count without one. Where trainers lend CPU, serving pods take no place:
+they may use what others declare. A weaker rule allows more plans, so a bound under these rules holds for edl's plans
+too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
-from edl.model.resources import HOST_PORT_PREFIX, PodShape
+from edl.model.resources import DEVICE_PREFIX, PodShape, is_amount, without_rules
 from edl.model.topology import TOGETHER, in_any_domain
 from edl.planner.decide import Study
 from edl.planner.eligibility import takes_each
@@ -31,7 +32,7 @@ Amounts = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class JobRule:
-    """What an admitted job may have.
+    """The trainer counts that a plan may give an admitted job.
 
     Attributes:
         low, high: bounds of its trainers.
@@ -94,7 +95,7 @@ class Rules:
         request: for each shape, what one pod requests.
         needs: for each shape, the pods that every plan places besides trainers. Serving pods are left out where
             trainers lend CPU.
-        kinds: the nodes, with the room of all that a plan may place anew.
+        kinds: the nodes, with the capacity of all that a plan may repack.
         left: the nodes, with what is left beside the trainers that the plan keeps.
         serving: the node of each waiting serving pod that the plan places.
     """
@@ -155,10 +156,10 @@ def rules_of(study: Study) -> Rules:
     serving = _serving_places(study, shapes)
     known = tuple(shapes.labels)
     for shape in known:
-        if any(name.startswith(HOST_PORT_PREFIX) for name in shape.request):
+        if not all(is_amount(name) and not name.startswith(DEVICE_PREFIX) for name in shape.request):
             raise ConfigError(
-                f"--certificate: pod {shapes.labels[shape]} uses host ports, which a certificate does not cover;"
-                " plan without --certificate"
+                f"--certificate: pod {shapes.labels[shape]} uses host ports or devices by claim, which a certificate"
+                " does not cover; plan without --certificate"
             )
     resources = tuple(sorted({name for shape in known for name in shape.request}))
     return Rules(
@@ -175,7 +176,7 @@ def rules_of(study: Study) -> Rules:
 
 
 def lends(snapshot: ClusterSnapshot) -> bool:
-    """True if a trainer lends CPU: a plan may then place serving pods in room that trainers go on declaring."""
+    """True if a trainer lends CPU: a plan may then place serving pods in capacity that trainers go on declaring."""
     return any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.live_trainers)
 
 
@@ -211,25 +212,27 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
 
 
 def rule_of(job: Job, role: Role, shape: PodShape) -> PodShape:
-    """The shape of pods of a job; those that stay in one domain may be in any, so that a bound holds for each."""
+    """The shape of pods of a job without rules; for bounds, those that stay in one domain may be in any."""
+    shape = without_rules(shape)
     if job.topology is None or not job.topology.is_required or role not in TOGETHER:
         return shape
     return in_any_domain(shape, job.topology)
 
 
 def _count_immovable(job: Job, nodes: Mapping[str, Node]) -> int:
-    """Live trainers that take no slot of new ones: of another size, without a node, or on one that takes no more."""
+    """Count live trainers whose slot no new trainer could use: of another size, unbound, or on a closed node."""
     used = [nodes[pod.node or pod.nominated] for pod in job.live_trainers if (pod.node or pod.nominated) in nodes]
-    placement = rule_of(job, Role.TRAINER, job.trainer).placement
+    trainer = rule_of(job, Role.TRAINER, job.trainer)
+    placement = trainer.placement
     taken = {node.name: ok for node, ok in zip(used, takes_each(used, [placement])[placement], strict=True)}
     return sum(
-        pod.shape.request != job.trainer.request or not taken.get(pod.node or pod.nominated, False)
+        without_rules(pod.shape).request != trainer.request or not taken.get(pod.node or pod.nominated, False)
         for pod in job.live_trainers
     )
 
 
 def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
-    """A node for each waiting serving pod that the plan places; the room that `--serving-headroom` keeps has none."""
+    """The node of each pending serving pod that the plan places; reserved headroom has no pods and no nodes."""
     context = study.context
     problem, served = context.problem, context.served
     waiting: dict[PodShape, list[Pod]] = defaultdict(list)
@@ -247,7 +250,7 @@ def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
             continue
         left[place.shape] -= 1
         pod = waiting[shape].pop(0)
-        shapes.add(shape, f"{pod.namespace}/{pod.name}", needed)
+        shapes.add(without_rules(shape), f"{pod.namespace}/{pod.name}", needed)
         found[f"{pod.namespace}/{pod.name}"] = problem.snapshot.nodes[place.node].name
     return found
 
@@ -260,7 +263,7 @@ def _node_kinds(
     *,
     stays: bool,
 ) -> tuple[NodeKind, ...]:
-    """Group the nodes by what they take and by the room that trainers and new pods have there.
+    """Group the nodes by what they take and by the capacity that trainers and new pods have there.
 
     With `stays`, the trainers that the plan keeps are no part of it.
     """

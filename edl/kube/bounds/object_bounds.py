@@ -1,7 +1,7 @@
 """The bounds of an object that edl decodes: whoever may create one must not make the controller slow or large.
 
 An empty list of two bytes becomes one of 56. So an object of the 1.5 MB that etcd takes can cost a second and 32 MB,
-each time that it is listed, and a few dozen of them the lease. What is beyond the bounds is set aside before it is
+each time that it is listed, and a few dozen of them the lease. An object beyond the bounds is skipped before it is
 decoded: only what names the object is read.
 """
 
@@ -27,7 +27,7 @@ MAX_VALUES_OF_POD = 50_000
 """The same of a pod, for the same reason: managedFields have a member for each field."""
 
 MAX_STATUS_BYTES = 64 * 1024
-"""A status up to this size is read of an object that is set aside."""
+"""A status up to this size is read of an object that is skipped."""
 
 _PREFIX = 512 * 1024
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -36,7 +36,7 @@ _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class Oversized(dict[str, Any]):
-    """What is read of an object that is too large: what names it, and its status if that is small.
+    """The decoded part of an object that is too large: its names, and its status if that is small.
 
     Attributes:
         problem: which bound it exceeds.
@@ -94,7 +94,7 @@ def _values(text: bytes) -> int:
 
 
 def outline(raw: bytes | msgspec.Raw, problem: str) -> Oversized:
-    """Return what names an object that is too large.
+    """Decode only the kind and the names of an object that is too large.
 
     Raises:
         msgspec.MsgspecError, ValueError: not even its name can be read.

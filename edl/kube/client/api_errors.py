@@ -26,7 +26,7 @@ LONGEST_RETRY_AFTER_S = 300.0
 
 
 class RefusedError(PermanentError):
-    """The API server refused the request, and would refuse it again.
+    """The API server rejected the request, and would reject it again.
 
     Attributes:
         code: the HTTP status.
@@ -86,8 +86,10 @@ def error_of(code: int, raw: bytes, what: str, retry_after: str | None = None) -
 
 def _retry_after_s(header: str | None, status: ApiStatus) -> float | None:
     """How long the server asks edl to wait, within bounds: a webhook or a proxy may ask for days, and be repaired."""
-    asked = header if header and header.isdecimal() else status.details and status.details.retry_after_seconds
-    return max(0.0, min(float(asked), LONGEST_RETRY_AFTER_S)) if asked else None
+    if header and header.isdecimal():
+        return min(float(header), LONGEST_RETRY_AFTER_S)
+    asked = status.details and status.details.retry_after_seconds
+    return float(max(0, min(asked, LONGEST_RETRY_AFTER_S))) if asked else None  # it may be larger than a float
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A pool of connections to an API server. It asks before it writes a request whether that may still be sent."""
+"""A pool of connections to an API server. Before it writes a request, it checks that sending is still allowed."""
 
 from __future__ import annotations
 

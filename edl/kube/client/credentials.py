@@ -114,7 +114,7 @@ def _impersonation(paths: str, merged: Mapping[str, Any]) -> tuple[tuple[str, st
     """The headers for `as`, `as-uid`, `as-groups` and `as-user-extra` of the user of the current context.
 
     Raises:
-        ConfigError: groups without a user, which the API server would refuse.
+        ConfigError: groups without a user, which the API server would reject.
     """
     named = {
         kind: {entry.value["name"]: entry.value for entry in merged.get(kind) or ()} for kind in ("contexts", "users")

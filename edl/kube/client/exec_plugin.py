@@ -89,8 +89,8 @@ async def run_plugin(plugin: Object, cluster: Object, folder: Path, cluster_fold
     Args:
         plugin: `exec` of a user of a kubeconfig.
         cluster: `cluster` of the cluster that is called.
-        folder: where the file of the user stands; a command with a slash is relative to it.
-        cluster_folder: where the file of the cluster stands.
+        folder: the folder of the user's file; a command with a slash is relative to it.
+        cluster_folder: the folder of the cluster's file.
 
     Raises:
         PluginError: the plugin cannot be run, fails, or prints no credentials.
@@ -113,7 +113,7 @@ async def run_plugin(plugin: Object, cluster: Object, folder: Path, cluster_fold
 
 
 async def _output(command: list[str], env: Mapping[str, str], plugin: Object, *, interactive: bool) -> bytes:
-    """What a program prints; it is killed if the caller does not wait for it to the end.
+    """Run a program and return what it prints; it is killed if the caller stops waiting.
 
     Args:
         command: the program and its arguments.

@@ -2,7 +2,7 @@
 
 A creation without an answer may have taken effect, or may still do so. edl asks for the same pod again before it
 creates another one in its place (`controller.core`), and the API server itself ends a request after a time that is
-shorter than edl waits for it: so none takes effect long after it was given up.
+shorter than edl waits for it: so none takes effect long after edl stopped waiting for it.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#request-timeouts
 """

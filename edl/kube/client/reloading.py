@@ -1,4 +1,4 @@
-"""The credentials of a session, loaded again after the API server has refused them or changed its certificate."""
+"""The credentials of a session, loaded again after the API server rejected them or changed its certificate."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -20,10 +19,9 @@ import msgspec
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 
-from edl.errors import EdlError, TemporaryError
-from edl.kube.bounds.json_depth import UNREADABLE
-from edl.kube.bounds.object_bounds import decode_object
+from edl.errors import TemporaryError
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
+from edl.kube.client.calls import Call, FencedError, Params, TooLongError, accepting, decoded
 from edl.kube.client.connections import Sockets, connections
 from edl.kube.client.credentials import (
     configuration_of_caller,
@@ -40,32 +38,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 CONNECTIONS, EXEMPT_CONNECTIONS = 100, 2
 """The most connections of ordinary requests, and those that only the lease uses; watches have no limit."""
 
-Params = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
-
-
-class FencedError(EdlError):
-    """The request was not sent, because this process may not write now."""
-
-
-class TooLongError(EdlError):
-    """The response has more bytes than the caller wants to read."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One request."""
-
-    method: str
-    path: str
-    limits: aiohttp.ClientTimeout
-    params: Params | None = None
-    data: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    is_watch: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
 
 
 class ApiSession:
@@ -93,6 +66,7 @@ class ApiSession:
         self._credentials = ReloadedCredentials(configuration, reload)
         self._may_write: Callable[[], bool] = lambda: True
         self._exempt: str | None = None
+        self._only_reads = False
         # A watch keeps its connection for minutes, and there is one for each namespace: watches must not take those
         # of other requests, and nothing may take that of the lease.
         self._sockets = Sockets()
@@ -143,7 +117,7 @@ class ApiSession:
         await self._sockets.closed()
 
     def fence(self, may_write: Callable[[], bool], *, exempt: str) -> None:
-        """From now on, call `may_write` right before each request that can change something.
+        """Call `may_write` right before each further request that can change something.
 
         One action may need several requests, and each can take as long as its timeout. So the lease can be lost
         between the first and the last of them. It is asked when the request has a connection, too: a process that
@@ -156,7 +130,13 @@ class ApiSession:
         """
         self._may_write, self._exempt = may_write, exempt
 
+    def only_read(self) -> None:
+        """Reject all requests but GET for the rest of the session."""
+        self._only_reads = True
+
     def _check_fence(self, method: str, path: str) -> None:
+        if method != "GET" and self._only_reads:
+            raise FencedError(f"{method} {path} was not sent: this process only reads the cluster")
         if method == "GET" or self._exempt is None or path.startswith(self._exempt) or self._may_write():
             return
         raise FencedError(f"{method} {path} was not sent: this replica does not hold the lease any more")
@@ -177,7 +157,7 @@ class ApiSession:
         """Read the object at `path`, or any other response to a GET.
 
         Args:
-            path: of the object.
+            path: the path of the object.
             params: parameters of the query.
             accept: the form of the response; empty for JSON.
             timeout_s: timeout of this call.
@@ -201,7 +181,7 @@ class ApiSession:
         """Read one page of a collection.
 
         Args:
-            path: of the collection.
+            path: the path of the collection.
             params: selectors.
             limit: the most items in the page; 0 for no limit.
             continue_: the token of the page before; empty for the first page.
@@ -223,7 +203,7 @@ class ApiSession:
         Raises:
             AlreadyExistsError: an object of that name exists.
         """
-        return _decoded(path, await self.request("POST", path, body=body, timeout_s=timeout_s))
+        return decoded(path, await self.request("POST", path, body=body, timeout_s=timeout_s))
 
     async def patch(
         self, path: str, body: object, *, content_type: str = MERGE_PATCH, timeout_s: float | None = None
@@ -235,7 +215,7 @@ class ApiSession:
             NotFoundError: the object does not exist.
         """
         raw = await self.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
-        return _decoded(path, raw)
+        return decoded(path, raw)
 
     async def delete(
         self,
@@ -259,7 +239,7 @@ class ApiSession:
             body["gracePeriodSeconds"] = grace_s
         if propagation is not None:
             body["propagationPolicy"] = propagation
-        return _decoded(path, await self.request("DELETE", path, body=body, timeout_s=timeout_s))
+        return decoded(path, await self.request("DELETE", path, body=body, timeout_s=timeout_s))
 
     async def request(
         self,
@@ -276,8 +256,8 @@ class ApiSession:
         """Send a request and return the body of the response.
 
         Args:
-            method: of HTTP.
-            path: of the object, the collection or the subresource.
+            method: the HTTP method.
+            path: the path of the object, the collection or the subresource.
             params: parameters of the query.
             body: an object to send as JSON; None for no body.
             content_type: the form of the body.
@@ -294,9 +274,9 @@ class ApiSession:
             FencedError: the request can change something, and this process may not write now.
         """
         data = None if body is None else msgspec.json.encode(body)
-        headers = {**({} if data is None else {"Content-Type": content_type}), **_accepting(accept)}
+        headers = {**({} if data is None else {"Content-Type": content_type}), **accepting(accept)}
         limits = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
-        call = _Call(method, path, limits, params, data, headers)
+        call = Call(method, path, limits, params, data, headers)
         async with self._response(call) as response:
             with translated(str(call), self.host):
                 return await _read(response, max_bytes)
@@ -308,7 +288,7 @@ class ApiSession:
         """Open a watch: an iterator over its lines, one JSON event each, that ends when the server ends the watch.
 
         Args:
-            path: of the collection.
+            path: the path of the collection.
             params: selectors, resourceVersion.
             timeout_s: the server ends the watch after this time.
             read_timeout_s: the connection is considered lost after this time without a byte; more than `timeout_s`.
@@ -320,7 +300,7 @@ class ApiSession:
         """
         query = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=read_timeout_s)
-        call = _Call("GET", path, limits, query, headers=_accepting(accept), is_watch=True)
+        call = Call("GET", path, limits, query, headers=accepting(accept), is_watch=True)
         async with self._response(call) as response:
             yield _lines(response, f"watch of {path}", self.host)
 
@@ -329,19 +309,19 @@ class ApiSession:
         """Open a text, such as a log: an iterator over its lines, that ends when the server ends the text.
 
         Args:
-            path: of the text.
+            path: the path of the text.
             params: parameters of the query.
 
         Raises:
             TemporaryError: the connection is lost.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
-        call = _Call("GET", path, limits, params, headers=_accepting("*/*"))
+        call = Call("GET", path, limits, params, headers=accepting("*/*"))
         async with self._response(call) as response:
             yield _lines(response, f"text of {path}", self.host)
 
     @asynccontextmanager
-    async def _response(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _response(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open a successful response; after a 401, or from an untrusted server, try again with new credentials."""
         sent_with = self._configuration
         wait_s = call.limits.total or self._timeout_s
@@ -364,7 +344,7 @@ class ApiSession:
             # Not release(): it would read a watch that is left early to its end, to reuse the connection.
             response.close()
 
-    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
+    async def _send(self, call: Call) -> aiohttp.ClientResponse:
         """Send the request once, if this replica may write now: reloading credentials may have taken long."""
         own = {**call.headers, **await self._authorization()}
         headers = [*own.items(), *impersonation_of(self._configuration)]  # a user's groups have one header each
@@ -407,17 +387,6 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int | None) -> byte
         if len(body) > max_bytes:
             raise TooLongError(f"the response has more than {max_bytes} bytes")
     return bytes(body)
-
-
-def _accepting(form: str) -> dict[str, str]:
-    return {"Accept": form} if form else {}
-
-
-def _decoded(path: str, raw: bytes) -> dict[str, Any]:
-    try:
-        return decode_object(raw)
-    except UNREADABLE as error:
-        raise TemporaryError(f"{path}: the response is not a JSON object: {error}") from error
 
 
 async def _lines(response: aiohttp.ClientResponse, what: str, host: str) -> AsyncIterator[bytes]:

@@ -1,53 +1,44 @@
 """The whole cluster in memory, kept up to date; it knows when it is complete enough for a decision.
 
-It watches these collections: nodes, the jobs' pods in every phase (a finished pod would otherwise disappear with its
-exit code), all other pods that are not finished, TrainingJobs, DaemonSets, PriorityClasses, Queues, ResourceQuotas,
-and the workloads of others that edl can resize. There is no snapshot while one of them is not listed, cannot be
-watched, or must be listed again: a decision from an outdated state is worse than none; Queues,
-ResourceQuotas and the workloads of others alone may be out of reach. Replicas that do not lead keep their caches up
-to date too.
+There is no snapshot while a collection (`watched`) is not listed, cannot be watched, or must be listed again: a
+decision from a stale state is worse than none; Queues, ResourceQuotas, volumes, the workloads of others and Kueue
+alone may be out of reach. Replicas that do not lead keep their caches up to date too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, count, islice
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import Any
 
 from edl.clock import Clock
 from edl.errors import NotSyncedError
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.fresh_lists import FreshLists
-from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
-from edl.kube.mirror.store import Key, ObjectStore, is_later
+from edl.kube.mirror.kueue_mirror import kueue_objects
+from edl.kube.mirror.mirrored import EVERYTHING, Mirrored
+from edl.kube.mirror.reflector import Reflector, ReflectorCalls, ReflectorPace
+from edl.kube.mirror.store import Key, is_later
 from edl.kube.mirror.urgency import is_urgent
+from edl.kube.mirror.watched import Watched
 from edl.kube.resource_log_line import resource_log_line
-from edl.kube.translate.decoders import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
-    TRAINING_JOBS,
-    Decoder,
-)
-from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata, JobObject, PodObject
-from edl.kube.translate.queues import QUEUES
-from edl.kube.translate.snapshot import Translator
-from edl.kube.workloads.registry import ADAPTERS
+from edl.kube.translate.decoders import PODS
+from edl.kube.translate.kueue.objects import FlavorSpec
+from edl.kube.translate.objects import HasMetadata, JobObject, NodeObject, PodObject
+from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.cluster import ClusterSnapshot
-from edl.model.names import LABEL_JOB, JobKey, Role, WorkloadKind
+from edl.model.names import JobKey, Role
+from edl.model.units import listed
 from edl.waiting import wait_for_first
 
-T = TypeVar("T", bound=HasMetadata)
-
-JOBS_PATH = f"/apis/{TRAINING_JOB_API}"
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 OVERDUE_S = 10.0
 """If a watch does not show within this time what the API server answered, edl lists the collection again."""
+
+_FORBIDDEN = 403
 
 SLICE, SLICE_OF_JOBS, SLICE_OF_NODES = 100, 5, 500
 """Pods, jobs and nodes that are translated before anything else may be done: some 10 ms each."""
@@ -61,11 +52,11 @@ class ClusterCache:
     Args:
         session: the API server.
         clock: for pauses, ages and timeouts.
-        namespaces: TrainingJobs are watched in these, and other workloads count only there; if empty, in all. Pods
-            are watched in all namespaces.
+        mirrored: which jobs and workloads count; by default all.
         default_master_image: the image of a master whose job names none.
         controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
         pace: sizes and times of every reflector.
+        on_event: called with the object before and after each change that a watch brings; see `Reflector`.
 
     Attributes:
         urgent_changes: how many urgent changes the watches have brought; see `urgency`.
@@ -76,64 +67,51 @@ class ClusterCache:
         session: ApiSession,
         clock: Clock,
         *,
-        namespaces: Sequence[str] = (),
+        mirrored: Mirrored = EVERYTHING,
         default_master_image: str = "",
         controller_namespace: str = "",
         pace: ReflectorPace | None = None,
+        on_event: Callable[[HasMetadata | None, HasMetadata | None], None] = lambda _before, _after: None,
     ) -> None:
-        self._session = session
         self._clock = clock
-        self._pace = pace or ReflectorPace()
         self._changed = asyncio.Event()
         self._last: ClusterSnapshot | None = None
         self._has_snapshot = False
         self._fresh_lists: FreshLists[Reflector[Any]] = FreshLists()
         self.urgent_changes = 0
+        self._readers, self._on_event = mirrored.workloads, on_event
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
-        arrivals = count()
-        own = Resource("/api/v1/pods", label_selector=LABEL_JOB)
-        others = Resource("/api/v1/pods", label_selector=f"!{LABEL_JOB}", field_selector=UNFINISHED)
-        self._nodes = self._reflector(Resource("/api/v1/nodes"), NODES)
-        self._pods = tuple(self._reflector(r, PODS, arrivals) for r in (own, others))
-        paths = [f"{JOBS_PATH}/namespaces/{name}/trainingjobs" for name in sorted(set(namespaces))]
-        self._jobs = tuple(
-            self._reflector(Resource(path), TRAINING_JOBS) for path in paths or [f"{JOBS_PATH}/trainingjobs"]
-        )
-        self._daemonsets = self._reflector(Resource("/apis/apps/v1/daemonsets"), DAEMON_SETS)
-        self._classes = self._reflector(Resource("/apis/scheduling.k8s.io/v1/priorityclasses"), PRIORITY_CLASSES)
-        self._quotas = self._reflector(Resource("/api/v1/resourcequotas"), RESOURCE_QUOTAS)
-        self._queues = self._reflector(Resource(f"{JOBS_PATH}/queues"), QUEUES)
-        self._namespaces = frozenset(namespaces)
-        self._workloads: dict[WorkloadKind, Reflector[Any]] = {
-            kind: self._reflector(Resource(f"/apis/{adapter.api[0]}/{adapter.api[2]}"), adapter.decoder)
-            for kind, adapter in ADAPTERS.items()
-        }
+        calls = ReflectorCalls(on_change=self._changed.set, on_event=self._note, on_part=self._freeze_first_parts)
+        self._watched = Watched(session, clock, mirrored, pace or ReflectorPace(), calls)
+        self._kueue_problem = ""
+        self._namespaces = frozenset(mirrored.namespaces)
 
     async def run(self) -> None:
         """Mirror forever; only cancellation or a bug ends it."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self._all():
+            for reflector in self._watched.all():
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource}")
 
     @property
     def is_synced(self) -> bool:
         """True once every collection is listed that a decision needs."""
-        return all(r.synced.is_set() for r in self._needed())
+        return all(r.synced.is_set() for r in self._watched.needed())
 
     async def wait_until_synced(self) -> None:
         """Wait until every collection is listed that a decision needs."""
-        for reflector in self._needed():
+        for reflector in self._watched.needed():
             await reflector.synced.wait()
 
     def unready(self) -> list[str]:
         """Return the reasons against a decision now; empty if there are none. Lists again if a watch seems lost."""
-        for reflector in self._all():
+        watched, queues = self._watched.all(), self._watched.queues
+        for reflector in watched:
             reflector.list_if_deaf(OVERDUE_S)
-        lists = [f"edl is still listing {r.resource}" for r in self._all() if not (r.synced.is_set() or r.problem)]
-        if self._queues.problem and not (self._queues.synced.is_set() or self._queues.refusal):
-            lists.append(self._queues.problem)  # without the quotas of existing queues jobs would grow too much
+        lists = [f"edl is still listing {r.resource}" for r in watched if not (r.synced.is_set() or r.problem)]
+        if queues.problem and not (queues.synced.is_set() or queues.refusal):
+            lists.append(queues.problem)  # without the quotas of existing queues jobs would grow too much
         return self.problems() + lists + self._outdated()
 
     def list_anew(self) -> None:
@@ -142,14 +120,27 @@ class ClusterCache:
         A new leader calls this when it takes over. A watch proves nothing then: it may be silent, or come from an API
         server that lags behind. A list shows every write that ended before the list began.
         """
-        self._fresh_lists.require(self._written())
+        self._fresh_lists.require(self._watched.written(names_kueue=self.names_kueue))
 
     def _outdated(self) -> list[str]:
         return [f"edl lists {r.resource} again before it decides" for r in self._fresh_lists.missing()]
 
     def problems(self) -> list[str]:
         """Return a line for each collection that cannot be listed or watched now."""
-        return [r.problem for r in self._needed() if r.problem]
+        return [r.problem for r in self._watched.needed() if r.problem]
+
+    def unread(self) -> dict[str, int]:
+        """Return the collections that edl cannot read: the API server lacks them (404) or forbids them (403)."""
+        return {r.resource.path: r.refusal for r in self._watched.all() if r.refusal}
+
+    @property
+    def lists_done(self) -> int:
+        """How many lists of nodes and pods are complete; each may have brought changes without an event."""
+        return self._watched.nodes.lists_done + sum(r.lists_done for r in self._watched.pods)
+
+    def nodes(self) -> Iterator[NodeObject]:
+        """Return every node that can be decoded."""
+        return iter(self._watched.nodes.store.objects.values())
 
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         """Take a snapshot.
@@ -162,7 +153,7 @@ class ClusterCache:
             more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
             raise NotSyncedError(reasons[0] + more)
         self._note_changes()
-        if self._last is None:
+        if self._last is None or now_s >= self._translator.valid_until_s:
             self._last = self._translate(now_s)
             self._freeze_first_parts()
             self._has_snapshot = True
@@ -188,7 +179,7 @@ class ClusterCache:
         await asyncio.sleep(0)
 
     def _note_changes(self, at_most: int | None = None) -> bool:
-        """Hand changed pods to the translator; after any change the last snapshot is outdated.
+        """Hand changed pods to the translator; after any change the last snapshot is stale.
 
         Args:
             at_most: so many pods of each watch; all if it is None.
@@ -196,78 +187,118 @@ class ClusterCache:
         Returns:
             True if changed pods are left.
         """
-        if not any(r.store.changed for r in self._all()):
+        if not any(r.store.changed for r in self._watched.all()):
             return False
         self._last = None
-        names = dict.fromkeys(key for r in self._pods for key in islice(r.store.changed, at_most))
-        self._translator.note_pods(((key, self._pod(key)) for key in names), self._classes.store.objects.values())
+        names = dict.fromkeys(key for r in self._watched.pods for key in islice(r.store.changed, at_most))
+        classes = self._watched.classes.store.objects.values()
+        self._translator.note_pods(((key, self._pod(key)) for key in names), classes)
         self._translator.note_jobs(
-            (JobKey(*key), r.store.objects.get(key)) for r in self._jobs for key in r.store.changed
+            (JobKey(*key), r.store.objects.get(key)) for r in self._watched.jobs for key in r.store.changed
         )
-        nodes = self._nodes.store
+        nodes = self._watched.nodes.store
         self._translator.note_nodes((key[1], nodes.objects.get(key)) for key in nodes.changed)
-        for reflector in self._all():
-            if reflector not in self._pods:
+        for reflector in self._watched.all():
+            if reflector not in self._watched.pods:
                 reflector.store.changed.clear()
                 continue
             for key in names:
                 reflector.store.changed.pop(key, None)
-        return any(r.store.changed for r in self._pods)
+        return any(r.store.changed for r in self._watched.pods)
 
     def _pod(self, key: Key) -> PodObject | None:
         """Return the pod of that name; if a change of labels put it in both watches, the later one counts."""
-        own, others = (r.store for r in self._pods)
+        own, others = (r.store for r in self._watched.pods)
         return (own if is_later(own, others, key) else others).objects.get(key)
+
+    def has_pod(self, namespace: str, name: str) -> bool:
+        """Return True if a pod of that name exists that the watches show."""
+        return any((namespace, name) in reflector.store.objects for reflector in self._watched.pods)
 
     def _translate(self, now_s: float) -> ClusterSnapshot:
         return self._translator.snapshot(
-            nodes=None,
-            pods=None,
-            jobs=None,
-            workloads=[
-                (ADAPTERS[kind], source)
-                for kind, reflector in self._workloads.items()
-                for (namespace, _), source in reflector.store.objects.items()
-                if not self._namespaces or namespace in self._namespaces
-            ],
-            daemonsets=self._daemonsets.store.objects.values(),
-            priority_classes=self._classes.store.objects.values(),
-            resource_quotas=self._quotas.store.objects.values(),
-            queues=self._queues.store.objects.values(),
-            unread_queues=self._queues.store.quarantined.values(),
-            unread_nodes=[name for _, name in self._nodes.store.quarantined],
             now_s=now_s,
+            objects=ClusterObjects(
+                nodes=None,
+                pods=None,
+                jobs=None,
+                workloads=[
+                    (self._readers[kind], source)
+                    for kind, reflector in self._watched.workloads.items()
+                    for (namespace, _), source in reflector.store.objects.items()
+                    if not self._namespaces or namespace in self._namespaces
+                ],
+                daemonsets=self._watched.daemonsets.store.objects.values(),
+                priority_classes=self._watched.classes.store.objects.values(),
+                resource_quotas=self._watched.quotas.store.objects.values(),
+                queues=self._watched.queues.store.objects.values(),
+                unread_queues=self._watched.queues.store.quarantined.values(),
+                unread_nodes=[name for _, name in self._watched.nodes.store.quarantined],
+                kueue=kueue_objects(self._watched.kueue, self._kueue_problem),
+                facts=self.rule_facts(),
+            ),
         )
+
+    def rule_facts(self) -> RuleFacts:
+        """Return the volumes, devices and other objects that rules read, as they are now."""
+        found: dict[str, Any] = {name: r.store.objects.values() for name, r in self._watched.rule_objects.items()}
+        read = {name: r for name, r in self._watched.rule_objects.items() if r.synced.is_set() and not r.refusal}
+        complete = frozenset(name for name, r in read.items() if not r.store.quarantined)
+        return read_facts(RuleObjects(**found, complete=complete))
 
     def resource_log_line(self) -> str:
         """Return the resources of the cluster for the log line `Cluster.InquiryResource done`."""
-        return resource_log_line(self._nodes.store.objects.values(), self.pods())
+        return resource_log_line(self._watched.nodes.store.objects.values(), self.pods())
 
     def left_out(self) -> list[str]:
         """Return a line for each object that cannot be decoded or translated, and one if known queues may be old."""
-        undecoded = chain.from_iterable(r.store.quarantined.values() for r in self._all())
-        outdated = [self.queues_problem()] if self._queues.store.objects and self._queues.refusal else []
-        return [*map(str, undecoded), *map(str, self._translator.quarantined), *outdated]
+        undecoded = chain.from_iterable(r.store.quarantined.values() for r in self._watched.all())
+        queues = self._watched.queues
+        outdated = [self.queues_problem()] if queues.store.objects and queues.refusal else []
+        return [*map(str, undecoded), *map(str, self._translator.quarantined), *outdated, *self._unseen_rules()]
+
+    def _unseen_rules(self) -> list[str]:
+        """A line if edl may not read some of what rules depend on: kube-scheduler obeys them all the same."""
+        objects = self._watched.rule_objects.values()
+        closed = [r.resource.path.rpartition("/")[2] for r in objects if r.refusal == _FORBIDDEN]
+        if not closed:
+            return []
+        return [f"{listed(closed)} cannot be read (403), so plans do not see the rules of these; give edl the right"]
 
     def queues_problem(self) -> str:
         """Why the quotas of Queue objects are not those of now; empty if they are.
 
         What was read before a refusal stays: without the quotas of queues that may exist, jobs would grow too much.
         """
-        if not self._queues.refusal:
+        if not self._watched.queues.refusal:
             return ""
-        known = "the last known quotas count" if self._queues.store.objects else "no quota is counted"
-        return f"queues cannot be read ({self._queues.refusal}): {known}"
+        known = "the last known quotas count" if self._watched.queues.store.objects else "no quota is counted"
+        return f"queues cannot be read ({self._watched.queues.refusal}): {known}"
+
+    def flavors(self, names: Collection[str]) -> list[FlavorSpec]:
+        """Return the ResourceFlavors of these names that exist, sorted by name."""
+        found = self._watched.kueue["flavors"].store.objects
+        return [found["", name].spec or FlavorSpec() for name in sorted(names) if ("", name) in found]
+
+    @property
+    def names_kueue(self) -> bool:
+        """True if a job of the last snapshot names a queue of Kueue."""
+        return self._translator.names_kueue
+
+    def note_kueue(self, problem: str) -> None:
+        """Note why edl sizes no job of Kueue; empty if it does."""
+        if problem != self._kueue_problem:
+            self._kueue_problem, self._last = problem, None
 
     def silence_s(self) -> float:
         """Return how long the API server has sent nothing for one of the collections; infinite before the first."""
-        contacts_s = [r.last_contact_s for r in self._needed()]
+        contacts_s = [r.last_contact_s for r in self._watched.needed()]
         now_s = self._clock.monotonic_s()
         return max(float("inf") if at_s is None else now_s - at_s for at_s in contacts_s)
 
     def pods(self) -> Iterator[PodObject]:
         """Yield every pod once; if a change of labels put it in both watches, the later one counts."""
-        own, others = (r.store for r in self._pods)
+        own, others = (r.store for r in self._watched.pods)
         for key, pod in own.objects.items():
             if key not in others.objects or is_later(own, others, key):
                 yield pod
@@ -277,16 +308,16 @@ class ClusterCache:
 
     def jobs(self) -> Iterator[JobObject]:
         """Return every watched TrainingJob."""
-        return chain.from_iterable(r.store.objects.values() for r in self._jobs)
+        return chain.from_iterable(r.store.objects.values() for r in self._watched.jobs)
 
     def job_body(self, key: JobKey) -> dict[str, Any] | None:
         """Return the TrainingJob as the API server stores it; None if it does not exist."""
-        found = (r.store.objects.get((key.namespace, key.name)) for r in self._jobs)
+        found = (r.store.objects.get((key.namespace, key.name)) for r in self._watched.jobs)
         return next((job.body for job in found if job is not None), None)
 
     def workload(self, key: JobKey) -> Any | None:  # noqa: ANN401 - the decoded object of any kind
         """Return a workload that is no TrainingJob as the cache shows it; None if it does not exist."""
-        return self._workloads[key.kind].store.objects.get((key.namespace, key.object_name))
+        return self._watched.workloads[key.kind].store.objects.get((key.namespace, key.object_name))
 
     def learn(self, key: JobKey, uid: str, role: Role, pod: Mapping[str, Any]) -> bool:
         """Read what admission adds from a pod as the API server would store it; True if it changes the shape."""
@@ -298,7 +329,7 @@ class ClusterCache:
 
     def priority_classes(self) -> frozenset[str]:
         """Return the names of all PriorityClasses."""
-        return frozenset(name for _, name in self._classes.store.objects)
+        return frozenset(name for _, name in self._watched.classes.store.objects)
 
     def answered(self, kind: str, body: dict[str, Any]) -> None:
         """Store an object as the API server has answered to a write or a read of edl: the next snapshot shows it.
@@ -307,7 +338,7 @@ class ClusterCache:
         that began after the answer.
         """
         metadata = body.get("metadata") or {}
-        reflector = self._mirror(kind, metadata)
+        reflector = self._watched.mirror(kind, metadata)
         if reflector is not None:
             reflector.take_answer(body)
             if not str(metadata.get("resourceVersion") or "").isdecimal():
@@ -320,16 +351,8 @@ class ClusterCache:
         if is_there and (metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers")):
             self.answered(kind, answer)
             return
-        for reflector in self._mirrors(kind):
+        for reflector in self._watched.mirrors(kind):
             reflector.take_absence(key, uid)
-
-    def _mirror(self, kind: str, metadata: Mapping[str, Any]) -> Reflector[Any] | None:
-        """The reflector whose watch shows an object of that kind; None if there is none."""
-        mirrors = self._mirrors(kind)
-        if kind == "Pod":
-            return mirrors[LABEL_JOB not in (metadata.get("labels") or {})]
-        one = f"/namespaces/{metadata.get('namespace')}/"
-        return next((r for r in mirrors if len(mirrors) == 1 or one in r.resource.path), None)
 
     async def wait_for_change(self, timeout_s: float, *, debounce_s: float = 0.5) -> bool:
         """Wait until something changes that a decision depends on, and then for the changes that follow at once.
@@ -349,46 +372,9 @@ class ClusterCache:
         self._changed.clear()
         return True
 
-    def _reflector(
-        self, resource: Resource, decoder: Decoder[T], arrivals: Iterator[int] | None = None
-    ) -> Reflector[T]:
-        return Reflector(
-            self._session,
-            resource,
-            decoder,
-            ObjectStore[T](arrivals),
-            self._clock,
-            on_change=self._changed.set,
-            on_event=self._note,
-            on_part=self._freeze_first_parts,
-            pace=self._pace,
-        )
-
     def _note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
         self.urgent_changes += is_urgent(before, after)
-
-    def _all(self) -> tuple[Reflector[Any], ...]:
-        return (*self._needed(), self._quotas, self._queues, *self._workloads.values())
-
-    def _needed(self) -> tuple[Reflector[Any], ...]:
-        """What no decision is made without.
-
-        Without ResourceQuotas edl goes by what the API server refuses, and without the right to read other workloads
-        their pods are those of somebody else. A cluster may have no resource for Queues; see `unready`.
-        """
-        return (self._nodes, *self._pods, *self._jobs, self._daemonsets, self._classes)
-
-    def _written(self) -> tuple[Reflector[Any], ...]:
-        """What edl writes: pods of jobs, and the jobs themselves."""
-        return (self._pods[0], *self._jobs)
-
-    def _mirrors(self, kind: str) -> Sequence[Reflector[Any]]:
-        mirrors: dict[str, Sequence[Reflector[Any]]] = {
-            "Pod": self._pods,
-            "TrainingJob": self._jobs,
-            **{other.value: (reflector,) for other, reflector in self._workloads.items()},
-        }
-        return mirrors.get(kind, ())
+        self._on_event(before, after)
 
     def _freeze_first_parts(self) -> None:
         """Exclude the first lists, and what is made of them, from garbage collection: most of it remains for long.

@@ -34,7 +34,7 @@ class FreshLists(Generic[L]):
         self._begun: tuple[tuple[L, int], ...] = ()
 
     def require(self, collections: Iterable[L]) -> None:
-        """From now on only a list that has not begun yet is new enough."""
+        """Require a list that begins after this call."""
         new = tuple((one, one.lists_begun) for one in collections)
         required = [one for one, _ in new]
         self._begun = (*((one, begun) for one, begun in self._begun if one not in required), *new)

@@ -16,6 +16,10 @@ PATIENCE_S = 5.0
 
 TIMEOUT_S = 60.0
 _PAUSE_S = 0.05
+_REMEDY = (
+    "check the API server and your right to list nodes, pods, trainingjobs, daemonsets and priorityclasses in all"
+    " namespaces, or give a saved cluster with -f FILE"
+)
 
 
 async def look(
@@ -52,6 +56,7 @@ async def first_snapshot(
     *,
     patience_s: float = PATIENCE_S,
     timeout_s: float = TIMEOUT_S,
+    remedy: str = _REMEDY,
 ) -> ClusterSnapshot:
     """Wait for the first snapshot of a cache.
 
@@ -61,6 +66,7 @@ async def first_snapshot(
         clock: for the time of the snapshot, pauses and timeouts.
         patience_s: how long an error of the API server may last.
         timeout_s: how long a list without errors may take.
+        remedy: what the message tells a person to do.
 
     Raises:
         TemporaryError: the API server cannot be reached, or refuses the request; the message says which request.
@@ -72,11 +78,7 @@ async def first_snapshot(
             return cache.snapshot(clock.now_s())
         except NotSyncedError as error:
             if waited_s >= (patience_s if cache.problems() else timeout_s):
-                raise TemporaryError(
-                    f"the cluster cannot be read: {error}; check the API server and your right to list nodes, pods,"
-                    " trainingjobs, daemonsets and priorityclasses in all namespaces, or give a saved cluster with"
-                    " -f FILE"
-                ) from error
+                raise TemporaryError(f"the cluster cannot be read: {error}; {remedy}") from error
         await clock.sleep(_PAUSE_S)
     mirror.result()
     raise TemporaryError("the cluster cannot be read: the watches ended before the first snapshot; try again")

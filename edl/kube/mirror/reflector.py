@@ -2,8 +2,8 @@
 
 The official client's informers build a typed model per event, and assume that a silent watch is alive. This one
 decodes raw lines, and considers a watch lost if it is silent for longer than the server keeps it open. It recovers
-by itself: after a 410 it lists again and removes what was deleted. It also lists again from time to time, because
-nothing shows that an event was lost. It does not interpret the objects.
+by itself: after a 410 it lists again and removes what was deleted. It also lists again if etcd was put back to an
+older state, and from time to time, because nothing shows that an event was lost. It does not interpret the objects.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -24,7 +24,8 @@ from edl.clock import Clock
 from edl.errors import EdlError, TemporaryError
 from edl.kube.bounds.json_depth import UNREADABLE, cut_off, decode
 from edl.kube.client.api_errors import GoneError, RefusedError, error_of
-from edl.kube.client.session import ApiSession, TooLongError
+from edl.kube.client.calls import TooLongError
+from edl.kube.client.session import ApiSession
 from edl.kube.mirror.store import FOR_EVER, Key, ObjectStore, is_older, key_of, version_of
 from edl.kube.translate.decoders import Decoder, Quarantined
 from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent
@@ -96,6 +97,22 @@ class ReflectorPace:
     backoff_cap_s: float = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class ReflectorCalls(Generic[T]):
+    """Functions that a reflector calls.
+
+    Attributes:
+        on_change: called after each change that a decision must take into account, and after each complete list.
+        on_event: called with the object before and after each change that a watch event brings; None if there was
+            none, or if there is none any more.
+        on_part: called after each part of a list that is read or taken.
+    """
+
+    on_change: Callable[[], None] = lambda: None
+    on_event: Callable[[T | None, T | None], None] = lambda _before, _after: None
+    on_part: Callable[[], None] = lambda: None
+
+
 class Reflector(Generic[T]):
     """Mirrors one resource into a store.
 
@@ -115,9 +132,7 @@ class Reflector(Generic[T]):
         store: ObjectStore[T],
         clock: Clock,
         *,
-        on_change: Callable[[], None] = lambda: None,
-        on_event: Callable[[T | None, T | None], None] = lambda _before, _after: None,
-        on_part: Callable[[], None] = lambda: None,
+        calls: ReflectorCalls[T] | None = None,
         pace: ReflectorPace | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -126,13 +141,10 @@ class Reflector(Generic[T]):
         Args:
             session: the API server.
             resource: what to mirror.
-            decoder: of its items.
+            decoder: the decoder of its items.
             store: receives the objects.
             clock: for pauses and for `last_contact_s`.
-            on_change: called after each change that a decision must take into account, and after each complete list.
-            on_event: called with the object before and after each change that a watch event brings; None if there was
-                none, or if there is none any more.
-            on_part: called after each part of a list that is read or taken.
+            calls: whom to tell about changes; by default nobody.
             pace: sizes and times.
             rng: for jitter, so that many reflectors do not send requests at the same moment.
         """
@@ -147,14 +159,15 @@ class Reflector(Generic[T]):
         self._session = session
         self._decoder = decoder
         self._clock = clock
-        self._on_change, self._on_event, self._on_part = on_change, on_event, on_part
+        calls = calls or ReflectorCalls()
+        self._on_change, self._on_event, self._on_part = calls.on_change, calls.on_event, calls.on_part
         self._pace = pace = pace or ReflectorPace()
         self._rng = rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._pauses = RetryPauses(clock, first_s=pace.backoff_s, longest_s=pace.backoff_cap_s, rng=rng)
         self._version = ""
         self._listed_s = 0.0
         self._open_watch: asyncio.Timeout | None = None
-        self._list_again = False
+        self._list_again = self._was_cut = False
         self._answered, self._answered_s = "", 0.0  # the first answer that the watch has to show, and its time
 
     def request_list(self) -> None:
@@ -197,6 +210,7 @@ class Reflector(Generic[T]):
                 self._version = ""
                 await self._pause(error, at_once=self._pauses.failures == 0)
             except EdlError as error:
+                self._was_cut = True
                 self.problem = f"edl cannot watch {self.resource}: {error}"
                 code = error.code if isinstance(error, RefusedError) else 0
                 self.refusal = code if code in _ABSENT_OR_FORBIDDEN else 0
@@ -205,8 +219,9 @@ class Reflector(Generic[T]):
     async def _list_and_watch(self) -> None:
         """List if that is due, then watch until the watch ends."""
         now_s = self._clock.monotonic_s()
-        if not self._version or now_s - self._listed_s >= self._pace.relist_s:
+        if not self._version or now_s - self._listed_s >= self._pace.relist_s or await self._went_back():
             self._list_again = True
+        self._was_cut = False
         while self._list_again:  # again if `request_list` was called during the list
             self._list_again = False
             await self._list()
@@ -216,6 +231,18 @@ class Reflector(Generic[T]):
             self._pauses.reset()
         else:
             await self._pauses.after_failure()  # do not open watches in a tight loop if the server ends each at once
+
+    async def _went_back(self) -> bool:
+        """Whether etcd was put back to an older state since the watch was cut off; one item is listed for that.
+
+        A watch shows nothing up to the version from which it resumes, and the new history may reach that version much
+        later, with other events.
+        """
+        if not self._was_cut:
+            return False
+        page, _ = await self._page(1, "")
+        now = page.metadata or ListMetadata()
+        return is_older(now.resource_version or "", self._version)
 
     async def _list(self) -> None:
         self.lists_begun += 1

@@ -131,7 +131,7 @@ class ObjectStore(Generic[T]):
         return True
 
     def quarantine(self, unreadable: Quarantined) -> None:
-        """Note an object that cannot be decoded; the object that had its name is outdated and is removed."""
+        """Note an object that cannot be decoded; the object that had its name is stale and is removed."""
         key = (unreadable.namespace, unreadable.name)
         self.objects.pop(key, None)
         self._arrived.pop(key, None)

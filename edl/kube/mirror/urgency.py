@@ -1,19 +1,16 @@
 """Which changes a plan should follow soon, also while thousands of writes wait.
 
 A growth of thousands of pods takes minutes, and each of its pods causes several events. Those are no reason to decide
-again at once; what a person or a serving pod waits for is.
+again at once; what a person, a serving pod or a Workload of Kueue waits for is.
 """
 
 from __future__ import annotations
 
 from edl.kube.mirror.store import uid_of
 from edl.kube.translate.intent import intent_of
-from edl.kube.translate.objects import (
-    HasMetadata,
-    JobObject,
-    NodeObject,
-    PodObject,
-)
+from edl.kube.translate.kueue.loads import REPLACES, index_of
+from edl.kube.translate.kueue.objects import WorkloadObject
+from edl.kube.translate.objects import HasMetadata, JobObject, NodeObject, PodObject
 from edl.kube.translate.ownership import names_a_job
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
@@ -35,17 +32,33 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
             return (
                 _waits(before) != _waits(after) or _has_ended(after) > _has_ended(before) or _vanished(before, after)
             )
+        case WorkloadObject():
+            return _claim_of(before) != _claim_of(after)
     return False
 
 
 def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:
-    """What identifies the job and its spec: a status changes none of it."""
+    """The fields that identify a job and its spec; a write of the status changes none of them."""
     metadata = job.metadata
     return (uid_of(job), *((metadata.generation, metadata.deletion_timestamp) if metadata else (None, None)))
 
 
+def _claim_of(workload: HasMetadata | None) -> tuple[str, bool]:
+    """The UID of a Workload that has not ended, and whether it has a reservation; else an empty UID.
+
+    Larger sizes of a running job and further trainers are left out: what edl asks for is no news to it.
+    """
+    if not isinstance(workload, WorkloadObject) or workload.metadata is None:
+        return "", False
+    conditions = (workload.status.conditions if workload.status is not None else None) or ()
+    true = {condition.type for condition in conditions if condition.status == "True"}
+    if "Finished" in true or REPLACES in (workload.metadata.annotations or {}) or index_of(workload.metadata):
+        return "", False
+    return uid_of(workload), "QuotaReserved" in true
+
+
 def _waits(pod: HasMetadata | None) -> tuple[str, bool]:
-    """The UID of a serving pod that waits for room, and whether kube-scheduler has tried it; else an empty UID."""
+    """Return the UID of a pending serving pod and whether kube-scheduler tried it; an empty UID for other pods."""
     if not isinstance(pod, PodObject) or pod.spec is None or pod.metadata is None or _is_of_job(pod):
         return "", False
     spec, status, metadata = pod.spec, pod.status, pod.metadata
@@ -58,7 +71,7 @@ def _waits(pod: HasMetadata | None) -> tuple[str, bool]:
 
 
 def _has_ended(pod: HasMetadata | None) -> bool:
-    """True for a job's pod that finished, or that somebody else than edl ends."""
+    """True for a job's pod that has finished, or that another program than edl has deleted or evicted."""
     if not isinstance(pod, PodObject) or pod.metadata is None or not _is_of_job(pod):
         return False
     is_finished = pod.status is not None and pod.status.phase in _FINISHED
@@ -74,7 +87,7 @@ def _is_of_job(pod: PodObject) -> bool:
     metadata = pod.metadata
     if metadata is None:
         return False
-    return names_a_job(metadata) or (metadata.labels is not None and bool(metadata.labels.trainer_of))
+    return names_a_job(metadata) or bool(metadata.known_labels.trainer_of)
 
 
 def _is_marked(pod: PodObject) -> bool:

@@ -47,15 +47,17 @@ The kubelet puts `Back-off` before its text and takes it away again: the message
 _MOST_OF_KUBELET = 200
 _ENDS_AGAIN = "CrashLoopBackOff"
 _OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
+_NOT_FOUND = "ContainerStatusUnknown: its kubelet found no container any more, for example because the node restarted"
+_OUT_OF_TIME = "DeadlineExceeded: it ran longer than its activeDeadlineSeconds"
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What the containers of a pod say.
+    """The state of a pod's containers.
 
     Attributes:
         message: why one of them cannot start, else the message of the end that counts; empty if there is neither.
-        exit_code: of the end that counts, the current or the previous one; None if there is none.
+        exit_code: the exit code of the end that counts, the current or the previous one; None if there is none.
         ended_in: which container that end was of, such as `init container fetch`; empty for the main container.
         started_s: when the main container started, in seconds since the epoch; None if it has not.
         begun: the main container has started at some time.
@@ -74,8 +76,8 @@ def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
     """Read the statuses of all containers of a pod.
 
     Args:
-        spec: of the pod.
-        status: of the pod.
+        spec: the spec of the pod.
+        status: the status of the pod.
         main: the name of its main container; the first one counts if it has none of that name.
     """
     main = main_container([one.name or "" for one in spec.containers or ()], main)
@@ -92,7 +94,7 @@ def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
     ended_in, end = _end(own, others, is_failed=status.phase == PodPhase.FAILED.value)
     state = (own.state.running or own.state.terminated) if own is not None and own.state else None
     return Containers(
-        message=stuck or (_termination_message(end) if end is not None else ""),
+        message=stuck or _message_of_end(status, end),
         exit_code=None if end is None or _why_not_started(own) else end.exit_code,
         ended_in=ended_in,
         started_s=seconds_of(state.started_at) if state else None,
@@ -102,7 +104,7 @@ def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
 
 
 def main_container(names: list[str], wanted: str) -> str:
-    """The name of the main container of a pod: the wanted one, or the first one if there is none of that name."""
+    """The name of the main container of a pod: the preferred name if it exists, else the first container."""
     return wanted if wanted in names else (names[0] if names else "")
 
 
@@ -113,7 +115,7 @@ def _all(status: PodStatus) -> Iterator[ContainerStatus]:
 
 
 def _which(spec: PodSpec, status: ContainerStatus) -> str:
-    """What a container is, and its name."""
+    """Describe a container by its kind and name."""
     first: ContainerObject | None = next((c for c in spec.init_containers or () if c.name == status.name), None)
     kind = "container" if first is None else "sidecar" if first.restart_policy == "Always" else "init container"
     return f"{kind} {printable(status.name or '')}"
@@ -122,7 +124,7 @@ def _which(spec: PodSpec, status: ContainerStatus) -> str:
 def _end(
     own: ContainerStatus | None, others: list[tuple[str, ContainerStatus]], *, is_failed: bool
 ) -> tuple[str, TerminatedState | None]:
-    """The end that counts, and of which container it is: the main one, unless another one made the pod fail."""
+    """The termination that explains the pod, with its container: the main one unless another one failed the pod."""
     end = next((s.terminated for s in _states(own) if s.terminated), None) if own is not None else None
     if is_failed and (end is None or not end.exit_code):
         for which, other in sorted(others, key=lambda one: not one[0].startswith("container ")):
@@ -166,8 +168,16 @@ def _one_line(words: str) -> str:
     return shortened(" ".join(words.split()), _MOST_OF_KUBELET)
 
 
+def _message_of_end(status: PodStatus, end: TerminatedState | None) -> str:
+    if status.phase == PodPhase.FAILED and status.reason == "DeadlineExceeded":
+        return _OUT_OF_TIME
+    return _termination_message(end) if end is not None else ""
+
+
 def _termination_message(ended: TerminatedState) -> str:
     """The termination message; if the container reached its memory limit, a line about that follows."""
+    if ended.reason == "ContainerStatusUnknown":  # the exit code, 137, is the kubelet's own
+        return _NOT_FOUND
     message = printable((ended.message or "").replace("\r", "\n"))  # a progress bar is many lines, the last counts
     if ended.reason != "OOMKilled":
         return message

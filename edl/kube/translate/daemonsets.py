@@ -1,15 +1,18 @@
 """Capacity reserved for the pods of DaemonSets that are not on their nodes yet.
 
 A new node looks empty until its daemon pods arrive. They often have a higher priority, so they would evict trainers
-that a plan puts there before. So the request of a DaemonSet is reserved on every eligible node without a pod of it.
+that a plan puts there before. So the request of a DaemonSet is reserved on every eligible new node without a pod of
+it. On an older node only what such a pod requests that exists and waits for the node: a DaemonSet whose pods a quota
+forbids, or that are too large for any node, must not keep the nodes of a cluster empty.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from edl.errors import ConfigError
 from edl.kube.translate.decoders import Quarantined
@@ -17,11 +20,14 @@ from edl.kube.translate.objects import DaemonSetObject, ObjectMetadata, OwnerRef
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.shapes import shape_of
 from edl.model.cluster import Node
-from edl.model.resources import PodShape, Resources, Toleration
+from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, Toleration
 from edl.planner.eligibility import is_selected, is_tolerated
 
 DaemonKey = tuple[str, str]
 """Namespace and name of a DaemonSet."""
+
+COME_WITHIN_S = 120.0
+"""The pods of DaemonSets are created within seconds after a node; later nothing is reserved for those missing."""
 
 _TOLERATED_BY_ALL = tuple(
     Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
@@ -82,22 +88,41 @@ def daemon_of(namespace: str, owners: Iterable[OwnerReference]) -> DaemonKey | N
     return next(((namespace, o.name or "") for o in owners if o.kind == "DaemonSet"), None)
 
 
-def reserved_on(node: Node, daemons: Iterable[Daemon], has_reached: Callable[[DaemonKey, str], bool]) -> Resources:
+class DaemonPods(Protocol):
+    """What is known of the pods of DaemonSets."""
+
+    def has_reached(self, daemon: DaemonKey, node: str) -> bool:
+        """Return True if a pod of the DaemonSet is bound to the node, or nominated for it."""
+
+    def awaited_on(self, node: str) -> Mapping[DaemonKey, Resources]:
+        """Return what the pods request that wait for the node."""
+
+
+def reserved_on(node: Node, daemons: Iterable[Daemon], pods: DaemonPods, *, is_new: bool) -> Resources:
     """Return what is kept free on a node for the DaemonSet pods that have not reached it yet.
 
     Args:
         node: the node.
         daemons: the DaemonSets.
-        has_reached: returns True if a pod of a DaemonSet is bound to a node, or nominated for it.
+        pods: those that exist.
+        is_new: pods that do not exist yet may still come; see `COME_WITHIN_S`.
     """
-    missing = [
-        d.shape.request
-        for d in daemons
-        if not has_reached(d.key, node.name)
-        and is_selected(node, d.shape.placement)
-        and is_tolerated(node, d.shape.placement.tolerations)
-    ]
-    return sum(missing, Resources())
+    missing = dict(pods.awaited_on(node.name))
+    for daemon in daemons if is_new else ():
+        if (
+            daemon.key not in missing
+            and not pods.has_reached(daemon.key, node.name)
+            and is_selected(node, daemon.shape.placement)
+            and is_tolerated(node, daemon.shape.placement.tolerations)
+        ):
+            missing[daemon.key] = daemon.shape.request
+    return sum((request for request in missing.values() if _is_possible(request, node)), Resources())
+
+
+def _is_possible(request: Resources, node: Node) -> bool:
+    """True if an empty node has all that a pod requests; host ports are on every node."""
+    have = node.allocatable
+    return all(n <= have[name] or name.startswith(HOST_PORT_PREFIX) for name, n in request.amounts)
 
 
 def _shape(source: DaemonSetObject) -> PodShape:

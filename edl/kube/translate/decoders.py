@@ -6,24 +6,41 @@ that is beyond the bounds, is returned as `Quarantined`, with as much of its nam
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from edl.kube.bounds.json_depth import UNREADABLE, decode
 from edl.kube.bounds.object_bounds import MAX_BYTES_OF_POD, MAX_VALUES_OF_POD, Oversized, excess, outline
 from edl.kube.translate.objects import (
+    ContainerObject,
     DaemonSetObject,
     HasMetadata,
     JobObject,
     NodeObject,
     ObjectMetadata,
+    PodAnnotations,
+    PodMetadata,
     PodObject,
     PodSpec,
+    PodStatus,
     PriorityClassObject,
+    ResourceAmounts,
     ResourceQuotaObject,
 )
+from edl.kube.translate.scalars import ApiStruct, Scalar
+from edl.kube.translate.storage_objects import (
+    CsiNodeObject,
+    NamespaceObject,
+    PersistentVolumeClaimObject,
+    PersistentVolumeObject,
+    StorageClassObject,
+)
+from edl.model.pod_limits import MAX_LABELS
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -102,8 +119,39 @@ class Decoder(Generic[T]):
         return Quarantined(self.kind, namespace, name, uid, str(error))
 
 
+class _Occupant(ApiStruct):
+    """The spec of a pod as far as it takes a part of its node."""
+
+    node_name: str | None = None
+    containers: list[ContainerObject] | None = None
+    init_containers: list[ContainerObject] | None = None
+    overhead: dict[str, Scalar] | None = None
+    resources: ResourceAmounts | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class _OccupantMetadata(ObjectMetadata):
+    """Metadata of such a pod."""
+
+    labels: dict[str, Scalar] | None = None
+    annotations: PodAnnotations | None = None
+
+
+class _OccupyingPod(ApiStruct):
+    """A pod that is bound, whatever else it says."""
+
+    metadata: _OccupantMetadata | None = None
+    spec: _Occupant | None = None
+    status: PodStatus | None = None
+
+
+_OCCUPYING = msgspec.json.Decoder(_OccupyingPod)
+
+
 class PodDecoder(Decoder[PodObject]):
-    """Decodes pods; of a bound one that is too large, what it takes of its node still counts."""
+    """Decodes pods; the requests of a bound pod count even if the rest of it is too large to decode."""
 
     def __init__(self) -> None:
         super().__init__("Pod", PodObject)
@@ -111,25 +159,29 @@ class PodDecoder(Decoder[PodObject]):
     def from_bytes(self, raw: bytes | msgspec.Raw) -> PodObject | Quarantined:
         """Decode JSON; see the class."""
         problem = excess(raw, MAX_BYTES_OF_POD, MAX_VALUES_OF_POD)
-        if not problem:
-            return self._decoded(raw)
-        try:
-            pod = self._decoder.decode(raw)
-        except UNREADABLE:
-            return self._too_large(raw, problem)
-        if (spec := pod.spec) is None or not spec.node_name:
-            return self._too_large(raw, problem)
-        pod.spec = PodSpec(
-            node_name=spec.node_name,
-            containers=spec.containers,
-            init_containers=spec.init_containers,
-            overhead=spec.overhead,
-            resources=spec.resources,
-            priority=spec.priority,
-            priority_class_name=spec.priority_class_name,
-            termination_grace_period_seconds=spec.termination_grace_period_seconds,
-        )
-        return pod
+        found = self._too_large(raw, problem) if problem else self._decoded(raw)
+        if isinstance(found, Quarantined):
+            with suppress(*UNREADABLE):
+                return _occupying(_OCCUPYING.decode(raw)) or found
+        return found
+
+    def from_dict(self, body: dict[str, Any]) -> PodObject | Quarantined:
+        """Convert a decoded document; see the class."""
+        found = super().from_dict(body)
+        if isinstance(found, Quarantined) and not isinstance(body, Oversized):
+            with suppress(*UNREADABLE):
+                return _occupying(msgspec.convert(body, _OccupyingPod)) or found
+        return found
+
+
+def _occupying(pod: _OccupyingPod) -> PodObject | None:
+    """The pod with what it takes of its node; None if it has no node."""
+    spec, metadata = pod.spec, pod.metadata or _OccupantMetadata()
+    if spec is None or not spec.node_name:
+        return None
+    metadata.labels = dict(islice((metadata.labels or {}).items(), MAX_LABELS))
+    metadata.owner_references = sorted(metadata.owner_references or (), key=lambda one: not one.controller)[:1]
+    return PodObject(PodMetadata(**asdict(metadata)), PodSpec(**asdict(spec)), pod.status)
 
 
 class JobDecoder(Decoder[JobObject]):
@@ -168,6 +220,11 @@ NODES = Decoder("Node", NodeObject)
 PODS = PodDecoder()
 DAEMON_SETS = Decoder("DaemonSet", DaemonSetObject)
 PRIORITY_CLASSES = Decoder("PriorityClass", PriorityClassObject)
+VOLUMES = Decoder("PersistentVolume", PersistentVolumeObject)
+VOLUME_CLAIMS = Decoder("PersistentVolumeClaim", PersistentVolumeClaimObject)
+STORAGE_CLASSES = Decoder("StorageClass", StorageClassObject)
+CSI_NODES = Decoder("CSINode", CsiNodeObject)
+NAMESPACES = Decoder("Namespace", NamespaceObject)
 RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from edl.kube.translate.objects import PodObject, text
+from edl.kube.translate.objects import PodObject
 from edl.kube.translate.ownership import names_a_job
+from edl.kube.translate.scalars import text
 from edl.model.actions import SHORTER_FOR_SERVING_S
 from edl.model.status import Reason
 
 
 def intent_of(pod: PodObject) -> str:
-    """Return the intent in the annotation, or the one that the grace period of the deletion stands for; else nothing.
+    """Return why edl deletes the pod, from its annotation or its grace period; empty if neither says it.
 
     A trainer that edl deletes for serving may have no annotation. Then it has a second less to end than by its spec.
     A later deletion with the usual grace period does not change that: a grace period can only become shorter.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import msgspec
 
 from edl.api.checkpoints import checkpoints_warning
-from edl.api.manifest import pod_manifest
+from edl.api.pods import pod_manifest
 from edl.api.roles import MAX_INSTANCES
 from edl.api.spec import Dataset, LedgerLoss
 from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
@@ -23,21 +24,25 @@ from edl.errors import ConfigError, InvalidJobError
 from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.lending import declared_spec, lends
-from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec, text
+from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
+from edl.kube.translate.rules.terms import has_rules, has_terms
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.lifecycle.status import is_over
+from edl.lifecycle.tenancy import DEFAULT_QUEUE
 from edl.model.job_policies import JobEvent, default_action
 from edl.model.jobs import FixedPods, Job, RolePolicy
-from edl.model.names import JobKey, Role
+from edl.model.names import KUEUE_PRIORITY, KUEUE_QUEUE, JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
-from edl.model.qos import QosClass
 from edl.model.quantity import parse_quantity
+from edl.model.quota_trees import KueueState
 from edl.model.ranges import indexes_of
-from edl.model.resources import CPU, PODS, PodShape, Resources
+from edl.model.resources import CPU, PODS, PodShape, QosClass, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import seconds_of
 from edl.model.topology import Topology
+from edl.printable import printable
 
 MAX_AMOUNT = 1e15
 """A rate or a duration of this size or more is not a measurement."""
@@ -51,11 +56,15 @@ class Translated:
 
     Attributes:
         manifests: what edl would create for each role; empty for an invalid job.
+        has_rules: any of these requires something of the pods or the volumes beside it.
+        taught_s: by role, when the pod was created that last changed the shape, in seconds since the epoch.
     """
 
     source: JobObject
     job: Job
     manifests: Mapping[Role, PodObject] = field(default_factory=dict)
+    has_rules: bool = False
+    taught_s: Mapping[Role, float] = field(default_factory=dict)
 
 
 class JobReader:
@@ -87,17 +96,42 @@ class JobReader:
         known = self._known.get(key)
         if known is None or known.source is not source:
             job, manifests = self._job_of_spec(source, key, known)
-            known = self._known[key] = Translated(source, _with_metadata_and_status(job, source, now_s), manifests)
+            is_ruled = any(has_rules(manifest.spec) for manifest in manifests.values() if manifest.spec)
+            taught_s = known.taught_s if known is not None and job is known.job else {}
+            job = _with_metadata_and_status(job, source, now_s)
+            known = self._known[key] = Translated(source, job, manifests, is_ruled, taught_s)
         return known
+
+    def manifest_of(self, key: JobKey, role: Role) -> PodObject | None:
+        """The pod manifest that edl would create for a role of a job; None if it cannot be made."""
+        known = self._known.get(key)
+        return known.manifests.get(role) if known is not None else None
+
+    def has_rules(self) -> bool:
+        """Return True if the pods of any job require something of the pods or the volumes beside them."""
+        return any(known.has_rules for known in self._known.values())
+
+    def has_terms(self) -> bool:
+        """Return True if the pods of any job require something of the pods beside them."""
+        specs = (m.spec for known in self._known.values() if known.has_rules for m in known.manifests.values())
+        return any(has_terms(spec) for spec in specs if spec is not None)
 
     def forget(self, key: JobKey) -> None:
         """Forget a job that no longer exists."""
         self._known.pop(key, None)
 
-    def learn(self, key: JobKey, uid: str, role: Role, source: PodObject) -> bool:
+    def learn(self, key: JobKey, uid: str, role: Role, source: PodObject, *, shows_nodes: bool = True) -> bool:
         """Read from a pod what admission makes of the pods of a role; True if that changes their shape.
 
-        It holds until the spec changes. A pod of another spec teaches nothing.
+        It holds until the spec changes. A pod of another spec teaches nothing, and nor does one that is older than
+        the pod that taught last: what admission made then is past, also once the newer pod is gone.
+
+        Args:
+            key: of the job.
+            uid: of the job.
+            role: of the pod.
+            source: a pod that exists, or the answer to a dry run.
+            shows_nodes: see `learned_shape`.
 
         Raises:
             ConfigError: a quantity of the pod cannot be parsed.
@@ -106,14 +140,22 @@ class JobReader:
         if known is None or known.job.uid != uid or role not in known.manifests:
             return False
         manifest, asked = known.manifests[role], _asked(source)
-        if asked and asked != _asked(manifest):
+        made_s = seconds_of(source.metadata.creation_timestamp) if source.metadata else None
+        last_s = known.taught_s.get(role, -inf)
+        if (asked and asked != _asked(manifest)) or (made_s is not None and made_s < last_s):
             return False
         fixed = next((f for f in known.job.fixed if f.role is role), None)
         before, pod, spec = known.job.trainer if fixed is None else fixed.shape, declared_spec(source), manifest.spec
         planned = shape_of(spec or PodSpec()).request
         if lends(source) and before.request != planned:  # its own request is not what its job asks for
             return False
-        shape = learned_shape(spec or PodSpec(), before, pod, is_of_manifest=bool(asked) and not lends(source))
+        shape = learned_shape(
+            spec or PodSpec(),
+            before,
+            pod,
+            is_of_manifest=bool(asked) and not lends(source),
+            shows_nodes=shows_nodes,
+        )
         if shape is None or shape == before:
             return False
         limits = limits_of(pod)
@@ -123,7 +165,8 @@ class JobReader:
         else:
             others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
             job = replace(known.job, fixed=tuple(others))
-        self._known[key] = replace(known, job=job)
+        taught_s = {**known.taught_s, role: last_s if made_s is None else made_s}
+        self._known[key] = replace(known, job=job, taught_s=taught_s)
         return True
 
     def _job_of_spec(
@@ -140,7 +183,9 @@ class JobReader:
                 role: _manifest_of(parsed, role, self._default_master_image) for role in Role if parsed.minimum(role)
             }
             specs = {role: manifest.spec or PodSpec() for role, manifest in manifests.items()}
-            return _job_of(parsed, key, specs), manifests
+            job = _job_of(parsed, key, specs)
+            problem = _two_queues(job, source)
+            return (_invalid(source, key, problem), {}) if problem else (job, manifests)
         except InvalidJobError as error:
             return _invalid(source, key, "; ".join(error.problems)), {}
         except ConfigError as error:
@@ -192,6 +237,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         uid="",
         min_trainers=spec.trainer.min_trainers,
         max_trainers=spec.trainer.max_trainers,
+        sizes=spec.trainer.allowed,
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
         limits=limits_of(specs[Role.TRAINER]),
@@ -237,7 +283,7 @@ def _role_policies(parsed: TrainingJob) -> Iterator[RolePolicy]:
 
 
 def _asked(pod: PodObject) -> str:
-    """Return the digest of what edl asked for when it made the pod; empty for a pod of an older edl."""
+    """Return the digest of the manifest from which edl created the pod; empty for a pod of an older edl."""
     annotations = pod.metadata.annotations if pod.metadata else None
     return text(annotations.requests) if annotations else ""
 
@@ -258,8 +304,12 @@ def _manifest_of(job: TrainingJob, role: Role, master_image: str) -> PodObject:
 def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
     metadata = source.metadata or ObjectMetadata()
     created_s = seconds_of(metadata.creation_timestamp)
+    queue = "" if job.problem else _label(source, KUEUE_QUEUE)
     job = replace(
         job,
+        kueue=KueueState(queue, Role.TRAINER.value, is_owned=True, priority_class=_label(source, KUEUE_PRIORITY))
+        if queue
+        else None,
         uid=metadata.uid or "",
         generation=metadata.generation or 1,
         created_s=now_s if created_s is None else created_s,
@@ -272,7 +322,31 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
 
 
 def _has_same_spec(known: JobObject, source: JobObject) -> bool:
-    return not known.problem and known.body.get("spec") == source.body.get("spec")
+    """True if what was read from the spec before still holds; a label of Kueue is read with it."""
+    is_same = known.body.get("spec") == source.body.get("spec")
+    return is_same and not known.problem and _label(known, KUEUE_QUEUE) == _label(source, KUEUE_QUEUE)
+
+
+def _label(source: JobObject, name: str) -> str:
+    """The value of a label of a job; empty if it has none."""
+    value = _mapping(_mapping(source.body.get("metadata")).get("labels")).get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _two_queues(job: Job, source: JobObject) -> str:
+    """Why a job that names a queue of Kueue does not start; empty if it may.
+
+    A job that has started goes on, because a label that somebody adds must not end it.
+    """
+    queue = _label(source, KUEUE_QUEUE)
+    if not queue or _mapping(source.body.get("status")).get("startTime"):
+        return ""
+    label = f"label {KUEUE_QUEUE}: {printable(queue[:63])!r}"
+    if job.queue != DEFAULT_QUEUE:
+        return f"{label} names a queue of Kueue, and spec.queue {job.queue} one of edl; remove one of both"
+    if job.is_best_effort:
+        return f"{label} needs trainers that request cpu or memory, which Kueue counts; set spec.trainer.resources"
+    return ""
 
 
 def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:
@@ -289,6 +363,7 @@ def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:
         trainer=_ONE_POD,
         fault_tolerant=spec.get("fault_tolerant") is True,
         problem=problem or "the spec is invalid",
+        is_oversized=bool(source.problem),
     )
 
 

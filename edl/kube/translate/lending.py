@@ -16,9 +16,8 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     ResourceAmounts,
-    Scalar,
-    text,
 )
+from edl.kube.translate.scalars import Scalar, text
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.lending import RunningRequest
 from edl.model.names import Role
@@ -46,7 +45,7 @@ def declared_spec(source: PodObject) -> PodSpec:
 
 
 def lends(source: PodObject) -> bool:
-    """True for a trainer that was made to lend CPU: what it requests is not what its job asks for."""
+    """True for a trainer that was created to lend CPU: its request is below that of its job's template."""
     return bool(_annotated(source))
 
 
@@ -54,7 +53,7 @@ def running_request(source: PodObject) -> RunningRequest | None:
     """The CPU request of a trainer that runs; None if its kubelet cannot change it without a restart.
 
     A kubelet without the feature reports no granted resources. A pod of another QoS class than Burstable would have
-    to change its class, which the API server refuses.
+    to change its class, which the API server rejects.
 
     Raises:
         ConfigError: a quantity cannot be parsed.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import inf
 
 from edl.errors import ConfigError
-from edl.kube.translate.daemonsets import Daemon, DaemonKey, reserved_on
+from edl.kube.translate.daemonsets import COME_WITHIN_S, Daemon, DaemonPods, reserved_on
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.objects import NodeMetadata, NodeObject, NodeSpec, NodeStatus, text
+from edl.kube.translate.objects import NodeMetadata, NodeObject, NodeSpec, NodeStatus
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
 from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import Node
 from edl.model.resources import PODS, Resources, Taint
+from edl.model.times import seconds_of
 
 DEFAULT_MAX_PODS = 110
 """The kubelet's default, for hand-written nodes without an allocatable number of pods."""
@@ -27,10 +30,13 @@ class NodeBook:
 
     Attributes:
         left_out: the nodes that cannot be read, by name.
+        valid_until_s: until when the last nodes hold if no object changes, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.left_out: dict[str, Quarantined] = {}
+        self.valid_until_s = inf
+        self._new: dict[str, float] = {}  # nodes to which daemon pods may still come, and until when
         self._sources: dict[str, NodeObject] = {}
         self._due: dict[str, None] = {}
         self._read: dict[str, Node] = {}  # without what is reserved
@@ -55,7 +61,7 @@ class NodeBook:
                 self._due[name] = None
 
     def changes_to(self, nodes: Iterable[NodeObject]) -> Iterator[NodeChange]:
-        """What has to be changed so that exactly these nodes are in the book."""
+        """Return the changes that make the book hold exactly these nodes."""
         listed = {(node.metadata or NodeMetadata()).name or "": node for node in nodes}
         yield from ((name, None) for name in list(self._sources) if name not in listed)
         yield from listed.items()
@@ -78,31 +84,44 @@ class NodeBook:
         return bool(self._due)
 
     def nodes(
-        self, daemons: Sequence[Daemon], has_reached: Callable[[DaemonKey, str], bool], touched: Iterable[str]
+        self, daemons: Sequence[Daemon], pods: DaemonPods, touched: Iterable[str], now_s: float
     ) -> tuple[Node, ...]:
         """Return every node that can be read, sorted by name; the same tuple as before if none has changed.
 
         Args:
             daemons: the DaemonSets.
-            has_reached: returns True if a pod of a DaemonSet is bound to a node, or nominated for it.
+            pods: their pods.
             touched: the nodes of which that may have changed since the last call.
+            now_s: seconds since the epoch.
         """
         self.translate()
         if tuple(daemons) != self._daemons:
             self._daemons = tuple(daemons)
             self._unreserved.update(dict.fromkeys(self._read))
         self._unreserved.update(dict.fromkeys(touched))
+        self._unreserved.update((name, None) for name, until_s in self._new.items() if until_s <= now_s)
         for name in self._unreserved:
             node = self._read.get(name)
             if node is None:
                 self._nodes.drop(name)
+                self._new.pop(name, None)
                 continue
-            reserved = reserved_on(node, self._daemons, has_reached)
+            reserved = reserved_on(node, self._daemons, pods, is_new=self._is_new(name, now_s))
             new = replace(node, reserved=reserved) if reserved != Resources() else node
             if new != self._nodes.get(name):
                 self._nodes.put(name, new)
         self._unreserved.clear()
+        self.valid_until_s = min(self._new.values(), default=inf) if self._daemons else inf
         return self._nodes.all()
+
+    def _is_new(self, name: str, now_s: float) -> bool:
+        """True if the node came a short while ago, or nobody knows when, as in a file that somebody wrote."""
+        created_s = seconds_of((self._sources[name].metadata or NodeMetadata()).creation_timestamp)
+        until_s = inf if created_s is None else created_s + COME_WITHIN_S
+        self._new.pop(name, None)
+        if now_s < until_s:
+            self._new[name] = until_s
+        return now_s < until_s
 
 
 def read_node(source: NodeObject) -> Node:

@@ -2,8 +2,8 @@
 
 A LimitRange gives defaults to containers without requests, a webhook adds containers or changes requests, a
 RuntimeClass adds an overhead. A plan counts what kube-scheduler counts, so the newest pod of each role shows what the
-next ones request. That holds also once the pods are gone: a workload that fits by its template alone would be started
-and stopped again and again.
+next ones request. That holds also once it is gone, and older ones are left or none: a workload that fits by its
+template alone, or as its older pods are, would be started and stopped again and again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from edl.model.resources import PodShape, Resources
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a pod of a role showed.
+    """The requests and placement that a created pod of a role has after admission.
 
     Attributes:
         template: what the template requested then.
         shape, limits: those of the pod.
+        created_s: when it was created, in seconds since the epoch.
     """
 
     template: Resources
     shape: PodShape
     limits: Resources
+    created_s: float
 
 
 @dataclass(slots=True)
@@ -52,7 +54,9 @@ class ObservedPods:
         if known is None or known.uid != job.uid:
             known = self._known[job.key] = _Workload(job.uid)
         for role, pod in _newest(job.pods).items():
-            known.by_role[role] = _Seen(_template_of(job, role), pod.shape, pod.limits)
+            template, before = _template_of(job, role), known.by_role.get(role)
+            if before is None or before.template != template or before.created_s <= pod.created_s:
+                known.by_role[role] = _Seen(template, pod.shape, pod.limits, pod.created_s)
         fixed = tuple(_as_seen(pods, known.by_role.get(pods.role)) for pods in job.fixed)
         seen, template = known.by_role.get(Role.TRAINER), _template_of(job, Role.TRAINER)
         if seen is None or seen.template != template:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edl.kube.translate.objects import TRAINING_JOB_API, ObjectMetadata, OwnerReference, PodMetadata, text
+from edl.kube.translate.objects import TRAINING_JOB_API, ObjectMetadata, OwnerReference, PodMetadata
 from edl.model.names import WorkloadKind
 
 TRAINING_JOB = "TrainingJob"
@@ -19,15 +19,16 @@ WORKLOAD_OWNERS = {
     ("batch/v1", "Job"): WorkloadKind.BATCH_JOB,
     ("batch.volcano.sh/v1alpha1", "Job"): WorkloadKind.VOLCANO_JOB,
     ("ray.io/v1", "RayCluster"): WorkloadKind.RAY_CLUSTER,
+    ("kubeflow.org/v1", "PyTorchJob"): WorkloadKind.PYTORCH_JOB,
 }
-"""(apiVersion, kind) of the owners of pods that edl may resize, besides TrainingJobs; see `edl.kube.workloads`."""
+"""(apiVersion, kind) of the owners of pods that edl may read as jobs, besides TrainingJobs: `edl.kube.workloads`."""
 
 _OWNING_KINDS = {TRAINING_JOB, *(kind for _, kind in WORKLOAD_OWNERS)}
 
 
 def names_a_job(metadata: PodMetadata) -> bool:
     """Return True if a TrainingJob is the controller of the pod, or if its label names one."""
-    return owning_job(metadata) is not None or (metadata.labels is not None and bool(text(metadata.labels.job)))
+    return owning_job(metadata) is not None or bool(metadata.known_labels.job)
 
 
 def owning_job(metadata: ObjectMetadata) -> OwnerReference | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from math import inf
 
 from edl.errors import ConfigError
 from edl.kube.translate.daemonsets import DaemonKey, daemon_of
@@ -18,6 +19,7 @@ from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
+from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
 from edl.kube.translate.shapes import limits_of, shape_of
 from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import NodeRequest
@@ -53,6 +55,7 @@ class PodBook:
         self.touched: set[JobKey] = set()
         self.touched_nodes: set[str] = set()
         self._priorities: Mapping[str, int] = {}
+        self._patient: frozenset[str] = frozenset()
         self._shapes: dict[PodShape, PodShape] = {}
         self._limits: dict[Resources, Resources] = {}
         self._due: dict[PodKey, PodObject | None] = {}
@@ -71,13 +74,24 @@ class PodBook:
             (),
         )  # with nominations that are lost
         self._nominated: dict[_Place, None] = {}
+        self._ruled: dict[PodKey, bool] = {}  # pods with rules about others (True), or with claims alone
+        self._terms = 0  # how many of them have rules about others
+        self._rules: dict[PodKey, tuple[PodObject, PodRules]] = {}
+        self._shared_rules: dict[PodRules, PodRules] = {}
         self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
         self._reaching: Counter[tuple[DaemonKey, str]] = Counter()  # how many pods each of these has
+        self._awaited: dict[str, dict[_Place, tuple[DaemonKey, Resources]]] = {}  # by node, daemon pods to come
+        self._awaiting: dict[_Place, str] = {}
 
-    def set_priorities(self, priorities: Mapping[str, int]) -> None:
-        """Set the priority of each class by name; if one has changed, every pod is due for translation again."""
-        if priorities != self._priorities:
-            self._priorities = priorities
+    def set_priorities(self, priorities: Mapping[str, int], patient: frozenset[str] = frozenset()) -> None:
+        """Set the priority of each class by name; if one has changed, every pod is due for translation again.
+
+        Args:
+            priorities: by the name of the class.
+            patient: the classes whose pods do not preempt others.
+        """
+        if (priorities, patient) != (self._priorities, self._patient):
+            self._priorities, self._patient = priorities, patient
             known: dict[PodKey, PodObject | None] = {key: pod.source for key, pod in self._known.items()}
             self._due = known | self._due
 
@@ -105,6 +119,7 @@ class PodBook:
             known = None if source is None else self._translate(key, source, now_s)
             if known is not None:
                 self._known[key] = known
+                self._note_rules(key, known.source.spec)
                 self._unsorted[key] = None
                 if known.labelled is not None:
                     self._labelled.setdefault(known.labelled[0], {})[key] = None
@@ -113,7 +128,7 @@ class PodBook:
         return bool(self._due)
 
     def changes_to(self, pods: Iterable[PodObject]) -> Iterator[PodChange]:
-        """What has to be changed so that exactly these pods are in the book."""
+        """Return the changes that make the book hold exactly these pods."""
         listed = {_key(pod): pod for pod in pods}
         gone = [key for key in (*self._known, *self.left_out) if key not in listed]
         yield from ((key, None) for key in gone)
@@ -178,6 +193,10 @@ class PodBook:
         gone = sum(of == namespace and (of, name) not in self._known for of, name in self._gone)
         return gone + sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
 
+    def counts_until_s(self) -> float:
+        """Until when `count_owned` gives the same if no pod changes, in seconds since the epoch."""
+        return min(self._gone.values(), default=inf) + STILL_COUNTED_S
+
     def node_requests(self) -> tuple[NodeRequest, ...]:
         """The request pods of the jobs, sorted by (job, name)."""
         return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))
@@ -190,6 +209,13 @@ class PodBook:
         """Return True if a pod of the DaemonSet is bound to the node, or nominated for it."""
         return (daemon, node) in self._reaching
 
+    def awaited_on(self, node: str) -> dict[DaemonKey, Resources]:
+        """Return what the pods of each DaemonSet request that wait for the node."""
+        found: dict[DaemonKey, Resources] = {}
+        for daemon, request in self._awaited.get(node, {}).values():
+            found[daemon] = found.get(daemon, Resources()) + request
+        return found
+
     def source_of(self, pod: Pod) -> PodObject:
         """The pod as the API server stores it; empty for a pod that is not in the book."""
         known = self._known.get((pod.namespace, pod.name))
@@ -199,6 +225,45 @@ class PodBook:
         """The spec of a pod with the CPU that it declares; empty for a pod that is not in the book."""
         known = self._known.get((pod.namespace, pod.name))
         return declared_spec(known.source) if known is not None else PodSpec()
+
+    @property
+    def has_rules(self) -> bool:
+        """True if any pod requires something of the pods or the volumes beside it."""
+        return bool(self._ruled)
+
+    @property
+    def has_terms(self) -> bool:
+        """True if any pod requires something of the pods beside it."""
+        return self._terms > 0
+
+    @property
+    def ruled(self) -> Container[PodKey]:
+        """The pods that require something of the pods or the volumes beside them."""
+        return self._ruled
+
+    def _note_rules(self, key: PodKey, spec: PodSpec | None) -> None:
+        if spec is not None and has_rules(spec):
+            self._ruled[key] = is_about_others = has_terms(spec)
+            self._terms += is_about_others
+
+    def rules_of(self, pod: Pod) -> PodRules:
+        """The rules and the labels of a pod; equal ones are one object."""
+        key = (pod.namespace, pod.name)
+        known, source = self._rules.get(key), self.source_of(pod)
+        if known is None or known[0] is not source:
+            self._rules[key] = known = (source, self.share_rules(rules_of(source, pod.namespace)))
+        return known[1]
+
+    def share_rules(self, rules: PodRules) -> PodRules:
+        """Return one object for equal rules."""
+        return self._shared_rules.setdefault(rules, rules)
+
+    def forget_rules(self) -> None:
+        """Forget the rules of pods that are gone."""
+        if len(self._rules) > 2 * len(self._known) + 1000:
+            self._rules = {key: known for key, known in self._rules.items() if key in self._known}
+            shared = (rules for _, rules in self._rules.values())
+            self._shared_rules = {rules: rules for rules in shared}
 
     def _translate(self, key: PodKey, source: PodObject, now_s: float) -> KnownPod | None:
         """Translate a pod; None if it cannot be read."""
@@ -218,6 +283,8 @@ class PodBook:
             return None
         known = read_pod(source, shape, self._priority(spec), now_s, limits)
         known.declared, known.running_request = declared, running
+        if spec.preemption_policy is None and (spec.priority_class_name or "") in self._patient:
+            known.foreign = replace(known.foreign, may_preempt=False)
         return known
 
     def _priority(self, spec: PodSpec) -> int:
@@ -250,6 +317,7 @@ class PodBook:
         """Remove a pod from the book."""
         self.left_out.pop(key, None)
         self._unsorted.pop(key, None)
+        self._terms -= self._ruled.pop(key, False)
         known = self._known.pop(key, None)
         if known is None:
             return
@@ -276,6 +344,11 @@ class PodBook:
             self._reaching[reached] -= 1
             if not self._reaching[reached]:
                 del self._reaching[reached]
+        if (awaited := self._awaiting.pop(place, None)) is not None:
+            self.touched_nodes.add(awaited)
+            del self._awaited[awaited][place]
+            if not self._awaited[awaited]:
+                del self._awaited[awaited]
 
     def _sort_in(self, key: PodKey, known: KnownPod) -> None:
         self._take_out(key, known)
@@ -295,10 +368,14 @@ class PodBook:
         self._foreign.put(place, pod)
         if pod.nominated:
             self._nominated[place] = None
-        daemon = daemon_of(pod.namespace, known.owners) if pod.daemon and node else None
-        if daemon is not None:
+        daemon = daemon_of(pod.namespace, known.owners) if pod.daemon else None
+        if daemon is not None and node:
             self._reached[place] = (daemon, node)
             self._reaching[daemon, node] += 1
+            self.touched_nodes.add(node)
+        elif daemon is not None and not pod.terminating and (node := pod.shape.only_node):
+            self._awaiting[place] = node
+            self._awaited.setdefault(node, {})[place] = (daemon, pod.shape.request)
             self.touched_nodes.add(node)
 
 
@@ -312,5 +389,5 @@ def _place(key: PodKey, pod: Pod) -> _Place:
 
 
 def _identity(job: ObjectMetadata | None) -> tuple[str | None, str | None] | None:
-    """What decides whether a pod belongs to the job."""
+    """The fields of a job by which its pods are recognised."""
     return None if job is None else (job.uid, job.name)

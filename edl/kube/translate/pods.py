@@ -20,10 +20,10 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     PreemptionPolicy,
-    text,
 )
 from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
-from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps
+from edl.kube.translate.scalars import text
+from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps, refusal_of
 from edl.model.lending import RunningRequest
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
@@ -37,8 +37,30 @@ _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNN
 
 _IS_INDEX = re.compile("[0-9]{1,9}")
 
-_ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutdown"})
-"""`status.reason` of a failed pod that its kubelet ended: for room on the node, or because the node shuts down."""
+_ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost"})
+"""`status.reason` of a failed pod that its kubelet ended: the node was short of something, shut down, or was lost."""
+_NOT_ADMITTED = frozenset(
+    {
+        "InvalidNodeInfo",
+        "MatchNodeSelector",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SMTAlignmentError",
+        "TaintToleration",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+"""`status.reason` of a pod that its kubelet does not admit; with `OutOf...` for what the node has too little of.
+
+A kubelet that starts again admits the pods that run on its node anew: a label that is gone, or a device plugin that
+is not yet back, then ends pods that ran well.
+
+Source: k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go; pkg/kubelet/cm/topologymanager, cm/cpumanager.
+"""
 _MOST_OF_REJECTION = 200
 
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
@@ -55,8 +77,8 @@ class KnownPod:
         labelled: the job that its controller or its label names, its role and its index; None if neither names one,
             or if it has no role.
         declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
-        running_request: of its trainer, if its kubelet can change it.
-        asks: the job that its label says it stands for a node for, and the group of that node; None if it has no such
+        running_request: the running request of its trainer, if its kubelet can change it.
+        asks: the job for which it requests a node by its label, and the group of that node; None if it has no such
             label. See `edl.model.node_groups`.
         owned: the pod as part of that job; None until `as_owned` is called.
     """
@@ -154,6 +176,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         ends_by_s=seconds_of(metadata.deletion_timestamp),
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
         blocked="" if spec.node_name else no_eviction_helps(scheduled),
+        unscheduled=refusal_of(scheduled) if not spec.node_name and _was_tried(scheduled) else "",
+        owner=next((o.uid or "" for o in owners if o.controller), ""),
     )
     return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace))
 
@@ -174,10 +198,10 @@ def pinned_node(metadata: PodMetadata) -> str:
 
 
 def _labelled(metadata: PodMetadata, namespace: str, pod: str) -> tuple[JobKey, Role, int | None] | None:
-    owner, labels = owning_job(metadata), metadata.labels or PodLabels()
+    owner, labels = owning_job(metadata), metadata.known_labels
     if owner is not None and (found := _named_by_edl(owner.name or "", pod)):
         return JobKey(namespace, owner.name or ""), *found
-    if not (name := text(labels.job)):
+    if not (name := labels.job):
         return _owned_by_workload(metadata, namespace)
     role = _role(labels, name, pod)
     if role is None:
@@ -193,11 +217,11 @@ def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
 
 
 def _asks(metadata: PodMetadata, namespace: str) -> tuple[JobKey, str] | None:
-    """Return the job that a request pod stands for a node for, and the group; None for any other pod."""
-    labels = metadata.labels
-    if labels is None or not (name := text(labels.requests_node_for)) or not metadata.owner_references:
+    """Return the job for which a request pod requests a node, and the group; None for any other pod."""
+    labels = metadata.known_labels
+    if not (name := labels.requests_node_for) or not metadata.owner_references:
         return None
-    return JobKey(namespace, name), text(labels.node_group)
+    return JobKey(namespace, name), labels.node_group
 
 
 def _owned_by_workload(metadata: PodMetadata, namespace: str) -> tuple[JobKey, Role, int | None] | None:
@@ -211,17 +235,17 @@ def _owned_by_workload(metadata: PodMetadata, namespace: str) -> tuple[JobKey, R
 
 def _role(labels: PodLabels, job: str, name: str) -> Role | None:
     """Return the role by the present label, else by the original project's labels, else by the pod's name."""
-    if (value := text(labels.role)) in set(Role):
+    if (value := labels.role) in set(Role):
         return Role(value)
     original = {Role.TRAINER: labels.trainer_of, Role.PSERVER: labels.pserver_of, Role.MASTER: labels.master_of}
     for role, owner in original.items():
-        if text(owner) == job:
+        if owner == job:
             return role
     return next((role for role in Role if name.startswith(f"{job}-{role.value}-")), None)
 
 
 def _index(labels: PodLabels, name: str) -> int | None:
-    for number in (text(labels.index), name.rpartition("-")[2]):
+    for number in (labels.index, name.rpartition("-")[2]):
         if _IS_INDEX.fullmatch(number):
             return int(number)
     return None
@@ -257,12 +281,13 @@ def _disruption(status: PodStatus) -> str:
 
 
 def _ended_by_kubelet(status: PodStatus) -> str:
-    is_failed = status.phase == PodPhase.FAILED.value
-    return status.reason or "" if is_failed and status.reason in _ENDED_BY_KUBELET else ""
+    reason = status.reason or ""
+    is_kubelets = reason in _ENDED_BY_KUBELET or reason in _NOT_ADMITTED or reason.startswith("OutOf")
+    return reason if is_kubelets and status.phase == PodPhase.FAILED.value else ""
 
 
 def _rejection(status: PodStatus, containers: Containers) -> str:
-    """What the kubelet says of a pod that failed before any of its containers ran; empty for any other pod."""
+    """The kubelet's message about a pod that failed before any container ran; empty for any other pod."""
     if status.phase != PodPhase.FAILED.value or containers.any_ran or _disruption(status):
         return ""
     said = " ".join(printable((status.message or "").replace("\r", "\n")).split())

@@ -62,7 +62,7 @@ class QueueReader:
 
 
 def _consequence(queue: Queue) -> str:
-    """What counts until the object is mended."""
+    """Say which limits apply until somebody repairs the object."""
     return "its jobs get no more than they have" if queue.is_unknown else "its last valid limits count"
 
 

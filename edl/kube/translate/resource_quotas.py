@@ -9,12 +9,14 @@ Source: https://kubernetes.io/docs/concepts/policy/resource-quotas/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 from edl.api.priorities import BASIC_PRIORITY_CLASSES, PRIORITY_CLASSES
 from edl.errors import ConfigError
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.objects import ObjectMetadata, ResourceQuotaObject, ResourceQuotaSpec, Scalar, ScopeObject
+from edl.kube.translate.objects import ObjectMetadata, ResourceQuotaObject, ResourceQuotaSpec, ScopeObject
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import ResourceQuota
 from edl.model.pods import Pod
@@ -31,6 +33,8 @@ def read_quotas(
     own: Mapping[str, int],
     limits_of: Callable[[Pod], Resources],
     left_out: list[Quarantined],
+    *,
+    now_s: float,
 ) -> tuple[ResourceQuota, ...]:
     """Translate the quotas of the namespaces that have jobs.
 
@@ -40,13 +44,14 @@ def read_quotas(
         own: how many pods of jobs the API server may count in each of these namespaces, finished ones included.
         limits_of: the resource limits of such a pod.
         left_out: gets each quota that cannot be read.
+        now_s: seconds since the epoch.
     """
     found = []
     for source in sources:
         metadata = source.metadata or ObjectMetadata()
         namespace, name = metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""
         spec = source.spec or ResourceQuotaSpec()
-        if namespace not in foreign or not _counts_every_job(spec):
+        if namespace not in foreign or not counts_every_job(spec):
             continue
         try:
             hard = _amounts(spec.hard)
@@ -55,7 +60,7 @@ def read_quotas(
             left_out.append(Quarantined("ResourceQuota", namespace, name, metadata.uid or "", str(error)))
             continue
         others: dict[str, int] = {}
-        for pod in foreign[namespace]:
+        for pod in (one for one in foreign[namespace] if one.charged_until_s > now_s):
             limits = limits_of(pod) if any(resource.startswith(LIMITS) for resource in hard) else Resources()
             for resource in hard:
                 is_limit = resource.startswith(LIMITS)
@@ -68,6 +73,16 @@ def read_quotas(
         kept = {resource: n for resource, n in used.items() if resource in hard}
         found.append(ResourceQuota(namespace, name, *(tuple(sorted(d.items())) for d in (hard, kept, others))))
     return tuple(sorted(found, key=lambda quota: (quota.namespace, quota.name)))
+
+
+def charged_until_s(pods: Iterable[Pod], now_s: float) -> float:
+    """When quotas cease to count the next of these pods, in seconds since the epoch; infinite if they cease for none.
+
+    Args:
+        pods: any.
+        now_s: seconds since the epoch.
+    """
+    return min((pod.charged_until_s for pod in pods if pod.charged_until_s > now_s), default=inf)
 
 
 def _amounts(quantities: Mapping[str, Scalar] | None) -> dict[str, int]:
@@ -93,7 +108,7 @@ def _amounts(quantities: Mapping[str, Scalar] | None) -> dict[str, int]:
     return found
 
 
-def _counts_every_job(spec: ResourceQuotaSpec) -> bool:
+def counts_every_job(spec: ResourceQuotaSpec) -> bool:
     """True if the scopes of a quota include every pod of a TrainingJob."""
     expressions = (spec.scope_selector.match_expressions if spec.scope_selector else None) or ()
     return all(s in _OF_EVERY_JOB for s in spec.scopes or ()) and all(_includes_every_job(e) for e in expressions)

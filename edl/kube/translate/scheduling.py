@@ -2,7 +2,8 @@
 
 For each node on which it looks for victims it says whether preemption could help there at all. It cannot where
 something else than running pods keeps the pod away: a volume claim that does not exist or is not bound, a selector, a
-taint, the zone of a volume. edl's evictions do not help there either.
+taint, the zone of a volume. edl's evictions do not help there either. Where it may not preempt at all, the reasons
+that it counts for the nodes say the same.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/preemption; the plugins VolumeBinding and NodeAffinity.
 """
@@ -19,11 +20,28 @@ MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
 _NOT_HELPFUL = re.compile(
     r"preemption: 0/([0-9]{1,9}) nodes are available: ([0-9]{1,9}) Preemption is not helpful for scheduling\.?\s*$"
 )
+_FOR_NODES = re.compile(r"0/([0-9]{1,9}) nodes are available: ([^.]*)\.")
+_REASON = re.compile(
+    r"([0-9]{1,9}) (?:cannot allocate all claims|node\(s\) didn't match pod affinity rules"
+    r"|node\(s\) didn't match PersistentVolume's node affinity|node\(s\) had volume node affinity conflict"
+    r"|node\(s\) didn't match Pod's node affinity/selector|node\(s\) didn't find available persistent volumes to bind"
+    r"|node\(s\) had no available volume zone)(?=,|$)"
+)
+"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it."""
 _LONGEST = 200
 
 
+def _no_node_ever(message: str) -> str:
+    """Say why no node can take a pod, if no eviction can change that on any node; else empty."""
+    found = _FOR_NODES.match(message)
+    if found is None:
+        return ""
+    counted = sum(int(number) for number in _REASON.findall(found[2]))
+    return found[0] if counted and counted == int(found[1]) else ""
+
+
 def no_eviction_helps(scheduled: PodConditionObject | None) -> str:
-    """Return what keeps a pod from every node, if no eviction changes that; empty if one may, or nobody knows.
+    """Say what keeps a pod from every node if no eviction can change that; empty if one might.
 
     Args:
         scheduled: the condition PodScheduled.
@@ -34,7 +52,25 @@ def no_eviction_helps(scheduled: PodConditionObject | None) -> str:
     if claim := MISSING_CLAIM.search(message):
         return f"its PersistentVolumeClaim {printable(claim[1])} does not exist"
     found = _NOT_HELPFUL.search(message)
-    if found is None or int(found[1]) != int(found[2]):
+    if found is not None and int(found[1]) == int(found[2]):
+        why = message[: found.start()]
+    elif not (why := _no_node_ever(message)):
         return ""
-    why = message[: found.start()].strip().rstrip(",").removesuffix("no new claims to deallocate").strip()
+    return _words(why)
+
+
+def refusal_of(scheduled: PodConditionObject | None) -> str:
+    """Return why kube-scheduler found no node for a pod, without what it says of preemption.
+
+    Args:
+        scheduled: the condition PodScheduled.
+    """
+    message = (scheduled.message if scheduled is not None else None) or "it gives no reason"
+    return _words(message.partition("preemption:")[0])
+
+
+def _words(why: str) -> str:
+    why = why.strip().rstrip(",")
+    for more in ("no new claims to deallocate", "still not schedulable"):
+        why = why.removesuffix(more).strip().rstrip(",")
     return shortened(" ".join(printable(why).split()), _LONGEST)

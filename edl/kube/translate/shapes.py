@@ -2,8 +2,8 @@
 
 The request of a pod is max(all containers and native sidecars, each init container with the sidecars started before
 it) + overhead. Pod-level requests replace the sum. A limit without a request is also the request. While a container
-is resized in place, the larger of its spec and its granted resources counts. The request includes `pods: 1` and every
-host port. The original project counted main containers only, and overcommitted every node with sidecars.
+or a pod is resized in place, the larger of its spec and its granted resources counts. The request includes `pods: 1`
+and every host port. The original project counted main containers only, and overcommitted every node with sidecars.
 
 Source: k8s.io/component-helpers/resource, func PodRequests; k8s.io/kubernetes/pkg/scheduler/util, func GetHostPorts.
 """
@@ -16,17 +16,14 @@ from functools import lru_cache
 
 from edl.kube.translate.objects import (
     ContainerObject,
-    ExpressionObject,
-    NodeSelectorObject,
-    NodeTermObject,
+    ContainerStatus,
     PodSpec,
     PodStatus,
     ResourceAmounts,
-    Scalar,
     TolerationObject,
-    text,
 )
-from edl.model.qos import QosClass
+from edl.kube.translate.rule_objects import ExpressionObject, NodeSelectorObject, NodeTermObject
+from edl.kube.translate.scalars import Scalar, text
 from edl.model.quantity import parse_quantity
 from edl.model.resources import (
     CPU,
@@ -38,6 +35,7 @@ from edl.model.resources import (
     Placement,
     PodShape,
     Preference,
+    QosClass,
     Requirement,
     Resources,
     Toleration,
@@ -57,8 +55,8 @@ def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str =
     """Return the shape of a pod, or of the pods of a template.
 
     Args:
-        spec: of the pod or the template.
-        status: of the pod; None for a template.
+        spec: the spec of the pod or the template.
+        status: the status of the pod; None for a template.
         pinned_to: the node that edl pinned the pod to. The shape leaves it out, or every pod would have its
             own shape.
 
@@ -141,8 +139,8 @@ def placement_of(spec: PodSpec) -> Placement:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return Placement(
         node_selector=tuple(sorted((key, text(value)) for key, value in (spec.node_selector or {}).items())),
-        required=_terms(affinity.required) if affinity and affinity.required else (),
-        tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations or () if t.toleration_seconds is None})),
+        required=read_terms(affinity.required) if affinity and affinity.required else (),
+        tolerations=tuple(sorted({toleration_of(t) for t in spec.tolerations or () if t.toleration_seconds is None})),
     )
 
 
@@ -182,7 +180,7 @@ def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
     _add(total, sidecars)
     _raise_to(total, peak)
     if spec.resources is not None:
-        _set_pod_level(total, spec.resources)
+        _set_pod_level(total, spec.resources, status, infeasible=infeasible)
     _add(total, parse_amounts(spec.overhead))
     ports = set(_host_ports(spec))
     total.update({port: 1 for port in ports if port == port_at_every_address(port)})
@@ -215,11 +213,13 @@ def _granted(status: PodStatus | None) -> dict[str, Amounts]:
     """Return the resources that the kubelet has granted, by container; they differ from the spec during a resize."""
     if status is None:
         return {}
-    granted: dict[str, Amounts] = {}
-    for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-        if container.name and container.resources:
-            granted[container.name] = parse_amounts(container.resources.requests)
-            _raise_to(granted[container.name], parse_amounts(container.allocated_resources))
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {one.name: _granted_to(one) for one in statuses if one.name and one.resources}
+
+
+def _granted_to(status: ContainerStatus | PodStatus) -> Amounts:
+    granted = parse_amounts(status.resources.requests if status.resources else None)
+    _raise_to(granted, parse_amounts(status.allocated_resources))
     return granted
 
 
@@ -228,14 +228,15 @@ def _is_resize_infeasible(status: PodStatus | None) -> bool:
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in conditions or ())
 
 
-def _set_pod_level(total: Amounts, resources: ResourceAmounts) -> None:
+def _set_pod_level(total: Amounts, resources: ResourceAmounts, status: PodStatus | None, *, infeasible: bool) -> None:
     """Replace the sum by pod-level cpu, memory and huge pages; a limit counts if nothing requests the resource."""
+    granted = _granted_to(status) if status is not None and status.resources is not None else {}
     for name, amount in parse_amounts(resources.limits).items():
         if _is_pod_level(name):
             total.setdefault(name, amount)
     for name, amount in parse_amounts(resources.requests).items():
         if _is_pod_level(name):
-            total[name] = amount
+            total[name] = granted.get(name, amount) if infeasible else max(amount, granted.get(name, 0))
 
 
 def _is_pod_level(name: str) -> bool:
@@ -270,7 +271,7 @@ def _raise_to(total: Amounts, level: Mapping[str, int]) -> None:
             total[name] = amount
 
 
-def _terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
+def read_terms(selector: NodeSelectorObject) -> tuple[NodeTerm, ...]:
     """Return the terms; a selector without terms matches no node, and so does an empty term."""
     return tuple(_term(term) for term in selector.node_selector_terms or ()) or (NodeTerm(),)
 
@@ -293,7 +294,8 @@ def _requirements(expressions: list[ExpressionObject] | None) -> tuple[Requireme
     )
 
 
-def _toleration(toleration: TolerationObject) -> Toleration:
+def toleration_of(toleration: TolerationObject) -> Toleration:
+    """Return a toleration as kube-scheduler reads it."""
     return Toleration(
         toleration.key or "", toleration.operator or "Equal", text(toleration.value), toleration.effect or ""
     )

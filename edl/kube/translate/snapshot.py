@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
+from math import inf
 from typing import Any
 
+from edl.api.manifest import claim_name_of
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
 from edl.kube.translate.daemonsets import DaemonReader
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.jobs import JobReader
+from edl.kube.translate.kueue.objects import NO_KUEUE, KueueObjects
+from edl.kube.translate.kueue.reader import KueueReader
 from edl.kube.translate.node_book import NodeBook, NodeChange
 from edl.kube.translate.objects import (
     DaemonSetObject,
@@ -25,6 +30,7 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodObject,
+    PreemptionPolicy,
     PriorityClassObject,
     ResourceQuotaObject,
 )
@@ -32,7 +38,11 @@ from edl.kube.translate.observed import ObservedPods
 from edl.kube.translate.pod_book import PodBook, PodChange
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.queues import QueueObject, QueueReader
-from edl.kube.translate.resource_quotas import read_quotas
+from edl.kube.translate.resource_quotas import charged_until_s, read_quotas
+from edl.kube.translate.rules.apply import RuledSnapshots
+from edl.kube.translate.rules.facts import NO_FACTS, Claim, RuleFacts
+from edl.kube.translate.rules.role_rules import RoleRules
+from edl.kube.translate.rules.terms import PodRules
 from edl.kube.translate.shapes import limits_of
 from edl.kube.translate.sorted_values import SortedValues
 from edl.kube.translate.workload_reader import WorkloadObject, WorkloadReader
@@ -40,6 +50,7 @@ from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
+from edl.model.resources import PodShape
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
@@ -48,6 +59,39 @@ JobChange = tuple[JobKey, JobObject | None]
 """A TrainingJob that came or changed, or None for one that is gone."""
 
 _Elastic = dict[JobKey, tuple[WorkloadReader, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """The objects of a cluster, decoded.
+
+    Attributes:
+        nodes: every node. None if `note_nodes` got them.
+        pods: every pod, each at most once; finished pods of no job are optional. None if `note_pods` got them.
+        jobs: every TrainingJob that the plan covers. None if `note_jobs` got them.
+        workloads: every object of another kind that may ask to be resized; the others are left out.
+        daemonsets: every DaemonSet.
+        priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
+        resource_quotas: every ResourceQuota; empty if edl may not read them.
+        queues: every Queue.
+        unread_queues: the existing queues that cannot be decoded.
+        unread_nodes: names of existing nodes that cannot be decoded.
+        kueue: the objects of Kueue.
+        facts: what rules depend on besides: volumes, claims, classes, attach limits and namespaces.
+    """
+
+    nodes: Iterable[NodeObject] | None
+    pods: Iterable[PodObject] | None
+    jobs: Iterable[JobObject] | None
+    workloads: Iterable[WorkloadObject] = ()
+    daemonsets: Iterable[DaemonSetObject] = ()
+    priority_classes: Iterable[PriorityClassObject] = ()
+    resource_quotas: Iterable[ResourceQuotaObject] = ()
+    queues: Iterable[QueueObject] = ()
+    unread_queues: Iterable[Quarantined] = ()
+    unread_nodes: Iterable[str] = ()
+    kueue: KueueObjects = NO_KUEUE
+    facts: RuleFacts = NO_FACTS
 
 
 class Translator:
@@ -59,14 +103,16 @@ class Translator:
 
     Attributes:
         quarantined: the objects that the last snapshot leaves out.
+        valid_until_s: until when the last snapshot holds if no object changes, in seconds since the epoch.
     """
 
     def __init__(self, *, default_master_image: str = "", controller_namespace: str = "") -> None:
         self.quarantined: tuple[Quarantined, ...] = ()
+        self.valid_until_s = inf
         self._job_reader = JobReader(
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
-        self._daemons, self._queues = DaemonReader(), QueueReader()
+        self._daemons, self._queues, self._kueue = DaemonReader(), QueueReader(), KueueReader()
         self._pods, self._nodes, self._observed = PodBook(), NodeBook(), ObservedPods()
         self._sources: dict[JobKey, JobObject] = {}
         self._unprepared: dict[JobKey, None] = {}
@@ -75,6 +121,13 @@ class Translator:
         self._workloads: dict[JobKey, object] = {}
         self._owners: dict[JobKey, ObjectMetadata] = {}  # of the last snapshot: workloads that are no TrainingJobs
         self._left_out: list[Quarantined] = []
+        self._ruled = RuledSnapshots()
+        self._role_rules = RoleRules(self._job_reader.manifest_of, self._pods.source_of, self._pods.share_rules)
+
+    @property
+    def names_kueue(self) -> bool:
+        """True if a job of the last snapshot names a queue of Kueue."""
+        return self._kueue.is_used
 
     def note_pods(self, changes: Iterable[PodChange], priority_classes: Iterable[PriorityClassObject]) -> None:
         """Note pods that came, changed or are gone; `translate_pods` translates them, or else the next snapshot.
@@ -83,7 +136,8 @@ class Translator:
             changes: each pod at most once.
             priority_classes: every PriorityClass.
         """
-        self._pods.set_priorities(_priorities(_by_name(priority_classes)))
+        classes = _by_name(priority_classes)
+        self._pods.set_priorities(_priorities(classes), _patient(classes))
         self._pods.note(changes)
 
     def translate_pods(self, now_s: float, at_most: int) -> bool:
@@ -127,75 +181,79 @@ class Translator:
         """Sort the pods of no job by name, which takes long after a list; else the next snapshot does it."""
         self._pods.order()
 
-    def snapshot(
-        self,
-        *,
-        nodes: Iterable[NodeObject] | None,
-        pods: Iterable[PodObject] | None,
-        jobs: Iterable[JobObject] | None,
-        workloads: Iterable[WorkloadObject] = (),
-        daemonsets: Iterable[DaemonSetObject] = (),
-        priority_classes: Iterable[PriorityClassObject] = (),
-        resource_quotas: Iterable[ResourceQuotaObject] = (),
-        queues: Iterable[QueueObject] = (),
-        unread_queues: Iterable[Quarantined] = (),
-        unread_nodes: Iterable[str] = (),
-        now_s: float,
-    ) -> ClusterSnapshot:
+    def snapshot(self, objects: ClusterObjects, now_s: float) -> ClusterSnapshot:
         """Translate a cluster.
 
         Args:
-            nodes: every node. None if `note_nodes` got them.
-            pods: every pod, each at most once; finished pods of no job are optional. None if `note_pods` got them.
-            jobs: every TrainingJob that the plan covers. None if `note_jobs` got them.
-            workloads: every object of another kind that may ask to be resized; the others are left out.
-            daemonsets: every DaemonSet.
-            priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
-            resource_quotas: every ResourceQuota; empty if edl may not read them.
-            queues: every Queue.
-            unread_queues: the existing queues that cannot be decoded.
-            unread_nodes: names of existing nodes that cannot be decoded.
+            objects: the objects of the cluster.
             now_s: when the objects were read, in seconds since the epoch.
         """
         self._left_out = []
-        classes = _by_name(priority_classes)
-        self._pods.set_priorities(_priorities(classes))
-        if pods is not None:
-            self._pods.note(self._pods.changes_to(pods))
-        if jobs is not None:
-            self.note_jobs(self._changes_to(jobs))
-        if nodes is not None:
-            self._nodes.note(self._nodes.changes_to(nodes))
+        classes = _by_name(objects.priority_classes)
+        self._pods.set_priorities(_priorities(classes), _patient(classes))
+        if objects.pods is not None:
+            self._pods.note(self._pods.changes_to(objects.pods))
+        if objects.jobs is not None:
+            self.note_jobs(self._changes_to(objects.jobs))
+        if objects.nodes is not None:
+            self._nodes.note(self._nodes.changes_to(objects.nodes))
         self._pods.translate(now_s)
-        elastic = self._elastic(workloads)
+        elastic = self._elastic(objects.workloads)
         self._note_owners({key: source.metadata for key, (_, source) in elastic.items()})
         self._pods.sort()
         self._left_out += self._pods.left_out.values()
-        daemons = self._daemons.read(daemonsets, self._left_out)
+        daemons = self._daemons.read(objects.daemonsets, self._left_out)
         touched, self._pods.touched_nodes = self._pods.touched_nodes, set()
-        read_nodes = self._nodes.nodes(daemons, self._pods.has_reached, touched)
+        read_nodes = self._nodes.nodes(daemons, self._pods, touched, now_s)
         self._left_out += self._nodes.left_out.values()
         foreign = self._pods.foreign(self._nodes if len(self._nodes) else None)
+        known, quota_trees = self._kueue.read(self._read_all(elastic, now_s), objects.kueue, now_s)
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
             nodes=read_nodes,
             pods=foreign,
-            jobs=self._read_all(elastic, now_s),
+            jobs=known,
             missing_priority_classes=tuple(
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
-            unread_nodes=tuple(sorted({*unread_nodes, *self._nodes.left_out})),
-            resource_quotas=self._read_quotas(tuple(resource_quotas), elastic, now_s),
-            queues=self._queues.read(queues, unread_queues, self._left_out),
+            unread_nodes=tuple(sorted({*objects.unread_nodes, *self._nodes.left_out})),
+            resource_quotas=self._read_quotas(tuple(objects.resource_quotas), elastic, now_s),
+            queues=self._queues.read(objects.queues, objects.unread_queues, self._left_out),
+            kueue=quota_trees,
             node_requests=self._pods.node_requests(),
         )
+        self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
-        return snapshot
+        self._role_rules.note(elastic)
+        of_jobs, has_devices = (self._job_reader, self._role_rules), bool(objects.facts.devices.classes)
+        has_rules = self._pods.has_rules or has_devices or any(one.has_rules() for one in of_jobs)
+        if not (has_rules or self._has_journal_claims(objects.facts)):
+            return snapshot
+        self._pods.forget_rules()
+        return self._ruled.apply(
+            snapshot,
+            objects.facts,
+            self._pods.rules_of,
+            lambda job, role: self._rules_of_role(job, role, objects.facts),
+            None if self._pods.has_terms or any(one.has_terms() for one in of_jobs) else self._pods.ruled,
+        )
 
-    def learn(self, key: JobKey, uid: str, role: Role, pod: PodObject) -> bool:
+    def _has_journal_claims(self, facts: RuleFacts) -> bool:
+        """True if any job's journal has a claim of which something is known."""
+        return bool(facts.claims) and any(
+            _journal_claim(key, source) in facts.claims for key, source in self._sources.items()
+        )
+
+    def _rules_of_role(self, job: Job, role: Role, facts: RuleFacts) -> PodRules:
+        """The rules of the pods that a job gets in a role; a master also has the claim of its journal."""
+        source = self._sources.get(job.key)
+        claim = _journal_claim(job.key, source) if role is Role.MASTER and source is not None else None
+        return self._role_rules.of(job, role, claim if claim in facts.claims else None)
+
+    def learn(self, key: JobKey, uid: str, role: Role, pod: PodObject, *, shows_nodes: bool = True) -> bool:
         """Read from a pod what admission makes of the pods of a role; see `JobReader.learn`."""
         try:
-            has_learned = self._job_reader.learn(key, uid, role, pod)
+            has_learned = self._job_reader.learn(key, uid, role, pod, shows_nodes=shows_nodes)
         except ConfigError:
             return False
         if has_learned:
@@ -220,7 +278,7 @@ class Translator:
         return found
 
     def _changes_to(self, jobs: Iterable[JobObject]) -> Iterator[JobChange]:
-        """What has to be changed so that exactly these jobs are known."""
+        """Return the changes after which exactly these jobs are known."""
         listed = _named(jobs)
         yield from ((key, None) for key in list(self._sources) if key not in listed)
         yield from listed.items()
@@ -252,6 +310,7 @@ class Translator:
         if source is None:
             self._jobs.drop(key)
             self._job_reader.forget(key)
+            self._role_rules.forget(key)
         else:
             self._jobs.put(key, self._read_job(source, key, now_s))
 
@@ -266,20 +325,27 @@ class Translator:
         usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
         has_learned = False
         for role, pod in newest.items():
-            if role in usual and pod.shape.request != usual[role].request:
-                has_learned |= self.learn(key, job.uid, role, self._pods.source_of(pod))
+            # Pods that Kueue admitted have the labels and tolerations of their flavors, which change with it.
+            shows_nodes = not (pod.terminating or job.kueue)
+            if role in usual and _differs(pod.shape, usual[role], shows_nodes=shows_nodes):
+                has_learned |= self.learn(key, job.uid, role, self._pods.source_of(pod), shows_nodes=shows_nodes)
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
         self, quotas: tuple[ResourceQuotaObject, ...], elastic: Iterable[JobKey], now_s: float
     ) -> tuple[ResourceQuota, ...]:
+        self.valid_until_s = inf
         if not quotas:
             return ()
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
         namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
         here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
         own = Counter({namespace: self._pods.count_owned(namespace, now_s) for namespace in namespaces})
-        return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), self._left_out)
+        of_jobs = (job.pods for job in self._jobs.all() if job.key.namespace in namespaces)
+        uncharged_s = charged_until_s(chain.from_iterable((*here.values(), *of_jobs)), now_s)
+        self.valid_until_s = min(self._pods.counts_until_s(), uncharged_s)
+        left_out = self._left_out
+        return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), left_out, now_s=now_s)
 
 
 def snapshot(
@@ -294,14 +360,28 @@ def snapshot(
 ) -> ClusterSnapshot:
     """Translate a cluster once; see `Translator.snapshot`."""
     return Translator().snapshot(
-        nodes=nodes,
-        pods=pods,
-        jobs=jobs,
-        daemonsets=daemonsets,
-        priority_classes=priority_classes,
-        resource_quotas=resource_quotas,
         now_s=now_s,
+        objects=ClusterObjects(
+            nodes=nodes,
+            pods=pods,
+            jobs=jobs,
+            daemonsets=daemonsets,
+            priority_classes=priority_classes,
+            resource_quotas=resource_quotas,
+        ),
     )
+
+
+def _journal_claim(key: JobKey, source: JobObject) -> Claim:
+    uid = (source.metadata.uid or "") if source.metadata else ""
+    return key.namespace, claim_name_of(key.object_name, uid)
+
+
+def _differs(pod: PodShape, usual: PodShape, *, shows_nodes: bool) -> bool:
+    """True if a pod may teach something; node affinity does not, because edl adds some to its pods itself."""
+    one, other = pod.placement, usual.placement
+    is_elsewhere = (one.node_selector, one.tolerations) != (other.node_selector, other.tolerations)
+    return pod.request != usual.request or (shows_nodes and is_elsewhere)
 
 
 def _tells_more(pod: Pod, other: Pod) -> bool:
@@ -310,6 +390,13 @@ def _tells_more(pod: Pod, other: Pod) -> bool:
 
 def _by_name(classes: Iterable[PriorityClassObject]) -> dict[str, PriorityClassObject]:
     return {(c.metadata or ObjectMetadata()).name or "": c for c in classes}
+
+
+def _patient(classes: Mapping[str, PriorityClassObject]) -> frozenset[str]:
+    """The PriorityClasses with `preemptionPolicy: Never`; the empty name stands for the default class."""
+    found = {name for name, c in classes.items() if c.preemption_policy is PreemptionPolicy.NEVER}
+    defaults = [(c.value or 0, name) for name, c in classes.items() if c.global_default]
+    return frozenset({*found, *(("",) if defaults and min(defaults)[1] in found else ())})
 
 
 def _priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from edl.kube.translate.objects import PodObject
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 
 
@@ -45,6 +45,9 @@ class WorkloadReader(Protocol):
         Raises:
             ConfigError: a quantity of the object cannot be parsed.
         """
+
+    def templates(self, source: Any) -> Mapping[Role, PodObject]:  # noqa: ANN401 - see the class
+        """Return what the controller of an object makes the pods of each role of, with the labels that it adds."""
 
 
 WorkloadObject = tuple[WorkloadReader, Any]

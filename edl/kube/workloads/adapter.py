@@ -13,8 +13,8 @@ from edl.kube.translate.workload_reader import WorkloadReader
 from edl.model.names import WorkloadKind
 
 
-class Adapter(WorkloadReader, Protocol):
-    """One kind of workload whose own controller creates and deletes the pods."""
+class MirroredKind(WorkloadReader, Protocol):
+    """One kind of workload that edl reads."""
 
     @property
     def kind(self) -> WorkloadKind:
@@ -30,6 +30,10 @@ class Adapter(WorkloadReader, Protocol):
 
     def count(self, source: Any) -> int:  # noqa: ANN401 - the decoded object of the kind
         """How many pods the controller of the kind keeps now."""
+
+
+class Adapter(MirroredKind, Protocol):
+    """One kind of workload whose own controller creates and deletes the pods, and that edl resizes."""
 
     def patch(self, source: Any, count: int, victims: tuple[str, ...]) -> dict[str, Any] | list[dict[str, Any]]:  # noqa: ANN401 - as above
         """With what that controller keeps another number of pods.

@@ -16,25 +16,42 @@ from dataclasses import replace
 from typing import Any
 
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
+from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject
+from edl.kube.translate.scalars import text
 from edl.kube.workloads.annotations import INDEXES, is_elastic, read_wish
 from edl.kube.workloads.batch_objects import BatchJobObject, BatchJobSpec, ManagedSpec
 from edl.kube.workloads.deletion_order import deletion_key
-from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.kueue import kueue_of, kueue_problem
+from edl.kube.workloads.read_alike import (
+    End,
+    end_by_conditions,
+    key_of,
+    read_job,
+    read_workload_status,
+    template_problem,
+    with_labels,
+    writer_problem,
+)
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import Job
-from edl.model.names import JobKey, WorkloadKind
+from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.status import JobStatus
+from edl.model.status import JobPhase, JobStatus
 from edl.model.units import count
 
 RANKS, ITEMS = "ranks", "items"
 """What the indexes of an Indexed Job are: ranks of one training, whose number may change, or items that must run."""
 
 JOB_CONTROLLER = "kubernetes.io/job-controller"
-KUEUE = "kueue.x-k8s.io/queue-name"
+_POD_SET = "main"
+"""The name of the pods of a Job in its Workload of Kueue."""
 _INDEXES = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
-_ENDED = {"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"}
+_ENDED = {
+    "Complete": JobPhase.SUCCEEDED,
+    "SuccessCriteriaMet": JobPhase.SUCCEEDED,
+    "Failed": JobPhase.FAILED,
+    "FailureTarget": JobPhase.FAILED,
+}
 
 
 class BatchJobs:
@@ -54,17 +71,18 @@ class BatchJobs:
 
     def problem(self, source: BatchJobObject) -> str:
         """Why edl does not resize a Job that asks for it, and the remedy; empty if it does."""
-        if _is_ended(source):
+        if _end(source) is not None:
             return ""
         wish = read_wish(_metadata(source).annotations or {})
         return (
             _finishing(source)
             or _owner_problem(source)
             or wish.problem
+            or kueue_problem(_metadata(source), wish, _spec(source).template, "pods")
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
             or _other_writer(source)
-            or request_problem(_template(source), "pods")
+            or template_problem(_template(source), "pods")
         )
 
     def read(
@@ -79,21 +97,30 @@ class BatchJobs:
         ordered = _with_indexes(pods, source_of, has_ranks=_has_ranks(source))
         wish = read_wish(metadata.annotations or {})
         job = read_job(self.key(source), metadata, wish, _template(source), ordered, now_s=now_s)
+        kueue = kueue_of(metadata, _POD_SET, is_suspended=bool(spec.suspend))
         left = job.max_trainers
         if spec.completions is not None and not _has_ranks(source):
             left = max(1, spec.completions - _over(source))
         return replace(
             job,
             min_trainers=min(job.min_trainers, left),
+            sizes=job.sizes if job.min_trainers <= left else (),
             max_trainers=min(job.max_trainers, left),
             pods=_with_doomed(ordered, _parallelism(source)),
-            suspended=bool(spec.suspend),
-            finished=_is_ended(source),
+            suspended=bool(spec.suspend) and kueue is None,
+            kueue=kueue,
+            finished=_end(source) is not None,
             problem=self.problem(source),
             finishing=bool(_finishing(source)),
             status=_status(source, ordered),
             owner_count=_parallelism(source),
         )
+
+    def templates(self, source: BatchJobObject) -> dict[Role, PodObject]:
+        """What the Job controller makes the pods of."""
+        name = _metadata(source).name or ""
+        labels = {"batch.kubernetes.io/job-name": name, "job-name": name}
+        return {Role.TRAINER: with_labels(_spec(source).template, labels)}
 
     def count(self, source: BatchJobObject) -> int:
         """`spec.parallelism`."""
@@ -118,7 +145,7 @@ class BatchJobs:
 def _parallelism(source: BatchJobObject) -> int:
     """The API server sets 1 if nobody sets it."""
     parallelism = _spec(source).parallelism
-    return 1 if parallelism is None else parallelism
+    return 1 if parallelism is None else max(0, parallelism)
 
 
 def _owner_problem(source: BatchJobObject) -> str:
@@ -126,8 +153,6 @@ def _owner_problem(source: BatchJobObject) -> str:
     manager = _spec(source).managed_by
     if manager not in {None, "", JOB_CONTROLLER}:
         return f"spec.managedBy is {manager}, so its pods are not made here; remove the annotations of edl"
-    if KUEUE in (_metadata(source).labels or {}):
-        return f"label {KUEUE} gives the Job to Kueue, which admits and suspends it; use one of both"
     return ""
 
 
@@ -182,7 +207,7 @@ def _status(source: BatchJobObject, pods: Collection[Pod]) -> JobStatus:
         pods,
         _parallelism(source),
         is_suspended=bool(spec.suspend),
-        is_ended=_is_ended(source),
+        end=_end(source),
         failures=f"{count(failed, 'pod')} of the Job failed{limit}" if failed else "",
     )
 
@@ -216,12 +241,17 @@ def _has_ranks(source: BatchJobObject) -> bool:
     return is_indexed and text((_metadata(source).annotations or {}).get(INDEXES)) == RANKS
 
 
-def _is_ended(source: BatchJobObject) -> bool:
-    """True if the Job has ended, or is about to: its controller starts no pod once nothing is left to run."""
+def _end(source: BatchJobObject) -> End | None:
+    """How the Job has ended, or is about to: its controller starts no pod once nothing is left to run."""
     conditions = source.status.conditions if source.status else None
+    if (end := end_by_conditions(conditions or (), _ENDED)) is not None:
+        return end
     completions = _spec(source).completions
-    is_over = completions is not None and 0 < completions <= _over(source)
-    return is_over or any(c.type in _ENDED and c.status == "True" for c in conditions or ())
+    if completions is None or not 0 < completions <= _over(source):
+        return None
+    if _failed_indexes(source):
+        return End(JobPhase.FAILED, "FailedIndexes")
+    return End(JobPhase.SUCCEEDED, "CompletionsReached")
 
 
 def _over(source: BatchJobObject) -> int:
@@ -230,7 +260,7 @@ def _over(source: BatchJobObject) -> int:
 
 
 def _failed_indexes(source: BatchJobObject) -> int:
-    """How many indexes the Job controller has given up; their text is a list such as `1,3-5`.
+    """How many indexes the Job controller counts as failed; their text is a list such as `1,3-5`.
 
     A part that cannot be read counts as nothing.
     """
@@ -240,7 +270,12 @@ def _failed_indexes(source: BatchJobObject) -> int:
 
 
 def _succeeded(source: BatchJobObject) -> int:
-    return (source.status.succeeded if source.status else None) or 0
+    """How many pods have succeeded, those included that the Job controller has still to count."""
+    status = source.status
+    if status is None:
+        return 0
+    uncounted = status.uncounted_terminated_pods.succeeded if status.uncounted_terminated_pods else None
+    return (status.succeeded or 0) + len(uncounted or ())
 
 
 def _metadata(source: BatchJobObject) -> WorkloadMetadata[ManagedSpec]:

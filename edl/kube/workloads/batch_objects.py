@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ConditionObject, PodTemplateObject, Scalar
+from edl.kube.translate.objects import ConditionObject, PodTemplateObject
+from edl.kube.translate.scalars import ApiStruct, Scalar
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
@@ -28,11 +29,18 @@ class BatchJobSpec(ApiStruct):
     template: PodTemplateObject | None = None
 
 
+class UncountedObject(ApiStruct):
+    """Pods that have ended and that the counts of the status do not contain yet, by UID."""
+
+    succeeded: list[str] | None = None
+
+
 class BatchJobStatus(ApiStruct):
     """The status of a Job."""
 
     succeeded: int | None = None
     failed: int | None = None
+    uncounted_terminated_pods: UncountedObject | None = None
     failed_indexes: Scalar | None = None
     conditions: list[ConditionObject] | None = None
 

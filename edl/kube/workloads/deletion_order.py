@@ -1,4 +1,4 @@
-"""The order in which pods of equal rank are given up: those that do the least work first.
+"""The order in which pods of equal rank are deleted: those that do the least work first.
 
 It is the order of the Job controller, and what edl uses itself if it may name the pods.
 

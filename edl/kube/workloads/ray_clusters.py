@@ -5,7 +5,8 @@ named at every reconciliation and never empties the list. So edl writes the coun
 in one patch. Names are never used again, so a list that has been obeyed does no harm.
 
 KubeRay keeps the replicas between `minReplicas` and `maxReplicas` of the group, whatever they are. A cluster that
-gives way is suspended, because its head is of no use without workers. A cluster that its owner suspends is left
+loses all workers is suspended, because its head is of no use without workers. A cluster that its owner suspends is
+left
 alone: edl knows its own suspension by the record of its last resize.
 
 Source: github.com/ray-project/kuberay/ray-operator v1.5.1, controllers/ray, funcs reconcilePods and
@@ -20,10 +21,12 @@ from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.objects import PodLabels, PodMetadata, PodObject, PodSpec, PodTemplateObject, text
+from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_wish
 from edl.kube.workloads.deletion_order import deletion_key
+from edl.kube.workloads.kueue import kueue_of, kueue_problem
 from edl.kube.workloads.ray_objects import (
     HeadGroupObject,
     ManagedSpec,
@@ -31,15 +34,22 @@ from edl.kube.workloads.ray_objects import (
     RayClusterSpec,
     WorkerGroupObject,
 )
-from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.read_alike import (
+    key_of,
+    read_job,
+    read_workload_status,
+    template_problem,
+    with_labels,
+    writer_problem,
+)
 from edl.kube.workloads.record import read_record
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
+from edl.model.quota_trees import KueueState
 
 OPERATOR = "ray.io/kuberay-operator"
-KUEUE = "kueue.x-k8s.io/queue-name"
 _HEAD = "headgroup"
 """The group of the head, as KubeRay labels its pod."""
 
@@ -65,9 +75,10 @@ class RayClusters:
             _owner_problem(source)
             or _group_problem(source)
             or _wish(source).problem
+            or kueue_problem(_metadata(source), _wish(source), _elastic(source).template, "workers")
             or _bounds_problem(source)
             or self._other_writer(source)
-            or request_problem(_spec_of(_elastic(source).template), "workers")
+            or template_problem(_spec_of(_elastic(source).template), "workers")
         )
 
     def read(
@@ -80,26 +91,41 @@ class RayClusters:
         """
         metadata, template = _metadata(source), _spec_of(_elastic(source).template)
         ordered = _with_roles(pods, source_of, source)
-        is_suspended = _is_suspended_by_owner(source)
+        kueue = _kueue(source)
+        is_suspended = kueue is None and _is_suspended_by_owner(source)
         return replace(
             read_job(self.key(source), metadata, _wish(source), template, ordered, now_s=now_s),
             fixed=_fixed(source),
             fault_tolerant=False,  # no pod of it is moved: KubeRay would replace it anywhere
             suspended=is_suspended,
+            kueue=kueue,
             problem=self.problem(source),
             status=read_workload_status(metadata, ordered, self.count(source), is_suspended=is_suspended),
             owner_count=self.count(source),
         )
 
+    def templates(self, source: RayClusterObject) -> dict[Role, PodObject]:
+        """What KubeRay makes the head of, and the workers of the elastic group and of the other one."""
+        head, elastic = _spec(source).head_group_spec or HeadGroupObject(), _elastic(source)
+        found = {Role.MASTER: with_labels(head.template, _labels(source, "head", _HEAD))}
+        for group in (*_groups(source), elastic):
+            role = Role.TRAINER if group is elastic else Role.PSERVER
+            found[role] = with_labels(group.template, _labels(source, "worker", group.group_name or ""))
+        return found
+
     def count(self, source: RayClusterObject) -> int:
-        """The workers that KubeRay keeps of the group that edl resizes; 0 while the cluster is suspended."""
-        return 0 if _spec(source).suspend else _replicas(_elastic(source))
+        """The workers that KubeRay keeps of the group that edl resizes; 0 while the cluster is suspended.
+
+        A cluster that Kueue has suspended waits with the size that it asks for.
+        """
+        return 0 if _spec(source).suspend and _kueue(source) is None else _replicas(_elastic(source))
 
     def patch(self, source: RayClusterObject, count: int, victims: tuple[str, ...]) -> list[dict[str, Any]]:
         """The operations of a JSON patch: a merge patch would replace the whole list of groups."""
         if not count:
             return [{"op": "add", "path": "/spec/suspend", "value": True}]
-        resume = [{"op": "add", "path": "/spec/suspend", "value": False}] if _spec(source).suspend else []
+        is_stopped = _spec(source).suspend and _kueue(source) is None
+        resume = [{"op": "add", "path": "/spec/suspend", "value": False}] if is_stopped else []
         path = f"/spec/workerGroupSpecs/{_groups(source).index(_elastic(source))}"
         return [
             *resume,
@@ -116,7 +142,7 @@ class RayClusters:
         return []
 
     def _other_writer(self, source: RayClusterObject) -> str:
-        if _is_suspended_by_owner(source):
+        if _kueue(source) is None and _is_suspended_by_owner(source):
             return ""
 
         def owns(spec: ManagedSpec) -> bool:
@@ -133,8 +159,6 @@ def _owner_problem(source: RayClusterObject) -> str:
         return "spec.enableInTreeAutoscaling is true, so Ray's own autoscaler sets the count; set it to false"
     if spec.managed_by not in {None, "", OPERATOR}:
         return f"spec.managedBy is {spec.managed_by}, so its pods are not made here; remove the annotations of edl"
-    if KUEUE in (metadata.labels or {}):
-        return f"label {KUEUE} gives the cluster to Kueue, which admits and suspends it; use one of both"
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is not None:
         return (
@@ -161,10 +185,10 @@ def _group_problem(source: RayClusterObject) -> str:
 def _size_problem(groups: Collection[WorkerGroupObject], elastic: WorkerGroupObject) -> str:
     """Why edl cannot plan the workers of the groups, or resize the elastic one."""
     for group in groups:
-        workers = _replicas(group) * (group.num_of_hosts or 1)
+        workers = _replicas(group) * _hosts(group)
         if workers > MAX_INSTANCES:
             return f"group {group.group_name} has {workers} workers; edl plans at most {MAX_INSTANCES}"
-    if (elastic.num_of_hosts or 1) > 1:
+    if _hosts(elastic) > 1:
         return (
             f"a replica of group {elastic.group_name} is {elastic.num_of_hosts} pods; edl resizes only numOfHosts 1"
         )
@@ -206,11 +230,16 @@ def _fixed(source: RayClusterObject) -> tuple[FixedPods, ...]:
     found = [FixedPods(Role.MASTER, shape_of(head), 1, preferences_of(head), limits_of(head))]
     elastic = _elastic(source)
     for group in _groups(source):
-        count = 0 if group is elastic or group.suspend else _replicas(group) * (group.num_of_hosts or 1)
+        count = 0 if group is elastic or group.suspend else _replicas(group) * _hosts(group)
         if count:
             spec = _spec_of(group.template)
             found.append(FixedPods(Role.PSERVER, shape_of(spec), count, preferences_of(spec), limits_of(spec)))
     return tuple(sorted(found, key=lambda fixed: list(Role).index(fixed.role)))
+
+
+def _labels(source: RayClusterObject, kind: str, group: str) -> dict[str, str]:
+    """What KubeRay writes into the labels of the pods of a group."""
+    return {"ray.io/cluster": _metadata(source).name or "", "ray.io/node-type": kind, "ray.io/group": group}
 
 
 def _with_roles(
@@ -222,8 +251,7 @@ def _with_roles(
     named = set((strategy.workers_to_delete if strategy else None) or ())
     by_role: dict[Role, list[Pod]] = {}
     for pod in pods:
-        labels = (source_of(pod).metadata or PodMetadata()).labels or PodLabels()
-        name = text(labels.ray_group)
+        name = (source_of(pod).metadata or PodMetadata()).known_labels.ray_group
         role = Role.MASTER if name == _HEAD else Role.TRAINER if name == group.group_name else Role.PSERVER
         is_doomed = bool(spec.suspend) or (role is Role.TRAINER and pod.name in named)
         by_role.setdefault(role, []).append(replace(pod, role=role, terminating=pod.terminating or is_doomed))
@@ -231,10 +259,16 @@ def _with_roles(
     for role, members in by_role.items():
         # Those that go come last, so that the others have the indexes from 0.
         members.sort(key=lambda pod: (pod.is_live, *deletion_key(pod, source_of(pod))), reverse=True)
-        kept = _replicas(group) * (group.num_of_hosts or 1) if role is Role.TRAINER else len(members)
+        kept = _replicas(group) * _hosts(group) if role is Role.TRAINER else len(members)
         for index, pod in enumerate(members):
             found.append(replace(pod, index=index, terminating=pod.terminating or index >= kept))
     return tuple(sorted(found, key=lambda pod: (pod.role or "", pod.index or 0, pod.name)))
+
+
+def _kueue(source: RayClusterObject) -> KueueState | None:
+    """What the cluster says about Kueue, which suspends and resumes it."""
+    name = (_elastic(source).group_name or "").lower()
+    return kueue_of(_metadata(source), name, is_suspended=bool(_spec(source).suspend))
 
 
 def _is_suspended_by_owner(source: RayClusterObject) -> bool:
@@ -250,9 +284,14 @@ def _elastic(source: RayClusterObject) -> WorkerGroupObject:
 
 
 def _replicas(group: WorkerGroupObject) -> int:
-    """How many replicas KubeRay keeps: those of the spec within the bounds of the group."""
-    wanted = max(group.replicas or 0, group.min_replicas or 0)
-    return wanted if group.max_replicas is None else min(wanted, group.max_replicas)
+    """How many replicas KubeRay keeps: those of the spec within the bounds of the group; no number below 0 counts."""
+    wanted = max(group.replicas or 0, group.min_replicas or 0, 0)
+    return wanted if group.max_replicas is None else max(0, min(wanted, group.max_replicas))
+
+
+def _hosts(group: WorkerGroupObject) -> int:
+    """How many pods a replica is."""
+    return max(1, group.num_of_hosts or 1)
 
 
 def _metadata(source: RayClusterObject) -> WorkloadMetadata[ManagedSpec]:

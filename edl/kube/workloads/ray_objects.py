@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, PodTemplateObject
+from edl.kube.translate.objects import PodTemplateObject
+from edl.kube.translate.scalars import ApiStruct
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from edl.kube.translate.jobs import read_status
-from edl.kube.translate.objects import PodSpec
+from edl.kube.translate.objects import ConditionObject, PodMetadata, PodObject, PodSpec, PodTemplateObject
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
 from edl.kube.workloads.annotations import MANAGER, Wish, other_writer
 from edl.kube.workloads.record import read_record, read_requests
@@ -18,16 +19,48 @@ from edl.model.lending import Lending
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
 from edl.model.resources import CPU, GPU, MEMORY, PodShape
+from edl.model.sizes import SLICE_TOPOLOGY, TPU, chips_of_slice, hosts_of_slice
 from edl.model.status import Condition, JobPhase, JobStatus, RoleCount
 from edl.model.times import seconds_of
+from edl.printable import printable
 
 POD_FAILED = "PodFailed"
 """The reason that a TrainingJob whose pods fail has."""
+_MOST_OF_REASON = 64
+
+
+class End(NamedTuple):
+    """How a workload ended, or is about to: its final phase, and why in the words of its controller."""
+
+    phase: JobPhase
+    reason: str
+
+
+def end_by_conditions(conditions: Iterable[ConditionObject], phases: Mapping[str, JobPhase]) -> End | None:
+    """How a workload ended by the conditions that are true; None if by none of them, a failure before a success.
+
+    Args:
+        conditions: of its status.
+        phases: the type of a condition -> the phase that it means.
+    """
+    found = [
+        End(phases[kind], printable(one.reason or kind)[:_MOST_OF_REASON])
+        for one in conditions
+        if one.status == "True" and (kind := one.type or "") in phases
+    ]
+    return min(found, key=lambda end: end.phase is not JobPhase.FAILED, default=None)
 
 
 def key_of(kind: WorkloadKind, metadata: WorkloadMetadata[Any]) -> JobKey:
     """The key of a workload."""
     return JobKey.of(kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+
+
+def with_labels(template: PodTemplateObject | None, labels: Mapping[str, str]) -> PodObject:
+    """A pod of a template, with labels that the controller of its kind adds."""
+    found = template or PodTemplateObject()
+    own = (found.metadata.labels if found.metadata else None) or {}
+    return PodObject(metadata=PodMetadata(labels={**own, **labels}), spec=found.spec or PodSpec())
 
 
 def read_job(
@@ -62,6 +95,7 @@ def read_job(
         created_s=now_s if created_s is None else created_s,
         min_trainers=wish.min_trainers,
         max_trainers=wish.max_trainers,
+        sizes=wish.sizes,
         trainer=shape if recorded is None else PodShape(recorded, shape.placement),
         declared=None if recorded is None else shape.request,
         preferred=preferences_of(template),
@@ -81,7 +115,7 @@ def read_workload_status(
     count: int,
     *,
     is_suspended: bool,
-    is_ended: bool = False,
+    end: End | None = None,
     failures: str = "",
 ) -> JobStatus:
     """The status of a workload in the terms of a TrainingJob, with the last resize that edl recorded.
@@ -91,19 +125,25 @@ def read_workload_status(
         pods: with roles.
         count: how many trainers its controller keeps.
         is_suspended: its owner has suspended it.
-        is_ended: it has ended.
+        end: how it ended; None if it has not.
         failures: how its pods failed, as its controller counts it; of no interest while all of them are ready.
     """
     live = [pod for pod in pods if pod.is_live and pod.role is Role.TRAINER]
     ready = sum(pod.ready for pod in live)
     phase = JobPhase.RUNNING if live else JobPhase.PENDING
     phase = JobPhase.SUSPENDED if is_suspended else phase
-    phase = JobPhase.SUCCEEDED if is_ended else phase
+    phase = end.phase if end is not None else phase
     record = read_record(metadata)
     stored = read_status({"status": {"lastResize": record}} if record else {}) or JobStatus()
-    fails = failures and ready < count and not (is_suspended or is_ended)
+    fails = failures and ready < count and not (is_suspended or end is not None)
     conditions = (Condition("Degraded", "True", POD_FAILED, failures, 0.0),) if fails else ()
-    return replace(stored, phase=phase, trainer=RoleCount(count, ready, len(live) - ready), conditions=conditions)
+    return replace(
+        stored,
+        phase=phase,
+        reason=end.reason if end is not None else stored.reason,
+        trainer=RoleCount(count, ready, len(live) - ready),
+        conditions=conditions,
+    )
 
 
 def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, owns: Callable[[Owned], bool]) -> str:
@@ -124,14 +164,21 @@ def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, ow
     return other_writer(count, record, tuple(sorted(managers - {MANAGER, ""})), field)
 
 
-def request_problem(template: PodSpec, pods: str) -> str:
-    """Why edl cannot know what one more pod needs; empty if it can.
+def template_problem(template: PodSpec, pods: str) -> str:
+    """Why edl cannot add or take single pods of a template; empty if it can.
 
     Args:
         template: the spec of the pods.
         pods: what the kind calls them.
     """
     request = shape_of(template).request
+    topology = text((template.node_selector or {}).get(SLICE_TOPOLOGY))
+    if hosts_of_slice(topology, request[TPU]) > 1:
+        return (
+            f"its {pods} are hosts of a TPU slice: {SLICE_TOPOLOGY} {topology} has {chips_of_slice(topology)} chips,"
+            f" and each requests {request[TPU]}; edl resizes by single {pods}: take a slice of one host, or remove"
+            " edl's annotations"
+        )
     if any(request[name] for name in (CPU, MEMORY, GPU)):
         return ""
     return f"its {pods} request neither cpu nor memory; set resources.requests, so that edl knows what one needs"

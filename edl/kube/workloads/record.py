@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.kube.translate.objects import text
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
 from edl.kube.workloads.annotations import RECORD
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.actions import ResizeWorkload
 from edl.model.quantity import format_quantity
-from edl.model.resources import HOST_PORT_PREFIX, PODS, Resources
+from edl.model.resources import PODS, Resources, is_amount
 from edl.model.times import seconds_of, text_of
 
 
@@ -42,7 +42,7 @@ def read_record(metadata: WorkloadMetadata[Any]) -> dict[str, Any]:
 
 
 def read_requests(record: Mapping[str, Any], template: Resources) -> Resources | None:
-    """What a pod requested when the record was written, if admission had made something else of its template.
+    """The requests of a pod when the record was written, if admission had changed those of its template.
 
     Args:
         record: of the workload.
@@ -72,7 +72,7 @@ def _read_amounts(value: object) -> dict[str, int]:
 
 def _recorded(request: Resources) -> dict[str, int]:
     """The amounts of a request that admission may change: its host ports are those of the template."""
-    return {name: n for name, n in request.amounts if n and name != PODS and not name.startswith(HOST_PORT_PREFIX)}
+    return {name: n for name, n in request.amounts if n and name != PODS and is_amount(name)}
 
 
 def record_of(action: ResizeWorkload) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from edl.errors import ConflictError
@@ -11,13 +14,19 @@ from edl.kube.workloads.annotations import RECORD
 from edl.kube.workloads.record import record_of
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.actions import ResizeWorkload
+from edl.model.sizes import allows
 
 Patch = dict[str, Any] | list[dict[str, Any]]
+
+MOST_UNSEEN = 64
+"""So many pods are marked that the cache does not show, because they have finished or came just now."""
+
+_POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequest:
-    """What to send, in this order.
+    """The requests of one resize, in the order of sending.
 
     Attributes:
         surplus: the paths of the pods to mark before the count changes.
@@ -33,14 +42,19 @@ class ResizeRequest:
     patch: Patch
 
 
-def resize_request(action: ResizeWorkload, source: Any | None) -> ResizeRequest:  # noqa: ANN401 - the decoded object of any kind
+def resize_request(
+    action: ResizeWorkload,
+    source: Any | None,  # noqa: ANN401 - the decoded object of any kind
+    shows: Callable[[str], bool] = lambda _: True,
+) -> ResizeRequest:
     """Return the requests of a resize.
 
-    The patch names the version that the cache shows, so the API server refuses it if anything has changed since.
+    The patch names the version that the cache shows, so the API server rejects it if anything has changed since.
 
     Args:
         action: the resize.
         source: the object as the cache shows it; None if it does not exist.
+        shows: returns True if the cache shows a pod of that name in the namespace of the object.
 
     Raises:
         ConflictError: the object is another one, has ended, has another count, or edl may not resize it so any more.
@@ -52,17 +66,29 @@ def resize_request(action: ResizeWorkload, source: Any | None) -> ResizeRequest:
     if not adapter.is_elastic(source) or adapter.problem(source) or adapter.count(source) != action.before:
         raise ConflictError(f"{action.job} has changed since it was observed")
     job = adapter.read(source, (), lambda _: PodObject(), action.resize.time_s)
-    if not job.is_schedulable or (action.count and not job.min_trainers <= action.count <= job.max_trainers):
+    fits = job.min_trainers <= action.count <= job.max_trainers and allows(job.sizes, action.count)
+    if not job.is_schedulable or (action.count and not fits):
         raise ConflictError(f"{action.job} has ended, or asks for another number of pods now")
     version, _, plural = adapter.api
     namespace = action.job.namespace
     return ResizeRequest(
-        tuple(f"/api/v1/namespaces/{namespace}/pods/{name}" for name in adapter.surplus(source, action.count)),
+        tuple(
+            f"/api/v1/namespaces/{namespace}/pods/{name}"
+            for name in _markable(adapter.surplus(source, action.count), shows)
+        ),
         adapter.mark(source, is_surplus=True),
         adapter.mark(source, is_surplus=False),
         f"/apis/{version}/namespaces/{namespace}/{plural}/{action.job.object_name}",
         _patch(adapter.patch(source, action.count, action.victims), action, metadata.resource_version or ""),
     )
+
+
+def _markable(names: tuple[str, ...], shows: Callable[[str], bool]) -> Iterator[str]:
+    """The names of pods that may exist: somebody may write a count of ten thousand, or names that lead elsewhere."""
+    possible = [name for name in names if _POD_NAME.fullmatch(name)]
+    seen = {name for name in possible if shows(name)}
+    unseen = set(islice((name for name in possible if name not in seen), MOST_UNSEEN))
+    yield from (name for name in possible if name in seen or name in unseen)
 
 
 def _patch(change: Patch, action: ResizeWorkload, resource_version: str) -> Patch:

@@ -4,8 +4,8 @@ Volcano keeps the pods with the lowest indexes. Its controller answers the delet
 eviction, so a policy that restarts the job on PodEvicted would restart it at each shrink. It does nothing about pods
 of a former version of the job. So edl first marks the surplus pods as such, and then lowers the count.
 
-A job that gives way has all of its tasks set to 0, because its other tasks are of no use alone; an annotation keeps
-their numbers.
+A job that loses all trainers has all of its tasks set to 0, because its other tasks are of no use alone; an
+annotation keeps their numbers.
 
 Source: volcano.sh/volcano v1.10.0, pkg/controllers/job, funcs syncJob, deletePod and applyPolicies;
 pkg/webhooks/admission/jobs/validate, func validateJobUpdate.
@@ -19,10 +19,19 @@ from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject, text
+from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject
+from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import TASK, is_elastic, read_wish
-from edl.kube.workloads.read_alike import key_of, read_job, read_workload_status, request_problem, writer_problem
+from edl.kube.workloads.read_alike import (
+    End,
+    key_of,
+    read_job,
+    read_workload_status,
+    template_problem,
+    with_labels,
+    writer_problem,
+)
 from edl.kube.workloads.volcano_objects import (
     ManagedSpec,
     TaskObject,
@@ -30,18 +39,32 @@ from edl.kube.workloads.volcano_objects import (
     VolcanoJobSpec,
     VolcanoJobStatus,
 )
-from edl.kube.workloads.volcano_tasks import MOST_OTHERS, OUTDATED, Stopped, Tasks, read_stopped, resize_operations
+from edl.kube.workloads.volcano_tasks import (
+    MOST_OTHERS,
+    OUTDATED,
+    Stopped,
+    Tasks,
+    read_stopped,
+    replicas_of,
+    resize_operations,
+)
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.status import JobStatus
+from edl.model.status import JobPhase, JobStatus
 from edl.model.units import count
 
 _OTHERS = (Role.PSERVER, Role.MASTER)
 """What other tasks count as in a plan: the pods that the job needs besides its trainers."""
 
-_ENDED = {"Completing", "Completed", "Failed", "Terminating", "Terminated"}
+_ENDED = {
+    "Completing": JobPhase.SUCCEEDED,
+    "Completed": JobPhase.SUCCEEDED,
+    "Failed": JobPhase.FAILED,
+    "Terminating": JobPhase.FAILED,
+    "Terminated": JobPhase.FAILED,
+}
 _SUSPENDED = {"Aborting", "Aborted"}
 _ON_FAILURE = {"PodFailed", "*"}
 _FIXED_SIZE = ("mpi", "pytorch", "tensorflow")
@@ -72,7 +95,7 @@ class VolcanoJobs:
             or _task_problem(source)
             or _plugin_problem(source)
             or _other_writer(source)
-            or request_problem(_template(_tasks(source).elastic), "pods")
+            or template_problem(_template(_tasks(source).elastic), "pods")
         )
 
     def read(
@@ -86,7 +109,7 @@ class VolcanoJobs:
         metadata, tasks = _metadata(source), _tasks(source)
         wish, template = read_wish(metadata.annotations or {}), _template(tasks.elastic)
         roles = dict(zip((task.name or "" for task in tasks.others), _OTHERS, strict=False))
-        ordered = _with_roles(pods, source_of, tasks, roles)
+        ordered = _with_roles(pods, source_of, source, roles)
         return replace(
             read_job(self.key(source), metadata, wish, template, ordered, now_s=now_s),
             fixed=_fixed(tasks, roles, read_stopped(metadata.annotations or {}, tasks)),
@@ -101,9 +124,17 @@ class VolcanoJobs:
             owner_count=self.count(source),
         )
 
+    def templates(self, source: VolcanoJobObject) -> dict[Role, PodObject]:
+        """What Volcano makes the pods of each task of."""
+        job, tasks = {"volcano.sh/job-name": _metadata(source).name or ""}, _tasks(source)
+        roles = ((Role.TRAINER, tasks.elastic), *zip(_OTHERS, tasks.others, strict=False))
+        return {
+            role: with_labels(task.template, {**job, "volcano.sh/task-spec": task.name or ""}) for role, task in roles
+        }
+
     def count(self, source: VolcanoJobObject) -> int:
         """The replicas of the task that edl resizes."""
-        return _tasks(source).elastic.replicas or 0
+        return replicas_of(_tasks(source).elastic)
 
     def patch(self, source: VolcanoJobObject, count: int, victims: tuple[str, ...]) -> list[dict[str, Any]]:  # noqa: ARG002 - Volcano chooses
         """The operations of a JSON patch: a merge patch would replace the whole list of tasks."""
@@ -115,11 +146,11 @@ class VolcanoJobs:
     def surplus(self, source: VolcanoJobObject, count: int) -> tuple[str, ...]:
         """The names of the pods that Volcano will delete, if they exist."""
         metadata, tasks = _metadata(source), _tasks(source)
-        kept = {id(task): count if task is tasks.elastic else task.replicas or 0 for task in tasks.all}
+        kept = {id(task): count if task is tasks.elastic else replicas_of(task) for task in tasks.all}
         return tuple(
             f"{metadata.name}-{task.name}-{index}"
             for task in tasks.all
-            for index in range(kept[id(task)] if count else 0, task.replicas or 0)
+            for index in range(kept[id(task)] if count else 0, replicas_of(task))
         )
 
     def mark(self, source: VolcanoJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:
@@ -143,10 +174,21 @@ def _task_problem(source: VolcanoJobObject) -> str:
         return f"the job has the tasks {names[:200]}; set annotation {TASK} to the one that edl may resize"
     if len(tasks) > MOST_OTHERS + 1:
         return f"the job has {len(tasks)} tasks; edl plans one and at most {MOST_OTHERS} others"
-    large = next((task for task in tasks if (task.replicas or 0) > MAX_INSTANCES), None)
+    large = next((task for task in tasks if replicas_of(task) > MAX_INSTANCES), None)
     if large is not None:
         return f"task {large.name} has {large.replicas} replicas; edl plans at most {MAX_INSTANCES}"
-    return ""
+    return _partition_problem(_tasks(source).elastic)
+
+
+def _partition_problem(task: TaskObject) -> str:
+    """Why a resize by single pods would take a part of a unit away; another task keeps all of its units, or none."""
+    size = task.partition_policy.partition_size if task.partition_policy else None
+    if size is None or size <= 1:
+        return ""
+    return (
+        f"a partition of task {task.name} is {size} pods; edl resizes by single pods: set"
+        " partitionPolicy.partitionSize to 1, or remove the annotations of edl"
+    )
 
 
 def _plugin_problem(source: VolcanoJobObject) -> str:
@@ -189,7 +231,7 @@ def _other_writer(source: VolcanoJobObject) -> str:
         return spec.tasks is not None
 
     task = _tasks(source).elastic
-    return writer_problem(_metadata(source), task.replicas or 0, f"replicas of task {task.name}", owns)
+    return writer_problem(_metadata(source), replicas_of(task), f"replicas of task {task.name}", owns)
 
 
 def _fixed(tasks: Tasks, roles: dict[str, Role], stopped: Stopped | None) -> tuple[FixedPods, ...]:
@@ -197,7 +239,7 @@ def _fixed(tasks: Tasks, roles: dict[str, Role], stopped: Stopped | None) -> tup
     found = []
     for task in tasks.others:
         template, name = _template(task), task.name or ""
-        count = stopped.replicas(name, task) if stopped is not None else task.replicas or 0
+        count = stopped.replicas(name, task) if stopped is not None else replicas_of(task)
         if name in roles and count:
             shape = shape_of(template)
             found.append(FixedPods(roles[name], shape, count, preferences_of(template), limits_of(template)))
@@ -205,15 +247,18 @@ def _fixed(tasks: Tasks, roles: dict[str, Role], stopped: Stopped | None) -> tup
 
 
 def _with_roles(
-    pods: Collection[Pod], source_of: Callable[[Pod], PodObject], tasks: Tasks, roles: dict[str, Role]
+    pods: Collection[Pod], source_of: Callable[[Pod], PodObject], source: VolcanoJobObject, roles: dict[str, Role]
 ) -> tuple[Pod, ...]:
-    """The pods with roles and indexes; those beyond the replicas of their task are terminating."""
-    replicas = {task.name or "": task.replicas or 0 for task in tasks.all}
+    """The pods with roles and indexes; those beyond the replicas of their task are terminating.
+
+    The name of a pod says its task, whatever somebody writes in its annotations.
+    """
+    replicas = {task.name or "": replicas_of(task) for task in _tasks(source).all}
     found = []
     for pod in pods:
+        start, _, number = pod.name.removeprefix(f"{_metadata(source).name}-").rpartition("-")
         annotations = (source_of(pod).metadata or PodMetadata()).annotations
-        name = text(annotations.volcano_task) if annotations else ""
-        number = pod.name.rpartition("-")[2]
+        name = start if start in replicas or annotations is None else text(annotations.volcano_task)
         index = int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
         is_doomed = index >= replicas.get(name, 0)
         role = roles.get(name, Role.TRAINER)
@@ -225,9 +270,9 @@ def _status(source: VolcanoJobObject, pods: Collection[Pod]) -> JobStatus:
     return read_workload_status(
         _metadata(source),
         pods,
-        _tasks(source).elastic.replicas or 0,
+        replicas_of(_tasks(source).elastic),
         is_suspended=_phase(source) in _SUSPENDED,
-        is_ended=_phase(source) in _ENDED,
+        end=End(_ENDED[phase], phase) if (phase := _phase(source)) in _ENDED else None,
         failures=_failures(source),
     )
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, PodTemplateObject
+from edl.kube.translate.objects import PodTemplateObject
+from edl.kube.translate.scalars import ApiStruct
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 
 
@@ -24,6 +25,12 @@ class PolicyObject(ApiStruct):
     exit_code: int | None = None
 
 
+class PartitionPolicyObject(ApiStruct):
+    """Into which equal parts a task is divided: each is placed as a whole."""
+
+    partition_size: int | None = None
+
+
 class TaskObject(ApiStruct):
     """One task: pods of one template. Volcano's admission sets name and minAvailable if nobody does."""
 
@@ -31,6 +38,7 @@ class TaskObject(ApiStruct):
     replicas: int | None = None
     min_available: int | None = None
     policies: list[PolicyObject] | None = None
+    partition_policy: PartitionPolicyObject | None = None
     template: PodTemplateObject | None = None
 
 

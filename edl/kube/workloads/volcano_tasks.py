@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
-from edl.kube.translate.objects import Scalar, text
+from edl.kube.translate.scalars import Scalar, text
 from edl.kube.workloads.volcano_objects import TaskObject
 
 STOPPED = "paddlepaddle.org/stopped-tasks"
@@ -25,6 +25,11 @@ _MOST_PODS = (1 + MOST_OTHERS) * MAX_INSTANCES
 Operation = dict[str, Any]
 
 
+def replicas_of(task: TaskObject) -> int:
+    """How many pods Volcano keeps of a task."""
+    return max(0, task.replicas or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Tasks:
     """All tasks in their order, and the one that edl resizes."""
@@ -34,7 +39,7 @@ class Tasks:
 
     @property
     def others(self) -> tuple[TaskObject, ...]:
-        """The tasks that keep their size."""
+        """The tasks that edl does not resize."""
         return tuple(task for task in self.all if task is not self.elastic)
 
 
@@ -52,7 +57,7 @@ class Stopped:
 
     def replicas(self, name: str, task: TaskObject) -> int:
         """How many pods the task had."""
-        return self.tasks.get(name, (task.replicas or 0, -1))[0]
+        return self.tasks.get(name, (replicas_of(task), -1))[0]
 
 
 def read_stopped(annotations: Mapping[str, Scalar], tasks: Tasks) -> Stopped | None:
@@ -116,7 +121,7 @@ def resize_operations(
 
 def _size(task: TaskObject, stopped: Stopped | None) -> tuple[int, int]:
     """Replicas and minAvailable of a task, or those before edl stopped it; -1 for a minAvailable that is not set."""
-    now = (task.replicas or 0, -1 if task.min_available is None else task.min_available)
+    now = (replicas_of(task), -1 if task.min_available is None else task.min_available)
     return now if stopped is None else stopped.tasks.get(task.name or "", now)
 
 

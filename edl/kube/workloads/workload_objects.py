@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from edl.kube.translate.objects import ApiStruct, ObjectMetadata, Scalar
+from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.scalars import ApiStruct, Scalar
 
 Owned = TypeVar("Owned")
 """Which fields of the spec of a kind a manager owns."""

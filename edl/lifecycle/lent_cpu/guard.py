@@ -1,7 +1,7 @@
 """What no change of a trainer's CPU request may do; it is judged once more before it is written.
 
 `running_requests` decides the changes. This module recomputes the rules from the snapshot and the changes alone, so
-that an error there neither starves a trainer nor takes room from serving.
+that an error there neither starves a trainer nor takes capacity from serving.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from edl.model.actions import ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import LEAST_CPU_MILLI
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import CPU
 
@@ -43,7 +43,7 @@ def judge_requests(
 
     No request goes below the part that the operator allows, or below what a trainer may lend at all. The requests
     that are raised on a node fit together beside all that is requested there, and none is raised while serving waits.
-    A trainer that may lend no more is given its request back where there is room.
+    A trainer that may lend no more is given its request back where there is capacity.
 
     Args:
         snapshot: the cluster as observed.
@@ -75,7 +75,7 @@ def judge_requests(
                 kept.append(change)
         if kept:
             allowed[key] = tuple(kept)
-    if not serving_waits and limits.lend_running and snapshot.resizes_pods:
+    if not serving_waits and limits.lending.running and snapshot.resizes_pods:
         settled = {change.pod_uid for some in changes.values() for change in some} | {*held}
         room = {node: milli for node, milli in free.items() if node not in busy_nodes}
         problems += _forgotten(snapshot, limits, settled, room)
@@ -85,9 +85,9 @@ def judge_requests(
 def _forgotten(
     snapshot: ClusterSnapshot, limits: Limits, settled: Collection[str], free: Mapping[str, int]
 ) -> Iterable[str]:
-    """The trainers that may lend no more, have room for all that they declare, and are not given it.
+    """The trainers that may lend no more, have capacity for all that they declare, and are not given it.
 
-    `settled` has the UIDs of those that need nothing; `free` the room of the nodes where requests may be raised.
+    `settled` has the UIDs of those that need nothing; `free` the capacity of the nodes where requests may be raised.
     """
     closed = nodes_without_lending(snapshot.nodes)
     for job in snapshot.jobs:
@@ -98,7 +98,7 @@ def _forgotten(
                 continue
             may_lend = pod.index is not None and rules.may_lend(pod.index) and pod.node not in closed
             is_under_way = running.requested_milli != running.granted_milli
-            if is_under_way or (may_lend and limits.surplus_cpu_request < 1.0):
+            if is_under_way or (may_lend and limits.lending.surplus_cpu_request < 1.0):
                 continue
             if 0 < pod.lent_cpu_milli <= free.get(pod.node, -1):
                 yield f"trainer {pod.name}: it may lend no more, and is not given back {pod.lent_cpu_milli}m"
@@ -117,7 +117,7 @@ def _lends_too_much(job: Job, pod: Pod, change: ResizePod, limits: Limits, close
     if pod.index is None or not job.may_lend(pod.index) or pod.node in closed:
         return "it may not lend"
     least = max(
-        min(LEAST_CPU_MILLI, change.declared_milli), change.declared_milli * limits.surplus_cpu_request - 1e-6
+        min(LEAST_CPU_MILLI, change.declared_milli), change.declared_milli * limits.lending.surplus_cpu_request - 1e-6
     )
     return f"at least {least:.0f}m of {change.declared_milli}m must stay" if change.cpu_milli < least else ""
 

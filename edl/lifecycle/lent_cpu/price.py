@@ -38,7 +38,7 @@ class SlowedReading:
         consumed: positions that the trainers have processed.
         trainers: live trainers.
         cores: cores that they declare together.
-        lent: of these, cores that the slowed trainers lend; 0 while none is slow.
+        lent: the cores that the slowed trainers lend; 0 while none is slow.
         is_steady: every trainer works, and there is work for each.
     """
 

@@ -22,7 +22,7 @@ def away_in_plan(job: Job, rejecting: Sequence[AvoidedNode], nodes: Sequence[Nod
     Args:
         job: the job.
         rejecting: the nodes that rejected pods of it.
-        nodes: of the cluster.
+        nodes: the nodes of the cluster.
     """
     if not rejecting:
         return job

@@ -44,7 +44,7 @@ class _Pause:
 
 @dataclass(frozen=True, slots=True)
 class _Rejection:
-    """What a node said of the last pod of a name, and how often in a row a node rejected one."""
+    """The last rejection of a pod by a node, and how many in a row there were."""
 
     pod: str
     node: str
@@ -58,7 +58,7 @@ class _Rejection:
 
 @dataclass(slots=True)
 class _OfJob:
-    """What is known of one job with one spec."""
+    """The failed attempts of one job with one spec."""
 
     generation: int
     pauses: dict[Slot, _Pause] = field(default_factory=dict)
@@ -138,6 +138,11 @@ class Retries:
             return None
         return 0 if any(pod.has_begun or not is_overdue(pod, time_s) for pod in job.live_trainers) else 1
 
+    def holds_back(self, job: Job, now_s: float, time_s: float) -> bool:
+        """True if some trainers of a job that it lacks are not created now."""
+        paused = any(role is Role.TRAINER for role, _ in self.paused(job.uid, now_s))
+        return paused or self.most_new(job, now_s, time_s) is not None
+
     def rejecting(self, job: Job, now_s: float) -> tuple[AvoidedNode, ...]:
         """The nodes that a job avoids because they rejected pods of it, sorted by name."""
         known = self._of_job.get(job.uid)
@@ -186,7 +191,7 @@ def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, 
     """Note the end of one pod.
 
     Args:
-        known: of its job.
+        known: the known state of its job.
         slot: its role and index.
         pod: it.
         now: monotonic seconds, and seconds since the epoch.
@@ -201,9 +206,10 @@ def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, 
     if pod.rejection and pod.node:
         times = known.rejections[slot].times + 1 if slot in known.rejections else 1
         known.rejections[slot] = _Rejection(pod.name, pod.node, pod.rejection, times)
-        avoided = known.nodes.get(pod.node, (0, -inf, 0.0))[0] + 1
-        for_s = min(NODE_LONGEST_S, NODE_FIRST_S * 2.0 ** min(avoided - 1, 10))
-        known.nodes[pod.node] = (avoided, now_s + for_s, time_s + for_s)
+        avoided, until_s, _ = known.nodes.get(pod.node, (0, -inf, 0.0))
+        if now_s >= until_s:  # else it was rejected together with another one
+            for_s = min(NODE_LONGEST_S, NODE_FIRST_S * 2.0 ** min(avoided, 10))
+            known.nodes[pod.node] = (avoided + 1, now_s + for_s, time_s + for_s)
 
 
 def _longer(before: _Pause, now_s: float, pod_uid: str) -> _Pause:

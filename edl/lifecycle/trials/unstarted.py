@@ -89,7 +89,7 @@ def is_replacing_last(job: Job) -> bool:
 
 
 def needless_trainers(job: Job) -> tuple[Pod, ...]:
-    """The trainers of a fault-tolerant job in which others finish that have not begun: nothing is left for them.
+    """Trainers that have not started although others have finished: no data is left for them.
 
     The job needs one trainer that sees the end of the data. So the last one, and its replacement, stay.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.pods import Pod
-from edl.model.resources import HOST_PORT_PREFIX, Resources
+from edl.model.resources import Resources, is_amount
 from edl.observability.metric_groups.declarations import BASE_UNITS, Dashboard, GaugeMetric, Panel
 from edl.observability.metric_groups.events import ControllerMetricGroup
 
@@ -86,7 +86,7 @@ def _bound(snapshot: ClusterSnapshot) -> dict[str, list[Pod]]:
 def _shown(amounts: dict[str, int]) -> Iterator[tuple[str, float]]:
     """The resources that nodes and pods can have in any amount, in base units."""
     for name, amount in amounts.items():
-        if not name.startswith(HOST_PORT_PREFIX):
+        if is_amount(name):
             yield name, amount / BASE_UNITS.get(name, 1)
 
 

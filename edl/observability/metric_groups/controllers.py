@@ -124,15 +124,15 @@ class ControllerMetrics(ControllerMetricGroup):
     )
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Set who leads."""
+        """Set whether this replica is the leader."""
         self.leader.set(leader)
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """Set who leads."""
+        """Set whether this replica is the leader."""
         self.observed(snapshot, leader=leader)
 
     def led(self, *, leads: bool) -> None:
-        """Set who leads."""
+        """Set whether this replica is the leader."""
         self.leader.set(leads)
 
     def left_out(self, count: int) -> None:

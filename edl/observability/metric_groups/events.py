@@ -9,7 +9,8 @@ from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
 from edl.model.actions import Outcome
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.declarations import MetricGroup
 
@@ -33,10 +34,10 @@ class ControllerMetricGroup(MetricGroup):
         """The next plan keeps these limits."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """A plan has passed its checks; `plan.fallback` is set if it is a fallback plan."""
+        """Count a plan that has passed its checks; `plan.fallback` is set if it is a fallback plan."""
 
     def relieved(self, snapshot: ClusterSnapshot) -> None:
-        """Room is made for waiting serving pods ahead of a plan."""
+        """Capacity is made for waiting serving pods ahead of a plan."""
 
     def decided(self, decision: ScaleDecision) -> None:
         """The decision about one job changed, or deletes or moves pods."""
@@ -54,7 +55,7 @@ class ControllerMetricGroup(MetricGroup):
         """A round ended."""
 
     def left_out(self, count: int) -> None:
-        """That many objects cannot be read."""
+        """Set the number of objects that edl cannot read."""
 
     def rejected_files(self, count: int) -> None:
         """Changed files of flags were refused (1), or are in force (0)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edl.model.cluster import ClusterSnapshot, Node
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.model.resources import PodShape, Resources
 from edl.observability.metric_groups.declarations import Dashboard, GaugeMetric, Panel
 from edl.observability.metric_groups.events import ControllerMetricGroup
@@ -51,7 +52,7 @@ class HeadroomMetrics(ControllerMetricGroup):
 
     def limited(self, limits: Limits) -> None:
         """Remember how much is wanted for each shape."""
-        self._wanted = limits.serving_headroom
+        self._wanted = limits.serving.headroom
 
     _wanted = 0
 

@@ -13,7 +13,7 @@ _STATES = ("open", "bound")
 
 
 class NodeMetrics(ControllerMetricGroup):
-    """What a controller with --expect-nodes asks for and gives back."""
+    """Nodes that a controller with --expect-nodes asks for and releases."""
 
     title = "Nodes on demand"
 

@@ -12,7 +12,7 @@ _STATES = ("nominal", "share", "used", "borrowed")
 
 
 class QueueMetrics(ControllerMetricGroup):
-    """The queues of a cluster with Queue objects; limits of the file of --queues are not shown."""
+    """Queue objects, and ClusterQueues whose jobs edl sizes; limits of the file of --queues are not shown."""
 
     title = "Queues"
 
@@ -56,7 +56,7 @@ class QueueMetrics(ControllerMetricGroup):
                 Dashboard.SCALING,
                 "Jobs that wait, by queue",
                 (('max by (queue) (edl_queue_jobs{state="pending"})', "{{queue}}"),),
-                "`kubectl get queues` says what holds the room.",
+                "`kubectl get queues` says what holds the capacity.",
             ),
         ),
     )

@@ -32,7 +32,7 @@ class ServingMetrics(ControllerMetricGroup):
     short = GaugeMetric("edl_serving_short_pods", "Waiting serving pods that no plan can place.")
     unplaceable = GaugeMetric(
         "edl_serving_unplaceable_pods",
-        "Waiting serving pods that kube-scheduler did not place although free capacity fits them.",
+        "Waiting serving pods that no eviction helps: a rule keeps them, or they did not use free capacity.",
         panels=(
             Panel(
                 Dashboard.SCALING,
@@ -40,7 +40,7 @@ class ServingMetrics(ControllerMetricGroup):
                 (
                     ("max(edl_serving_waiting_pods)", "waiting"),
                     ("max(edl_serving_short_pods)", "short"),
-                    ("max(edl_serving_unplaceable_pods)", "did not use free capacity"),
+                    ("max(edl_serving_unplaceable_pods)", "no eviction helps"),
                     ("max(edl_lingering_pods)", "pods that do not end"),
                 ),
                 "A peak of waiting pods ends once trainers have left.",
@@ -50,7 +50,7 @@ class ServingMetrics(ControllerMetricGroup):
 
     lingering = GaugeMetric(
         "edl_lingering_pods",
-        "Terminating pods on a node that should have ended, or have more than ten minutes left; their room is taken.",
+        "Terminating pods on a node that are overdue or have over ten minutes left; their capacity counts as taken.",
     )
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
@@ -63,4 +63,4 @@ class ServingMetrics(ControllerMetricGroup):
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Set how many waiting pods the plan does not place, and how many it skips as unplaceable."""
         self.short.set(plan.serving.short)
-        self.unplaceable.set(sum(pod.unplaceable for pod in snapshot.pods))
+        self.unplaceable.set(sum(pod.unplaceable or bool(pod.blocked) for pod in snapshot.waiting_serving))

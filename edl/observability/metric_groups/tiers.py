@@ -6,7 +6,7 @@ from collections import Counter
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.overcommit import COUNTED, overcommit
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.observability.metric_groups.declarations import Dashboard, GaugeMetric, Panel
 from edl.observability.metric_groups.events import ControllerMetricGroup
 
@@ -29,7 +29,7 @@ class TierMetrics(ControllerMetricGroup):
                 Dashboard.SCALING,
                 "Trainers by QoS class",
                 (("max by (qos) (edl_trainers_by_qos)", "{{qos}}"),),
-                "Trainers of class BestEffort request nothing: each counts as one pod and gives way first.",
+                "Trainers of class BestEffort request nothing: each counts as one pod and is evicted first.",
                 stacked=True,
             ),
         ),

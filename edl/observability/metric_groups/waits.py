@@ -70,7 +70,7 @@ class WaitMetrics(ControllerMetricGroup):
     )
     serving = HistogramMetric(
         "edl_serving_wait_seconds",
-        "From the creation of a serving pod until it had a node; behind: training if trainers gave way for it.",
+        "From the creation of a serving pod until it had a node; behind: training if trainers were evicted for it.",
         ("behind",),
         {"behind": (_TRAINING, _OTHER)},
         buckets=_BUCKETS_S,

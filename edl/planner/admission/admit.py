@@ -15,18 +15,14 @@ Source: gang admission with backfill behind a head, after Kueue's BestEffortFIFO
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from edl.model.jobs import FixedPods
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.guard import is_whole
-from edl.planner.minimums import Served, for_serving, size_of
-from edl.planner.packing import make_room
-from edl.planner.problem import JobDemand, Problem, count_without_slot
-from edl.planner.quota import QuotaShortage, most_alone
+from edl.planner.minimums import Served
+from edl.planner.problem import JobDemand, Problem
+from edl.planner.quota import QuotaShortage
 from edl.planner.trial_packing import TrialPacking
 
 FEW_JOBS = 20  # up to so many jobs are tried one by one if no program proves which of them do not fit
@@ -37,127 +33,35 @@ UNPROVED = 4  # so often the jobs that one packing left out are dropped; after t
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Which jobs run, and a packing in which everything that must fit has a node.
+    """The admitted jobs, and a packing in which each of their required pods has a node.
 
     Attributes:
         packing: every admitted job has at least its minimum in it.
-        head: of each waiting job, the older job that it waits behind; a head names itself.
-        hopeless: jobs that would not fit even if no other job ran, or that exceed their quota alone.
-        short: of each job that waits for quota, or behind one that does, the quota that is short.
+        head: for each waiting job, the older job that it waits behind; a head names itself.
+        infeasible: jobs that would not fit even if no other job ran, or that exceed their quota alone.
+        short: for each job that waits for quota, or behind one that does, the quota that is short.
     """
 
     packing: TrialPacking
     head: Mapping[int, int]
-    hopeless: frozenset[int]
+    infeasible: frozenset[int]
     short: Mapping[int, QuotaShortage]
 
 
-def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, frozenset[int]]:
-    """Lower each maximum to what fits if no other job runs, and find the jobs that do not fit even then.
-
-    Trainers that a job has are never above its cap: deleting them would help nobody. Only those above the quota of
-    their queue are. What the API server limits is no cap: it says how many pods exist, not what share is fair.
-    The cap of a job that stays in one domain is that of the largest domain, whichever it has.
-    The cap is what one order of placing finds. A job counts as hopeless only if no packing was found that holds it.
-
-    Args:
-        problem: the arrays.
-        served: what serving pods get.
-        deadline_s: time for each program.
-
-    Returns:
-        The problem with the lower maximums, and the indices of the hopeless jobs.
-    """
-    trial, empty = AdmissionTrial(problem, served, deadline_s), TrialPacking(problem, ())
-    idle = trial(()) or empty.copy()
-    for shape, count in sorted(served.in_grace.items()):
-        make_room(idle, for_serving(shape, count), {})
-    known: dict[tuple[object, ...], int] = {}
-    beside: dict[tuple[FixedPods, ...], TrialPacking | None] = {}  # many jobs have equal masters and pservers
-    slots: dict[int, int] = {}
-    demands, hopeless, without_slot = [], set(), count_without_slot(problem)
-    apart = _jobs_with_fixed_on_closed_nodes(problem)
-    for demand in problem.demands:
-        kind = (demand.shape, demand.job.fixed)
-        if kind not in known:
-            problem.clock.check("the largest counts")
-            if demand.job.fixed not in beside:
-                beside[demand.job.fixed] = _beside_fixed(idle, demand.job.fixed)
-            rest = beside[demand.job.fixed]
-            known[kind] = -1 if rest is None else int(rest.slots(demand.shape).sum())
-        slots_of = known[kind]
-        if demand.index in apart and (rest := _beside_bound(idle, demand)) is not None:
-            slots_of = max(slots_of, int(rest.slots(demand.shape).sum()))
-        most = max(slots_of + without_slot[demand.index], len(demand.live_trainers))
-        quota = most_alone(demand.quota_uses)
-        elsewhere = demand.job.topology.most if demand.job.topology is not None else 0
-        of_queue = most_alone(use for use in demand.quota_uses if not use.row.namespace)
-        if most < demand.min_trainers and demand.shape not in slots:
-            slots[demand.shape] = int(empty.slots(demand.shape).sum())
-        if quota < demand.min_trainers or (
-            most < demand.min_trainers
-            and not (demand.job.was_admitted and demand.live_trainers)
-            and (
-                slots[demand.shape] + without_slot[demand.index] < demand.min_trainers
-                or trial.beside((), demand.index) is None
-            )
-        ):
-            hopeless.add(demand.index)
-        demands.append(
-            replace(
-                demand,
-                max_trainers=max(
-                    demand.min_trainers, int(min(demand.max_trainers, max(most, elsewhere), max(of_queue, 0)))
-                ),
-            )
-        )
-    return replace(problem, demands=tuple(demands)), frozenset(hopeless)
-
-
-def _jobs_with_fixed_on_closed_nodes(problem: Problem) -> frozenset[int]:
-    """Jobs with a master or pserver on a node that takes no new one; it stays there and needs no other node."""
-    held = problem.held
-    closed = ~held.is_trainer & ~problem.opened[held.shape, held.node]
-    return frozenset(held.demand[closed].tolist())
-
-
-def _beside_bound(idle: TrialPacking, demand: JobDemand) -> TrialPacking | None:
-    """The packing with the masters and pservers of one job: those that are bound where they are, and the others."""
-    packing, held = idle.copy(), idle.problem.held
-    mine = np.flatnonzero((held.demand == demand.index) & ~held.is_trainer)
-    for node, shape in zip(held.node[mine].tolist(), held.shape[mine].tolist(), strict=True):
-        packing.free[node] -= idle.problem.request[shape]
-    for need in demand.needs:
-        if make_room(packing, for_serving(need.shape, need.missing), {}) < need.missing:
-            return None
-    return packing
-
-
-def _beside_fixed(idle: TrialPacking, fixed: tuple[FixedPods, ...]) -> TrialPacking | None:
-    """The packing with all masters and pservers of one job; None if they do not fit."""
-    if not fixed:
-        return idle
-    packing, number = idle.copy(), idle.problem.shapes.index
-    for pods in sorted(fixed, key=lambda f: -size_of(packing.problem, number(f.shape))):
-        if pods.count and make_room(packing, for_serving(number(pods.shape), pods.count), {}) < pods.count:
-            return None
-    return packing
-
-
-def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s: float) -> Admission:
+def admit(problem: Problem, served: Served, infeasible: frozenset[int], deadline_s: float) -> Admission:
     """Choose which jobs run: rank by rank; running jobs before waiting ones; older before younger.
 
     Args:
         problem: the arrays, maximums capped.
         served: what serving pods get.
-        hopeless: indices of jobs that cannot run.
+        infeasible: indices of jobs that cannot run.
         deadline_s: time for each program.
     """
     trial = AdmissionTrial(problem, served, deadline_s)
-    hopeful = [c for c in problem.demands if c.index not in hopeless]
+    hopeful = [c for c in problem.demands if c.index not in infeasible]
     packing = trial([c.index for c in hopeful])
     if packing is not None:
-        return Admission(packing, {}, hopeless, {})
+        return Admission(packing, {}, infeasible, {})
     packing = trial([])
     queue = _Queue(trial)
     for rank in sorted({c.job.rank for c in hopeful}, reverse=True):
@@ -167,7 +71,7 @@ def admit(problem: Problem, served: Served, hopeless: frozenset[int], deadline_s
     packing = with_repacking(trial, packing, queue.head, queue.short)
     if packing is None:
         packing = TrialPacking(problem, ())
-    return Admission(packing, queue.head, hopeless, queue.short)
+    return Admission(packing, queue.head, infeasible, queue.short)
 
 
 def running(problem: Problem) -> tuple[int, ...]:
@@ -196,7 +100,7 @@ class _Behind:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """What one pass over jobs came to; see `_Queue` for `head` and `short`."""
+    """The result of one pass over the queue; see `_Queue` for `head` and `short`."""
 
     taken: list[int] = field(default_factory=list)
     head: dict[int, int] = field(default_factory=dict)
@@ -207,8 +111,8 @@ class _Queue:
     """Admits jobs in their order, and remembers which job each one waits behind, and for which quota.
 
     Attributes:
-        head: of each waiting job, the older job that it waits behind; a head names itself.
-        short: of each job that waits for quota, or behind one that does, the quota that is short.
+        head: for each waiting job, the older job that it waits behind; a head names itself.
+        short: for each job that waits for quota, or behind one that does, the quota that is short.
     """
 
     def __init__(self, trial: AdmissionTrial) -> None:
@@ -264,7 +168,7 @@ class _Queue:
     def _in_turn(
         self, packing: TrialPacking | None, candidates: list[JobDemand], behind: _Behind | None
     ) -> TrialPacking | None:
-        """Let each job run, one after the other, that fits beside those before it.
+        """Admit jobs one after the other, each if it fits beside those before it.
 
         All that no proof rejects are tried together. If they do not fit, the program proves why, and that rejects
         some of them. Jobs are tried one by one only if nothing is proved.
@@ -329,7 +233,7 @@ class _Queue:
         behind: _Behind | None,
         admits: Callable[[int], bool],
     ) -> _Pass:
-        """Go through jobs in their order and take those that have quota, may pass the head and are admitted."""
+        """Go through the jobs in order and admit those that fit, have quota and may pass the first of the queue."""
         meter, passed = self._trial.meter(before), _Pass()
         heads: dict[_QuotaOwner, int] = {}
         for demand in candidates:
@@ -351,7 +255,7 @@ class _Queue:
     def _shortage_of_head(
         self, passed: _Pass, heads: Mapping[_QuotaOwner, int], demand: JobDemand
     ) -> QuotaShortage | None:
-        """What a head of the job's queue or namespace lacks, if it has waited so long that no job may pass it."""
+        """The shortage of the first job in a queue or namespace, if it has waited so long that none may pass it."""
         for owner in _owners(demand):
             head = heads.get(owner)
             if head is not None and self._trial.has_waited(self._trial.problem.demands[head]):

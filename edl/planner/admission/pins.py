@@ -16,10 +16,11 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScalePlan
+from edl.planner.scores import admitted
 
 
 class _Made(Protocol):
-    """What a plan is part of."""
+    """The series of plans to which a plan belongs."""
 
     @property
     def plan(self) -> ScalePlan:
@@ -49,7 +50,7 @@ def with_pins_that_fit(
         return made
 
     def make_with(floors: _Floors) -> T:
-        jobs = tuple(replace(job, pin_floor=floors.get(job.key, 0)) for job in snapshot.jobs)
+        jobs = tuple(replace(job, pin_floor=floors.get(job.key, job.pin_floor)) for job in snapshot.jobs)
         return make(replace(snapshot, jobs=jobs))
 
     try:
@@ -83,7 +84,7 @@ def _with_most(
     while step and has_time():
         wanted = floors[job.key] + step
         found = make_with({**floors, job.key: wanted}) if wanted < job.pinned else None
-        if found is not None and _admitted(found) >= _admitted(made):
+        if found is not None and admitted(found.plan) >= admitted(made.plan):
             made, floors[job.key] = found, max(wanted, _target(found, job))
             step = step * 2 if is_growing else step // 2
         else:
@@ -99,12 +100,8 @@ def _as_it_runs(job: Job) -> int:
     return min(job.pinned, max(job.min_trainers, len(job.live_trainers)))
 
 
-def _admitted(made: _Made) -> frozenset[JobKey]:
-    return frozenset(decision.job for decision in made.plan.decisions if decision.admitted)
-
-
 def _admits(made: _Made, job: Job) -> bool:
-    return job.key in _admitted(made)
+    return job.key in admitted(made.plan)
 
 
 def _target(made: _Made, job: Job) -> int:

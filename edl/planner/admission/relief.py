@@ -1,8 +1,8 @@
-"""Relief: room for waiting serving pods, ahead of a plan that takes long.
+"""Evictions for pending serving pods ahead of a plan that takes long.
 
 On a large cluster a plan takes a second, and most of it says who grows where. What serving needs is a small part of
 that: which surplus trainers go, so that the pods that wait now fit. It is decided here as the plan decides it at
-first, over what stands now. Nobody grows by it, no job starts or stops, and the plan that follows judges everything
+first, over the present pods. Nobody grows by it, no job starts or stops, and the plan that follows judges everything
 anew.
 """
 
@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
+from edl.model.sizes import at_most
 from edl.model.status import Reason
 from edl.planner.admission.admit import running
 from edl.planner.clock import Clock, without_collections
@@ -23,17 +25,18 @@ from edl.planner.packing import make_room
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
+from edl.planner.sizes.rounding import lower
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """Trainers of one job that make room.
+    """Trainers of one job that free capacity.
 
     Attributes:
         job: the job, as the snapshot has it.
         victims: names of its trainers, sorted; never so many that fewer than its minimum stay.
-        nodes: the nodes that they stand on, sorted.
+        nodes: the nodes that they run on, sorted.
     """
 
     job: Job
@@ -42,10 +45,11 @@ class Yield:
 
 
 def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits) -> tuple[Yield, ...]:
-    """Choose surplus trainers whose room lets waiting serving pods fit, as few as can be found in one pass.
+    """Choose surplus trainers whose capacity lets waiting serving pods fit, as few as can be found in one pass.
 
-    A pod for which free room, or the room of pods that are on their way out, is enough costs nobody anything. Jobs
-    that must stay in one domain, and workloads whose own controllers choose which pods go, give nothing here.
+    A pod for which free capacity, or the capacity of pods that are terminating, is enough costs nobody
+    anything. Jobs that must stay in one domain, and workloads whose own controllers choose which pods go, give
+    nothing here.
 
     Args:
         snapshot: the cluster as the planner sees it.
@@ -90,7 +94,7 @@ def decision_of(found: Yield, message: str) -> ScaleDecision:
 
 
 def _with_room(problem: Problem, deadline_s: float) -> TrialPacking:
-    """What stands, with room for as many of the serving pods as it can give.
+    """The present packing after evicting surplus trainers for as many serving pods as possible.
 
     Raises:
         PlanError: there was no time for it.
@@ -103,6 +107,8 @@ def _with_room(problem: Problem, deadline_s: float) -> TrialPacking:
         if batch.owners[0][0] == SERVING:
             make_room(packing, batch, _allowance(packing))
     spare_victims(packing)
+    for j in {problem.live_trainers[index].demand for index in packing.victims}:
+        lower(packing, j, at_most(problem.demands[j].job.sizes, packing.count[j]))
     return packing
 
 

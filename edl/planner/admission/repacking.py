@@ -1,4 +1,4 @@
-"""Looks once more at the first jobs that wait for room: whether a longer search packs them beside all that run.
+"""Looks once more at the first jobs that wait for capacity: whether a longer search packs them beside all that run.
 
 Placing one pod after the other, and a short integer program, miss packings that leave nearly nothing free. A longer
 search finds most of them, but it takes a second. So it is made once a decision, where all who run are known, for few
@@ -25,11 +25,11 @@ def with_repacking(
     Args:
         trial: what is known from the trials before.
         packing: who runs, and where; None if nobody does.
-        head: of each waiting job, the job that it waits behind; those that are admitted now are taken out.
+        head: for each waiting job, the job that it waits behind; those that are admitted now are taken out.
         short: the jobs that wait for quota.
 
     Returns:
-        The packing, with more members if the search found room for them.
+        The packing, with more members if the search found capacity for them.
     """
     if packing is None or len(trial.problem.empty) > MOST_NODES or any(trial.served.due.values()):
         return packing
@@ -62,7 +62,7 @@ def _is_held(trial: AdmissionTrial, j: int, head: Mapping[int, int]) -> bool:
 
 
 def _leave_queue(j: int, head: dict[int, int]) -> None:
-    """Take an admitted job out; those that waited behind it wait behind the first of them."""
+    """Remove an admitted job; jobs that waited behind it now wait behind the first of them."""
     del head[j]
     behind = [other for other, first in head.items() if first == j]
     for other in behind:

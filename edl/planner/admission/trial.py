@@ -51,7 +51,7 @@ class AdmissionTrial:
         packing = TrialPacking(self.problem, chosen)
         if not batches_of(packing, self.served):
             return packing
-        if self.problem.is_large and place_in_free_room(packing, self.served) is not None:
+        if self.problem.plans_in_bulk and place_in_free_room(packing, self.served) is not None:
             return packing  # placing the pods is faster than proving that they fit
         return place_required(self.problem, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 
@@ -96,13 +96,13 @@ class AdmissionTrial:
         packing = TrialPacking(self.problem, (*members, newcomer))
         if (packing.node_of >= 0).any():
             return None
-        return place_exactly(packing, self.served, self.deadline_s, EXCHANGES)
+        return place_exactly(packing, self.served, self.deadline_s, tries=EXCHANGES)
 
     def fitting(self, members: Sequence[int], order: Sequence[int]) -> list[int]:
-        """The jobs of an order for which one packing of all of them has all pods, the first jobs first; may be none.
+        """Return the longest prefix of jobs whose pods all fit in one packing; empty if not even the first job fits.
 
-        It is tried if no program proves which of them do not fit: serving takes any trainer's room, then masters,
-        pservers and minimums take the room of surplus.
+        It is tried if no program proves which of them do not fit: serving takes any trainer's capacity, then masters,
+        pservers and minimums take the capacity of surplus.
         """
         rank = {j: number for number, j in enumerate((*members, *order))}
         packing = TrialPacking(self.problem, rank)
@@ -120,7 +120,7 @@ class AdmissionTrial:
         return len(order)
 
     def meter(self, members: Iterable[int]) -> QuotaMeter:
-        """What the minimums of some jobs use of the quotas of their queues."""
+        """The quota that some jobs use at their minimums."""
         limited = {j: demand for j in members if (demand := self.problem.demands[j]).quota_uses}
         return QuotaMeter(
             {j: c.quota_uses for j, c in limited.items()}, {j: c.min_trainers for j, c in limited.items()}
@@ -129,7 +129,7 @@ class AdmissionTrial:
     def has_waited(self, demand: JobDemand) -> bool:
         """True if a job has waited so long that no younger job may pass it."""
         now_s = self.problem.snapshot.observed_at_s
-        return now_s - waiting_since_s(demand) >= self.problem.limits.head_wait_s
+        return now_s - waiting_since_s(demand) >= self.problem.limits.sharing.head_wait_s
 
     def _could_fit(self, members: tuple[int, ...]) -> bool:
         """False if the linear program proves that they do not fit, even with trainers moved and pods split."""

@@ -1,1 +1,1 @@
-"""Jobs whose trainers request neither cpu nor memory: what they get of the room that all other pods leave."""
+"""Jobs whose trainers request neither cpu nor memory: what they get of the capacity that all other pods leave."""

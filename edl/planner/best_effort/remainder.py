@@ -1,12 +1,12 @@
 """Divides what the plan leaves among jobs whose trainers request neither cpu nor memory.
 
 A trainer without requests counts as one pod, and kube-scheduler binds it wherever a node may have one more. So such
-jobs take no part in the shares: until here they had their minimum alone, and the room of their other trainers was
-free to everyone. Now each of these trainers stays if its room is left, the worst-off job first. Then free room is
-given out one by one, again to the worst off. A running trainer is deleted for another such job only if that one is
-behind by more than the dead band.
+jobs take no part in the shares: until here they had their minimum alone, and the capacity of their other trainers was
+free to everyone. Now each of these trainers stays if its capacity is left, the worst-off job first. Then free
+capacity is given out one by one, again to the worst off. A running trainer is deleted for another such job only if
+that one is behind by more than the dead band.
 
-No trainer is deleted for room that is only kept, such as `--serving-headroom`: kube-scheduler preempts surplus by
+No trainer is deleted for capacity that is only kept, such as `--serving-headroom`: kube-scheduler preempts surplus by
 itself, and trainers without requests are surplus of the lowest class.
 
 Source: progressive filling, Bertsekas and Gallager: Data Networks (1992), section 6.5.2.
@@ -23,20 +23,13 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.planner.best_effort.rooms import Rooms
 from edl.planner.evictions import first_enough, shortfall
-from edl.planner.guard import DEAD_BAND
 from edl.planner.packing import has_load_left
-from edl.planner.problem import IntArray, JobDemand, LiveTrainer, Problem, count_slots, sum_requests
+from edl.planner.problem import IntArray, LiveTrainer, Problem, count_slots, fulfilment, sum_requests
 from edl.planner.quota import QuotaMeter
-from edl.planner.reallocation import EPSILON
-from edl.planner.sharing import Share, Yielded
+from edl.planner.scores import EPSILON, is_felt
+from edl.planner.sharing import Share, Yielded, ceiling_now
 from edl.planner.trial_packing import SERVING, TrialPacking
-from edl.planner.waits import growth_hold_left_s, restrain
-
-
-def fulfilment(job: Job, count: int) -> float:
-    """How much of its elastic range a job has with so many trainers: 0 at the minimum, 1 at the maximum."""
-    low, high = job.bounds
-    return 1.0 if high <= low else (count - low) / (high - low)
+from edl.planner.waits import restrain
 
 
 def with_remainder(shared: Share, *, may_grow: bool) -> Share:
@@ -44,7 +37,7 @@ def with_remainder(shared: Share, *, may_grow: bool) -> Share:
 
     Args:
         shared: the finished shares of all other jobs; its packing is not changed.
-        may_grow: False if free room is to be left to others.
+        may_grow: False if free capacity is to be left to others.
     """
     problem = shared.packing.problem
     members = [j for j in shared.packing.members if problem.demands[j].job.is_best_effort]
@@ -61,7 +54,7 @@ class _Remainder:
     """The packing of a plan while what it leaves is given out.
 
     Attributes:
-        packing: the packing; counts and free room are kept up to date.
+        packing: the packing; counts and free capacity are kept up to date.
     """
 
     def __init__(self, shared: Share, members: list[int]) -> None:
@@ -77,10 +70,12 @@ class _Remainder:
         self._serving = {place.node for place in placed - Counter(shared.spare)}
         shapes = sorted({self._problem.demands[j].shape for j in members})
         self._rooms = Rooms(self.packing, self._problem.opened[shapes].sum(axis=0))
-        self._ceilings = {j: _ceiling(self._problem, self._problem.demands[j]) for j in members}
+        self._ceilings = {
+            j: ceiling_now(self._problem, self._problem.demands[j], self._job(j).bounds.max_trainers) for j in members
+        }
 
     def keep_running(self) -> None:
-        """Let running trainers stay where room is left for them: the worst-off job first, its last to go first."""
+        """Keep running trainers where capacity is left: of the worst-off job first, and those deleted last first."""
         waiting: dict[int, list[LiveTrainer]] = {j: [] for j in self._members}
         for trainer in sorted(self._problem.yielding, key=lambda trainer: trainer.order):
             if trainer.demand in waiting:
@@ -97,14 +92,14 @@ class _Remainder:
             clock.cut_short("best effort")
 
     def yielded(self) -> tuple[Yielded, ...]:
-        """The trainers that make way, in a fixed order."""
+        """The trainers to evict, in a fixed order."""
         return tuple(sorted(self._goes, key=lambda one: (one.trainer.demand, one.trainer.pod.name)))
 
     def _job(self, j: int) -> Job:
         return self._problem.demands[j].job
 
     def _level(self, j: int, change: int = 0) -> float:
-        return fulfilment(self._job(j), self.packing.count[j] + change)
+        return fulfilment(*self._job(j).bounds, self.packing.count[j] + change)
 
     def _in_turn(self, step: Callable[[int], bool]) -> None:
         """Take a step for the job with the least fulfilment, until none of them succeeds any more.
@@ -136,7 +131,7 @@ class _Remainder:
             self._stay(stays, stays.node)
 
     def _has_room(self, trainer: LiveTrainer) -> bool:
-        """True if the node of a running trainer has its room, be it kept for serving pods to come."""
+        """True if the node of a running trainer has its capacity, be it kept for serving pods to come."""
         left = self.packing.free[trainer.node] + self._spare[trainer.node]
         return bool(count_slots(left[None], self._problem.request[trainer.shape])[0])
 
@@ -157,7 +152,7 @@ class _Remainder:
         return True
 
     def _node_of(self, trainer: LiveTrainer) -> int:
-        """The node that a live trainer may keep; for an unbound one any that has room; -1 if there is none."""
+        """The node that a live trainer may keep; for an unbound one any that has capacity; -1 if there is none."""
         if trainer.node >= 0:
             return trainer.node if self._has_room(trainer) else -1
         if trainer.pod.node:
@@ -193,7 +188,7 @@ class _Remainder:
         opened = self._problem.opened[self._problem.demands[j].shape]
         request = self._problem.request[self._problem.demands[j].shape]
         for d in sorted(self._members, key=lambda d: (-self._level(d), self._job(d).key)):
-            ahead = self._level(d) - self._level(j) > DEAD_BAND and self._level(d, -1) >= self._level(j, 1) - EPSILON
+            ahead = is_felt(self._level(d) - self._level(j)) and self._level(d, -1) >= self._level(j, 1) - EPSILON
             if self._problem.clock.is_over:
                 return -1
             if d == j or not ahead or self._job(d).key in self._held:
@@ -213,15 +208,6 @@ class _Remainder:
 
 
 def _room_of(shared: Share, packing: TrialPacking) -> IntArray:
-    """(nodes, resources) room that is kept for serving pods to come."""
+    """(nodes, resources) capacity that is kept for serving pods to come."""
     node, shape = [place.node for place in shared.spare], [place.shape for place in shared.spare]
     return sum_requests(len(packing.free), packing.problem.request, node, shape)
-
-
-def _ceiling(problem: Problem, demand: JobDemand) -> int:
-    """The most trainers a job may have now: after a shrink for serving it does not grow at once."""
-    low, high = demand.job.bounds
-    if growth_hold_left_s(demand.job, problem.limits, problem.snapshot.observed_at_s) <= 0:
-        return high
-    resize = demand.job.status.last_resize if demand.job.status is not None else None
-    return min(high, max(low, demand.live_count, resize.to_count if resize is not None else 0))

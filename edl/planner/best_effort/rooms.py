@@ -1,7 +1,7 @@
 """The node for each next trainer without requests, without looking at all nodes again each time.
 
 There can be ten thousands of such trainers. A node becomes less attractive with each pod that it gets, so the nodes
-stand in a heap by how attractive they were last time, and only the first one is looked at again.
+are in a heap by how attractive they were last time, and only the first one is looked at again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CLOSER = 1e-6  # more than what differs by the order in which parts are added up
 class Rooms:
     """The nodes by how well one more trainer of each shape goes there.
 
-    Nodes that fewer such jobs may use come first, then those whose room is free now, then those with most left: these
-    trainers live of what others do not use.
+    Nodes that fewer such jobs may use come first, then those whose capacity is free now, then those with most left:
+    these trainers live of what others do not use.
     """
 
     def __init__(self, packing: TrialPacking, users: IntArray) -> None:
         """Look at no node yet.
 
         Args:
-            packing: the packing; the caller may place pods in it, and says where room has grown.
+            packing: the packing; the caller may place pods in it, and says where capacity has grown.
             users: (nodes,) how many shapes of such jobs may use each node.
         """
         self._packing, self._users = packing, users.tolist()
@@ -53,13 +53,13 @@ class Rooms:
         return -1
 
     def grew(self, node: int) -> None:
-        """Look at a node again on which pods have made way."""
+        """Look again at a node from which pods were evicted."""
         for shape, heap in self._heaps.items():
             if self._packing.problem.opened[shape, node]:
                 heapq.heappush(heap, (-inf, node))
 
     def _read(self, shape: int) -> list[tuple[float, int]]:
-        """All nodes with room, each with a little less than it costs."""
+        """All nodes with capacity, each with a little less than it costs."""
         packing, request = self._packing, self._packing.problem.request[shape]
         nodes = np.flatnonzero(packing.slots(shape))
         late = (packing.now[nodes] < request).any(axis=1)
@@ -70,7 +70,7 @@ class Rooms:
         return heap
 
     def _cost(self, shape: int, node: int) -> float:
-        """How little one more trainer should go there; infinite if it has no room."""
+        """How little one more trainer should go there; infinite if it has no capacity."""
         request, late, left = self._request[shape], False, 0.0
         free, now = self._packing.free[node].tolist(), self._packing.now[node].tolist()
         for amount, here, at_once, most in zip(request, free, now, self._largest, strict=True):

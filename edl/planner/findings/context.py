@@ -26,16 +26,16 @@ EPSILON = 1e-6  # trainers; a level is rounded
 
 @dataclass(frozen=True, slots=True)
 class Scarce:
-    """Why the finished packing has no room for one more pod of a shape.
+    """Why the finished packing has no capacity for one more pod of a shape.
 
     Attributes:
-        shortages: the resources that are full; empty if some node still has room for one.
+        shortages: the resources that are full; empty if some node still has capacity for one.
         holders: jobs with trainers above their minimum there, the largest part of the scarcest resource first.
         exchanges: what the best off of them would have to give up for one more pod.
         part_of: the part of each holder; part: of all of them together.
         is_left_soon: one more fits once the terminating pods of others are gone.
-        kept: serving pods that room is kept for, if one more would fit without that; else 0.
-        is_proved: False if another arrangement of the pods that the plan starts may have room for one.
+        kept: serving pods that capacity is kept for, if one more would fit without that; else 0.
+        is_proved: False if another arrangement of the pods that the plan starts may have capacity for one.
     """
 
     shortages: tuple[Shortage, ...] = ()
@@ -50,7 +50,7 @@ class Scarce:
 
 @dataclass(slots=True)
 class _Memory:
-    """What was looked up: many jobs ask for the same of few pod shapes."""
+    """A cache of answers by pod shape, because many jobs share few shapes."""
 
     demands: dict[JobKey, JobDemand] = field(default_factory=dict)
     arriving: tuple[int, ...] | None = None
@@ -137,17 +137,17 @@ class DecisionContext:
         return (*self._memory.deleted.get(j, ()), *self.shared.packing.without_node[j])
 
     def yielded(self, j: int) -> Sequence[Yielded]:
-        """The surplus trainers of a job without requests that make way."""
+        """The surplus trainers of a job without requests that are to be evicted."""
         return [one for one in self.shared.yielded if one.trainer.demand == j]
 
     def has_room(self, shape: int) -> bool:
-        """True if some node has room for one more pod of the shape."""
+        """True if some node has capacity for one more pod of the shape."""
         if shape not in self._memory.has_room:
             self._memory.has_room[shape] = bool(self.shared.packing.slots(shape).any())
         return self._memory.has_room[shape]
 
     def scarce(self, shape: int) -> Scarce:
-        """Why there is no room for one more pod of a shape."""
+        """Why there is no capacity for one more pod of a shape."""
         if shape not in self._memory.scarce:
             self._memory.scarce[shape] = self._look(shape)
         return self._memory.scarce[shape]

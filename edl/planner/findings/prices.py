@@ -10,7 +10,9 @@ from edl.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from edl.model.units import GIB, amounts, count, rank_of
 from edl.planner.findings.pools import pool_of
 from edl.planner.problem import Problem
-from edl.planner.programs.fair_share import Proof, quotas_of
+from edl.planner.programs.fair_share import Proof
+from edl.planner.programs.limit_rows import quotas_of
+from edl.planner.quota import LIMITS
 
 SMALLEST_PRICE = 1e-6
 
@@ -39,7 +41,7 @@ def prices_of(proof: Proof, problem: Problem) -> tuple[Price, ...]:
     worths = proof.solution.row_price.tolist()[len(proof.cluster.rows) - len(quotas) :]
     for row, worth in zip(quotas, worths, strict=True):
         if worth > SMALLEST_PRICE:
-            unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource, 1)
+            unit = {CPU: 1000, MEMORY: GIB, EPHEMERAL_STORAGE: GIB}.get(row.resource.removeprefix(LIMITS), 1)
             name = f"{row.namespace}/{row.queue}" if row.namespace else row.queue
             prices.append(Price("quota", name, row.resource, worth * unit / max(1, row.limit)))
     return tuple(prices)

@@ -15,14 +15,14 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.status import Reason
 from edl.planner.findings.context import EPSILON, DecisionContext
-from edl.planner.guard import DEAD_BAND
 from edl.planner.problem import JobDemand
 from edl.planner.quota import REFUSED, QuotaShortage
+from edl.planner.scores import is_felt
 from edl.planner.waits import growth_hold_left_s
 
 
 class Cause(StrEnum):
-    """What exactly keeps a job at its count; several causes share a reason."""
+    """The exact cause of a job's trainer count; several causes share one public reason."""
 
     DELETING = "deleting"
     ENDED = "ended"
@@ -55,7 +55,7 @@ class Finding:
 
     Attributes:
         shrink_reason: why trainers of it are deleted, if any are.
-        other: the job that it waits for or reserves room for.
+        other: the job that it waits for or reserves capacity for.
         wait_s: how long that, or its own hold, still lasts.
         shortage: the quota that keeps it from more.
     """
@@ -83,7 +83,7 @@ def find_reason(job: Job, context: DecisionContext) -> Finding:
 
 
 def excluded(job: Job) -> Finding:
-    """Why a job is given nothing, however much room there is."""
+    """Why a job is given nothing, however much capacity there is."""
     if job.deleting:
         return _found(Reason.FINISHED, Cause.DELETING)
     if job.finished:
@@ -97,7 +97,7 @@ def excluded(job: Job) -> Finding:
 
 
 def makes_way_for(demand: JobDemand, context: DecisionContext) -> list[int]:
-    """The jobs, just admitted, that get room because trainers of this one are deleted."""
+    """The newly admitted jobs for which trainers of this job are evicted."""
     is_shrunk = context.deleted(demand.index) or context.yielded(demand.index)
     if not is_shrunk or demand.live_count > demand.job.bounds.max_trainers:
         return []
@@ -182,7 +182,7 @@ def _at_limit(job: Job, shortage: QuotaShortage) -> Finding:
 
 
 def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
-    """A job below its fair share that may not grow yet, if free room is left to it; with how long it still waits."""
+    """A job below its fair share whose capacity is reserved until it may grow, and the seconds until then."""
     if not (context.shared.objective.reserves_for_yielded and context.has_room(demand.shape)):
         return None
     return next((wait for wait in context.held() if wait[1] != demand.job.key), None)
@@ -192,7 +192,7 @@ def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, 
     """A job that would have to give trainers and is in its cooldown; with how long that lasts."""
     packing, level = context.shared.packing, context.shared.level
     promised = int(level[demand.index] + EPSILON)
-    if demand.fulfilment(promised) - packing.fulfilment(demand.index) <= DEAD_BAND:
+    if not is_felt(demand.fulfilment(promised) - packing.fulfilment(demand.index)):
         return None
     cooling = context.cooling()
     return cooling[0] if cooling else None
@@ -206,7 +206,7 @@ def _not_admitted(demand: JobDemand, context: DecisionContext) -> Finding:
         return _found(Reason.QUOTA_REACHED, Cause.QUOTA_TOO_SMALL)
     if (shortage := admission.short.get(demand.index) or _beside_others(demand)) is not None:
         return _found(Reason.QUOTA_REACHED, Cause.WAITS_FOR_QUOTA, other=key, shortage=shortage)
-    if demand.index in admission.hopeless:
+    if demand.index in admission.infeasible:
         return _found(Reason.UNSCHEDULABLE, Cause.NEVER_FITS)
     if demand.job.was_admitted and any(context.served.due.values()):
         return _found(Reason.SERVING_NEEDS_ROOM, Cause.LOST_TO_SERVING)

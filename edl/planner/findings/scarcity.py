@@ -6,17 +6,18 @@ Everything here is read from the finished packing: whole pods on real nodes. Not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from edl.model.cluster import Node
 from edl.model.names import Role
+from edl.model.resources import RULE_PREFIX
 from edl.model.units import rank_of
 from edl.planner.evictions import evictions_needed, shortfall
 from edl.planner.objective import Exchange
-from edl.planner.problem import BoolArray, IntArray, Problem
+from edl.planner.problem import BoolArray, IntArray, Problem, count_slots
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 HOLDERS_TRIED = 8  # best-off holders for which the cost of one more trainer is computed
@@ -42,7 +43,7 @@ class SurplusHolder:
 
     Attributes:
         surplus: how many of its trainers there are above its minimum.
-        part: of what those nodes offer of the scarce resource, the part that its surplus holds.
+        part: the share of the scarce resource on those nodes that its surplus uses.
     """
 
     demand: int
@@ -53,10 +54,13 @@ class SurplusHolder:
 def usable(packing: TrialPacking, shape: int) -> BoolArray:
     """(nodes,) True if a node accepts pods of a shape and is large enough for one; if none is, all that accept it.
 
-    By taints and selectors alone, a node without GPUs accepts a pod that requests one; its GPUs are not full.
+    By taints and selectors alone, a node without GPUs accepts a pod that requests one; its GPUs are not full. A node
+    on which a rule allows no pod is large enough: what the rule allows is full there.
     """
     problem = packing.problem
-    large: BoolArray = problem.opened[shape] & (problem.allocatable >= problem.request[shape]).all(axis=1)
+    is_rule = np.array([name.startswith(RULE_PREFIX) for name in problem.names], dtype=bool)
+    large: BoolArray = problem.opened[shape]
+    large = large & ((problem.allocatable >= problem.request[shape]) | is_rule).all(axis=1)
     return large if large.any() else problem.opened[shape]
 
 
@@ -159,12 +163,8 @@ class PlacedTrainers:
 
     def __init__(self, packing: TrialPacking) -> None:
         """Read a packing."""
-        problem = packing.problem
-        trainers, nodes = packing.with_node()
-        kept = np.column_stack([nodes, problem.trainer_demand[trainers], problem.trainer_shape[trainers]])
-        new = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]
-        rows = np.concatenate([kept, np.array(new, dtype=np.int64).reshape(len(new), 3)])
-        asked = np.array([demand.shape for demand in problem.demands], dtype=np.int64)
+        rows = np.concatenate(packing.trainers())
+        asked = np.array([demand.shape for demand in packing.problem.demands], dtype=np.int64)
         self.packing = packing
         self.node, self.demand = rows[:, 0], rows[:, 1]
         self.is_alike = rows[:, 2] == asked[self.demand] if len(rows) else np.zeros(0, dtype=np.bool_)
@@ -185,9 +185,9 @@ class PlacedTrainers:
         return tuple(sorted(found, key=lambda h: (-h.part, -h.surplus, problem.demands[h.demand].job.key)))
 
     def exchanges(self, shape: int, holders: Sequence[SurplusHolder]) -> tuple[Exchange, ...]:
-        """For the best-off holders, the fewest deletions on one node that make room for one more pod of the shape.
+        """For each of the best-off holders, the fewest deletions on one node that make one more pod of the shape fit.
 
-        A holder is left out if its surplus makes room on no single node.
+        A holder is left out if its surplus frees capacity on no single node.
         """
         packing = self.packing
         best_off = sorted(
@@ -205,3 +205,23 @@ class PlacedTrainers:
         deletions = evictions_needed(shortfall(self.packing.free[nodes], problem.request[shape]), freed)
         possible = deletions[deletions <= np.minimum(here, holder.surplus)]
         return int(possible.min()) if len(possible) else 0
+
+
+def slots_without_training(problem: Problem, shape: int, without: str = "") -> int:
+    """How many pods of a shape fit on the nodes without any training.
+
+    Args:
+        problem: the arrays.
+        shape: index of the shape.
+        without: a resource of which they need nothing.
+    """
+    request = problem.request[shape].copy()
+    if without:
+        request[problem.names.index(without)] = 0
+    return int((count_slots(problem.empty, request) * problem.opened[shape]).sum())
+
+
+def scarce_of(problem: Problem, shape: int, names: Iterable[str]) -> list[str]:
+    """Of some resources that pods of a shape request, those without which more of them would fit."""
+    slots = slots_without_training(problem, shape)
+    return [name for name in names if slots_without_training(problem, shape, without=name) > slots]

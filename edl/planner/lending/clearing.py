@@ -1,9 +1,9 @@
-"""Room that trainers lend to serving: what of it headroom may count on, and where it is to be cleared.
+"""Capacity that trainers lend to serving: what of it headroom may count on, and where it is to be cleared.
 
 A trainer that lends CPU requests less than it declares. kube-scheduler lets serving use the difference at once, and
 the trainer is slowed while serving uses it. The planner itself counts what trainers declare, so it adds no trainer to
 such a node. If serving stays, trainers that are slowed are deleted, so that each of the others has what it declares;
-their jobs start new ones where there is room.
+their jobs start new ones where there is capacity.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from edl.model.resources import CPU
 from edl.planner.problem import Problem, count_slots
@@ -27,9 +27,9 @@ from edl.planner.waits import cooldown_left_s
 
 
 def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
-    """Keep room for serving pods whose CPU trainers lend: it takes none of the CPU that trainers may still use.
+    """Keep capacity for serving pods whose CPU trainers lend: it takes none of the CPU that trainers may still use.
 
-    What is not CPU, such as memory, is kept like other room. The packing is changed.
+    What is not CPU, such as memory, is kept like other capacity. The packing is changed.
 
     Args:
         packing: the packing.
@@ -37,7 +37,7 @@ def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
         count: how many pods.
 
     Returns:
-        For how many room is kept.
+        For how many capacity is kept.
     """
     if not packing.problem.lends or CPU not in packing.problem.names:
         return 0
@@ -70,7 +70,7 @@ def clear_lent_room(packing: TrialPacking) -> frozenset[int]:
     Returns:
         The deleted trainers, by index.
     """
-    problem, after_s = packing.problem, packing.problem.limits.clear_lending_after_s
+    problem, after_s = packing.problem, packing.problem.limits.lending.clear_after_s
     if not after_s or not problem.lends or CPU not in problem.names:
         return frozenset()
     cpu, now_s = problem.names.index(CPU), problem.snapshot.observed_at_s
@@ -100,7 +100,7 @@ def _cheapest_first(packing: TrialPacking, nodes: list[int]) -> list[int]:
 
 
 def _price(packing: TrialPacking, node: int) -> float:
-    """What a core costs that trainers of a node lend: the mean over these cores; 1 if nothing is lent."""
+    """The mean price of a core that trainers on a node lend; 1 if none is lent."""
     problem = packing.problem
     cpu = problem.names.index(CPU)
     lent = [(i, float(problem.trainer_lent[i, cpu])) for i in packing.at[node] if problem.trainer_lent[i, cpu]]
@@ -112,11 +112,11 @@ def _price(packing: TrialPacking, node: int) -> float:
 def clearing_times_s(snapshot: ClusterSnapshot, limits: Limits) -> Iterator[float]:
     """When a node may become due for a clearing, and when a job may give trainers again, if nothing else changes."""
     nodes = {pod.node for job in snapshot.jobs for pod in job.pods if pod.lent_cpu_milli and pod.node}
-    if not nodes or not limits.clear_lending_after_s:
+    if not nodes or not limits.lending.clear_after_s:
         return
     for pod in chain(snapshot.pods, snapshot.pods_left_alone):
         if pod.node in nodes:
-            yield _began_s(pod) + limits.clear_lending_after_s
+            yield _began_s(pod) + limits.lending.clear_after_s
     for job in snapshot.jobs:
         for trainer in job.live_trainers:
             yield trainer.created_s + job.cooldown_s

@@ -1,4 +1,4 @@
-"""What a plan must not do with lent room: serve more than requests leave, or leave trainers slow for too long.
+"""What a plan must not do with lent capacity: serve more than requests leave, or leave trainers slow for too long.
 
 Like `planner.guard`, it recomputes both from the snapshot and the plan alone, in plain Python, so that an error in
 the packing reaches no pod. Where it cannot know, it takes what allows more: a plan that is right is never refused.
@@ -12,8 +12,9 @@ from itertools import accumulate, chain
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU
 from edl.planner.lending.clearing import slowed_since_s
@@ -23,7 +24,7 @@ Pairs = Sequence[tuple[Job, ScaleDecision]]
 
 
 def check_lent_room(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits) -> tuple[str, ...]:
-    """Check what a plan makes of lent room.
+    """Check that a plan uses no lent CPU twice.
 
     Args:
         snapshot: what the plan was made for.
@@ -54,7 +55,7 @@ def _check_served(snapshot: ClusterSnapshot, plan: ScalePlan, pairs: Pairs) -> I
     if placed > most:
         yield (
             f"serving: {placed} waiting pods are placed, but by requests there is CPU for {most};"
-            " room that trainers lend counts once"
+            " capacity that trainers lend counts once"
         )
 
 
@@ -76,7 +77,7 @@ def _requests_leave(snapshot: ClusterSnapshot, pairs: Pairs) -> list[int]:
 
 def _check_cleared(snapshot: ClusterSnapshot, pairs: Pairs, limits: Limits) -> Iterable[str]:
     """No trainer stays that is slow for longer than the operator allows, if its job may give it."""
-    if not limits.clear_lending_after_s:
+    if not limits.lending.clear_after_s:
         return
     here: dict[str, list[Pod]] = defaultdict(list)
     lenders: dict[str, list[Pod]] = defaultdict(list)
@@ -92,7 +93,7 @@ def _check_cleared(snapshot: ClusterSnapshot, pairs: Pairs, limits: Limits) -> I
     for name in sorted(lenders.keys() & nodes.keys()):
         declared = sum(pod.shape.request[CPU] for pod in here[name])
         since_s = slowed_since_s(nodes[name].allocatable[CPU], declared, serving[name])
-        if since_s is not None and snapshot.observed_at_s - since_s >= limits.clear_lending_after_s:
+        if since_s is not None and snapshot.observed_at_s - since_s >= limits.lending.clear_after_s:
             yield (
                 f"node {name}: serving has used lent CPU for {snapshot.observed_at_s - since_s:.0f} s,"
                 f" and trainer {min(pod.name for pod in lenders[name])} stays there"

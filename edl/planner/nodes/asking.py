@@ -1,8 +1,8 @@
 """Which nodes a plan asks an autoscaler for.
 
-The plan is made first, without these nodes. Then a job that may ask, and lacks nothing but room, gets request pods
-for nodes of the cheapest group that holds its pods. A second plan with the expected nodes proves that they help: it
-keeps every rule of an ordinary plan, so a quota or an older job in front is seen before a node is paid for.
+The plan is made first, without these nodes. Then a job that may ask, and lacks nothing but capacity, gets request
+pods for nodes of the cheapest group that holds its pods. A second plan with the expected nodes proves that they
+help: it keeps every rule of an ordinary plan, so a quota or an older job in front is seen before a node is paid for.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.node_groups import NodeAsk, NodeGroup, NoNode, ScaleUp
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.resources import PodShape, Resources
 from edl.model.status import Reason
 from edl.planner.nodes.bins import expected_node, fill_nodes
@@ -57,7 +58,7 @@ def with_asks(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits, replan
         replan: makes the plan that proves the gain.
     """
     asking = [job for job in snapshot.jobs if job.scale_up is not ScaleUp.NEVER and job.is_schedulable]
-    if not (limits.expected_nodes and asking):
+    if not (limits.nodes.expected and asking):
         return plan
     decisions = {decision.job: decision for decision in plan.decisions}
     asks: dict[JobKey, NodeAsk] = {}
@@ -79,7 +80,7 @@ def _kept(job: Job, decision: ScaleDecision, snapshot: ClusterSnapshot, limits: 
     """The ask of an earlier plan, as far as it still holds."""
     if not _still_lacks(job, decision):
         return None
-    groups = {group.name: group for group in limits.expected_nodes}
+    groups = {group.name: group for group in limits.nodes.expected}
     resting, held = dict(snapshot.resting_groups), {request.pod.uid for request in holding(snapshot)}
     stays = [
         request
@@ -107,7 +108,7 @@ def _asks_for_more(job: Job) -> bool:
 
 
 def _lacking(job: Job, decision: ScaleDecision) -> list[PodShape]:
-    """The pods for which the job lacks room, of those that it may ask nodes for."""
+    """The pods for which the job lacks capacity, of those that it may ask nodes for."""
     low, high = job.bounds
     if not decision.admitted:
         fixed = [each.shape for each in job.fixed for _ in range(each.count)]
@@ -127,7 +128,7 @@ class _Asker:
         """Ask the cheapest group that helps; else an ask for no node, which says why."""
         resting = dict(self._snapshot.resting_groups)
         offers, obstacle = [], NoNode.DOES_NOT_FIT
-        for group in self._limits.expected_nodes:
+        for group in self._limits.nodes.expected:
             if not (nodes := fill_nodes(pods, group, group.limit)):
                 continue
             free = self._left(group)
@@ -171,7 +172,7 @@ class _Asker:
 
     def _gain(self, job: Job, group: NodeGroup, count: int) -> int:
         """The trainers that the job has more in the plan with so many further nodes."""
-        groups = {each.name: each for each in self._limits.expected_nodes}
+        groups = {each.name: each for each in self._limits.nodes.expected}
         coming = [groups[name] for name in self._coming if name in groups]
         after = self._replan(_extended(self._snapshot, [*coming, *[group] * count]))
         return self._decision(after, job).target - self._decision(self._plan, job).target

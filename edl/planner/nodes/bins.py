@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edl.model.cluster import Node
 from edl.model.node_groups import NodeGroup
-from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources
+from edl.model.resources import PodShape, Resources, is_amount
 from edl.planner.eligibility import takes
 
 
@@ -26,8 +26,11 @@ def fill_nodes(pods: Sequence[PodShape], group: NodeGroup, at_most: int) -> tupl
     Returns:
         For each node what its pods request together; a pod that no node of the group could take is left out.
     """
-    sample, ports = expected_node(group, 0), {name for pod in pods for name in pod.request if _is_port(name)}
-    room = group.allocatable + Resources.of(dict.fromkeys(ports, 1))
+    sample, once = expected_node(group, 0), dict[str, int]()
+    for name, amount in (one for pod in pods for one in pod.request.amounts):
+        if not is_amount(name):
+            once[name] = max(amount, once.get(name, 0))
+    room = group.allocatable + Resources.of(once)
     fit = [pod for pod in dict.fromkeys(pods) if takes(sample, pod.placement) and pod.request.fits(room)]
     shapes = sorted(fit, key=lambda pod: (-_size(pod.request, room), pod.request.amounts))
     used: list[Resources] = []
@@ -42,10 +45,6 @@ def fill_nodes(pods: Sequence[PodShape], group: NodeGroup, at_most: int) -> tupl
                 used.append(Resources())
             used[node] += shape.request
     return tuple(used)
-
-
-def _is_port(name: str) -> bool:
-    return name.startswith(HOST_PORT_PREFIX)
 
 
 def _size(request: Resources, room: Resources) -> float:

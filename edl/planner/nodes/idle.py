@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeGroup, ScaleUp
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import PodShape
 from edl.model.status import Reason
@@ -24,15 +25,15 @@ from edl.planner.eligibility import takes
 
 def idle_nodes(snapshot: ClusterSnapshot, limits: Limits) -> tuple[str, ...]:
     """Names of the idle nodes, sorted; together they hold no trainer that a job needs for its minimum."""
-    if not limits.expected_nodes:
+    if not limits.nodes.expected:
         return ()
     cluster = _Cluster(snapshot)
-    found = [name for group in limits.expected_nodes for name in cluster.idle_of(group)]
+    found = [name for group in limits.nodes.expected for name in cluster.idle_of(group)]
     return tuple(sorted(found))
 
 
 class _Cluster:
-    """What holds the nodes, and what could be taken from each job."""
+    """The pods on each node, and the trainers that each job could lose."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._nodes, self._held, self._needs = snapshot.nodes, _pods_by_node(snapshot), _needs(snapshot)
@@ -85,7 +86,7 @@ def _may_go(pod: Pod, jobs: Mapping[JobKey, Job]) -> bool:
 
 
 def _needs(snapshot: ClusterSnapshot) -> list[PodShape]:
-    """The shapes of pods that wait for room, or that a job may ask for nodes for."""
+    """The shapes of pods that wait for capacity, or that a job may ask for nodes for."""
     shapes = [pod.shape for pod in snapshot.waiting_serving if pod.needs_room]
     for job in snapshot.jobs:
         if not job.is_schedulable:

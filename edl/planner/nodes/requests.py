@@ -1,7 +1,7 @@
 """Request pods in a plan: which of them count as using their node, and which stay.
 
 A request pod without a node uses nothing. One whose node has come holds that node for its job until all nodes of the
-job have come, because an autoscaler would take an empty one away. It holds nothing while serving waits for room.
+job have come, because an autoscaler would take an empty one away. It holds nothing while serving waits for capacity.
 """
 
 from __future__ import annotations

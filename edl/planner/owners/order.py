@@ -1,15 +1,15 @@
 """Plans for workloads whose own controller chooses the victims: what it will delete is predicted, not wished for.
 
-The planner chooses trainers by the node whose room is needed. The controller of a `batch/v1` Job does not ask: it
+The planner chooses trainers by the node whose capacity is needed. The controller of a `batch/v1` Job does not ask: it
 deletes its youngest pods, wherever they are. So a plan that shrinks such a workload is made a second time. In the
-second one the pods that its controller will delete are on their way out, and the workload keeps the rest. Whatever
-room comes of it is shared as any other.
+second one the pods that its controller will delete are terminating, and the workload keeps the rest. Whatever
+capacity comes of it is shared as any other.
 
-A shrink for room on certain nodes takes as many pods as it needs until that room is free. If even the minimum of the
-workload would not free it, the second plan finds the room elsewhere, or stops the workload as it stops any job whose
-minimum is in the way. If that stops a job that runs, the plans are made once more, and each workload gives what it
-can, wherever the room is; the plans that stop less are taken. A prediction that fails costs time only: pods are
-created where room is free, not where it was expected.
+A shrink for capacity on certain nodes takes as many pods as it needs until that capacity is free. If even the
+minimum of the workload would not free it, the second plan finds the capacity elsewhere, or stops the workload as it
+stops any job whose minimum is in the way. If that stops a job that runs, the plans are made once more, and each
+workload gives what it can, wherever the capacity is; the plans that stop less are taken. A prediction that fails
+costs time only: pods are created where capacity is free, not where it was expected.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
+from edl.model.sizes import at_most, fewer
 from edl.model.status import Reason
+from edl.planner.scores import admitted
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MOST_PLANS = 4
 """So many plans are made in a chain; then a workload that is still to be shrunk against its order keeps its pods."""
 
 FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Reason.MIN_UNSATISFIED.value})
-"""Reasons of a shrink that is worth nothing unless room comes free on the nodes where it is needed."""
+"""Reasons of a shrink that is worth nothing unless capacity comes free on the nodes where it is needed."""
 
 Victims = dict[JobKey, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Where a plan stands among those that are made for the owners of workloads.
+    """The position of a plan in the series that is made for workloads whose own controller deletes pods.
 
     Attributes:
         plan: its number, from 1.
-        gives_anyway: a workload that cannot make the room where it is needed gives what it has above its minimum all
-            the same; else it keeps its pods, and the room has to be found elsewhere.
+        gives_anyway: a workload that cannot make the capacity where it is needed gives what it has above its minimum
+            all the same; else it keeps its pods, and the capacity has to be found elsewhere.
     """
 
     plan: int = 1
@@ -51,12 +53,12 @@ class Chain:
 
     @property
     def next(self) -> Chain:
-        """Where the plan stands that is made after this one."""
+        """Return the position of the next plan in the series."""
         return replace(self, plan=self.plan + 1)
 
     @property
     def may_give_anyway(self) -> bool:
-        """True if another chain may begin, in which workloads give more."""
+        """True if another series of plans may begin, in which workloads lose more pods."""
         return self.plan == 1 and not self.gives_anyway
 
 
@@ -68,13 +70,13 @@ def in_deletion_order(job: Job) -> tuple[Pod, ...]:
 def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
     """The workloads that the plan shrinks in part or moves, and what their controllers delete.
 
-    A workload that should keep its pods has no victims here. A controller moves no pod: if the room of a pod is
+    A workload that should keep its pods has no victims here. A controller moves no pod: if the capacity of a pod is
     needed, the pod goes, and another one comes in a later round.
 
     Args:
         plan: the plan.
         packing: the packing that it was written from.
-        chain: after the last plan there is nothing to settle, and in the last one every workload keeps its pods.
+        chain: after the last plan there is nothing left to decide, and in the last one every workload keeps its pods.
     """
     found: Victims = {}
     if chain.plan > MOST_PLANS:
@@ -89,16 +91,17 @@ def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
 
 
 def stopped(first: ScalePlan, last: ScalePlan) -> frozenset[JobKey]:
-    """The running jobs that the last plan stops and the first one keeps."""
-    pairs = zip(first.decisions, last.decisions, strict=True)
-    return frozenset(old.job for old, new in pairs if old.admitted and old.current and not new.admitted)
+    """The running jobs that the first plan of the series keeps and the last one stops."""
+    running = frozenset(decision.job for decision in first.decisions if decision.current)
+    return (running & admitted(first)) - admitted(last)
 
 
 def harm(first: ScalePlan, last: ScalePlan, settled: Collection[JobKey]) -> tuple[int, int, int]:
-    """What the owners' order costs others, the smaller the better.
+    """Score of what the deletion order of other controllers costs other jobs; a smaller score is better.
 
-    Serving pods without room come first, then running jobs that stop because of what the settled workloads keep, then
-    the settled ones that stop themselves: they could not make the room above their minimum where it is needed.
+    Serving pods without capacity come first, then running jobs that stop because of what the settled workloads keep,
+    then the settled ones that stop themselves: they could not make the capacity above their minimum where it is
+    needed.
     """
     gone = stopped(first, last)
     return last.serving.short, len(gone.difference(settled)), len(gone)
@@ -107,7 +110,7 @@ def harm(first: ScalePlan, last: ScalePlan, settled: Collection[JobKey]) -> tupl
 def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:
     """The settled workloads that give pods so that a job can start although the plan starts or grows none.
 
-    They keep them: else they get the room back in the next round, and so on for ever.
+    They keep them: else they get the capacity back in the next round, and so on for ever.
     """
     if any(d.target > d.current for d in plan.decisions):
         return {}
@@ -133,7 +136,7 @@ def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePla
 
 
 def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
-    """The snapshot in which these victims are on their way out, and no plan moves what their workloads keep.
+    """The snapshot in which these victims are terminating, and no plan moves what their workloads keep.
 
     A workload that keeps no more than its minimum may still grow; any other one has exactly what it keeps.
     """
@@ -146,7 +149,7 @@ def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePla
     Args:
         snapshot: the cluster as observed.
         first: the plan that was made for it.
-        last: the plan for the snapshot in which the victims are on their way out.
+        last: the plan for the snapshot in which the victims are terminating.
         settled: these victims.
     """
     decisions = tuple(
@@ -168,7 +171,7 @@ def _without_replacements(decision: ScaleDecision) -> ScaleDecision:
 
 
 def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
-    """True if a victim has a node, so that its deletion makes room."""
+    """True if a victim has a node, so that its deletion frees capacity."""
     victims = set(decision.victims)
     return any(pod.node and pod.name in victims for pod in job.live_trainers)
 
@@ -176,18 +179,19 @@ def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
 def _predicted(
     job: Job, decision: ScaleDecision, packing: TrialPacking, j: int, *, gives_anyway: bool
 ) -> tuple[str, ...]:
-    """What the controller deletes: so many pods that what was planned for the room of the victims fits, or none."""
+    """The pods that the job's own controller deletes: enough that the planned pods fit in their place, else none."""
     order = in_deletion_order(job)
     count = max(0, decision.current - decision.target)
     if decision.shrink_reason in FOR_ROOM:
         spare = max(0, decision.current - job.bounds.min_trainers)
         most = spare if gives_anyway else 0
         count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare) or most
-    return tuple(pod.name for pod in order[:count])
+    kept = at_most(job.sizes, decision.current - count)
+    return tuple(pod.name for pod in order[: decision.current - kept if count else 0])
 
 
 class _Room:
-    """What a plan puts where victims of a workload were, and the room that there is if they stay.
+    """The pods that a plan puts in the place of victims, and the free capacity if the victims stay.
 
     Args:
         packing: the packing of the plan.
@@ -229,7 +233,7 @@ class _Room:
 
 
 def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
-    """How many pods, in order, make room for what was planned; 0 if more than `most`."""
+    """How many pods, in order, free capacity for what was planned; 0 if more than `most`."""
     return next((n for n in range(least, most + 1) if room.holds(order[:n])), 0)
 
 
@@ -257,7 +261,8 @@ def _settled(job: Job, settled: Victims) -> Job:
         for pod in job.pods
     )
     low, high = max(0, job.bounds.min_trainers - len(stay)), most - len(stay)
-    return replace(job, pods=pods, min_trainers=low, max_trainers=high, pinned=0)
+    sizes = fewer(job.sizes, len(stay)) if _is_small(job, settled) else ()
+    return replace(job, pods=pods, min_trainers=low, max_trainers=high, sizes=sizes, pinned=0)
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.objective import Objective
 from edl.planner.trial_packing import TrialPacking
 
@@ -25,12 +26,12 @@ class Policy(ABC):
     name: ClassVar[str]
 
     def adapt(self, job: Job) -> Job:
-        """What the planner should see of a job; the job itself unless the policy pins it."""
+        """Return the job as the planner should see it: the job itself unless the policy pins its count."""
         return job
 
     @abstractmethod
     def objective(self, packing: TrialPacking) -> Objective:
-        """What is maximised, chosen once it is known which jobs run.
+        """Return the objective for the admitted jobs.
 
         Args:
             packing: every admitted job at its minimum at least; not to be changed.
@@ -48,7 +49,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def plan(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
-        """What that policy would decide, with `is_comparison` set.
+        """Return the plan that this policy would make, with `is_comparison` set.
 
         Raises:
             PlanError: the certificate could not be computed in time.

@@ -6,7 +6,7 @@ each job loses one while a total is above its limit. It stops when a pass change
 pending.
 
 Such a plan breaks the rules of edl, so it is never carried out. Its targets are what the old controller would set,
-its nodes what first fit finds room for, and its certificate counts only trainers that have room.
+its nodes what first fit finds capacity for, and its certificate counts only trainers that have capacity.
 
 Source: PaddlePaddle EDL of November 2017, pkg/autoscaler.go (scaleAllDryRun, scaleDryRun), Apache-2.0; ideas only.
 """
@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Certificate, Limits, ScaleDecision, ScalePlan, ServingReport
+from edl.model.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
-from edl.planner.admission.admit import cap
+from edl.planner.admission.capping import cap
 from edl.planner.findings.reasons import excluded
 from edl.planner.minimums import serve
 from edl.planner.packing import place
@@ -57,7 +58,7 @@ def rescale(
 
     Args:
         jobs: those that it would consider; a job that is not elastic keeps its size.
-        sizes: trainers that each has now, whether or not they have room.
+        sizes: trainers that each has now, whether or not they have capacity.
         totals: sums; `asked` is brought up to date.
         max_load: part of the total that requests may reach.
     """
@@ -110,7 +111,7 @@ class Edl2017(Comparison):
     name = "edl-2017"
 
     def plan(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
-        """What the old controller would set on this cluster, and what of it has room.
+        """Return the counts that the controller of 2017 would set, and which of these trainers fit.
 
         Args:
             snapshot: the cluster.
@@ -167,12 +168,12 @@ def totals_of(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey
 
 
 class _FirstFit:
-    """The targets on real nodes, each pod on the first node that has room; a pod without room stays pending.
+    """The targets on real nodes, each pod on the first node that has capacity; a pod without capacity stays pending.
 
     Attributes:
         packing: with every job in it, complete or not, because their pods use capacity.
-        pending: trainers of each demand without room; incomplete: demands that lack more than surplus trainers.
-        serving: waiting serving pods that have room.
+        pending: trainers of each demand without capacity; incomplete: demands that lack more than surplus trainers.
+        serving: waiting serving pods that have capacity.
     """
 
     def __init__(self, problem: Problem, targets: dict[JobKey, int]) -> None:
@@ -188,7 +189,7 @@ class _FirstFit:
         }
 
     def achieved(self) -> float:
-        """Weighted fulfilment of the jobs that have all they need, counting only trainers that have room."""
+        """Weighted fulfilment of the jobs that have all they need, counting only trainers that have capacity."""
         demands = [c for c in self.problem.demands if c.index not in self.incomplete]
         return sum(c.job.weight * min(1.0, c.fulfilment(self.packing.count[c.index])) for c in demands)
 
@@ -217,7 +218,7 @@ class _FirstFit:
         return order[: max(0, len(demand.live_trainers) - self.targets[demand.job.key])]
 
     def _fit(self, shape: int, owner: tuple[int, Role | None], wanted: int) -> int:
-        """Place pods on the first nodes that have room; returns how many were placed."""
+        """Place pods on the first nodes that have capacity; returns how many were placed."""
         left = wanted
         slots = self.packing.slots(shape) if left > 0 else self.packing.slots(shape)[:0]
         for node in slots.nonzero()[0].tolist():
@@ -230,7 +231,7 @@ class _FirstFit:
         return wanted - left
 
     def _fit_fixed(self, demand: JobDemand) -> int:
-        """Place masters and pservers; returns how many lack room."""
+        """Place masters and pservers; returns how many lack capacity."""
         wanted = Counter((need.role, need.shape) for need in demand.needs for _ in range(need.missing))
         wanted.update((pod.role or Role.MASTER, shape) for shape, pod in demand.unbound_fixed)
         return sum(n - self._fit(shape, (demand.index, role), n) for (role, shape), n in sorted(wanted.items()))

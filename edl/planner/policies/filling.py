@@ -16,6 +16,7 @@ from itertools import repeat
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edl.model.names import Role
 from edl.planner.packing import grow
@@ -25,7 +26,7 @@ from edl.planner.programs.fair_share import add_used
 from edl.planner.programs.generation import Program, Solution, solve
 from edl.planner.trial_packing import Placed, TrialPacking
 
-PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
+PROMISE_FACTOR = 30.0  # a trainer of the fair share is worth so many times the most useful other one
 GAP = 1e-7  # of the value, which consists mostly of promises
 NEARLY_WHOLE = 1e-6
 
@@ -78,12 +79,13 @@ def fill(
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
     solution = solve(program, columns, deadline_s, gap=GAP)
-    slots = _slots(columns, solution, program.need + program.use @ program.high)
+    waits = np.any(base.now < base.free, axis=1)
+    slots = _slots(columns, solution, program.need + program.use @ program.high, waits)
     queues = [deque(nodes) for nodes in slots]
     places = _fixed_places(fixed, queues, columns, packing)
     if places is None:
         return packing
-    _assign(base, places, steps, queues)
+    _assign(base, places, steps, queues, minimums_first=bool(waits.any()))
     least = {j: demands[j].min_trainers for j in base.members}
     grow(base, least, least)
     lost = any(base.count[j] < min(packing.count[j], demands[j].min_trainers) for j in base.members)
@@ -98,7 +100,9 @@ def _is_odd(packing: TrialPacking, j: int) -> bool:
 def _without_odd_shapes(
     base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], promised: Mapping[int, int]
 ) -> list[Placed]:
-    """Place the trainers of odd shapes up to their promises; the other pods, which are to be placed anew.
+    """Place the trainers of odd shapes up to their fair shares; the other pods, which are to be repacked.
+
+    Where serving pods alone make sizes many, those that have a place keep it.
 
     Args:
         base: the packing without new pods; it is changed.
@@ -106,7 +110,9 @@ def _without_odd_shapes(
         ceiling: the most trainers of each job.
         promised: the fair share of each job, in whole trainers.
     """
-    odd = base.problem.odd_shapes
+    odd, few = base.problem.odd_shapes, base.problem.few_shapes
+    if few:
+        odd |= {p.shape for p in placed} - few
     if not odd:
         return placed
     base.hold_all([p for p in placed if p.shape in odd])
@@ -145,7 +151,7 @@ def _steps(
 
 def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _Steps:
     """The steps that quotas and --max-load-desired allow, taken by urgency; minimums were admitted already."""
-    problem, share = base.problem, base.problem.limits.max_load_desired
+    problem, share = base.problem, base.problem.limits.sharing.max_load_desired
     if share >= 1.0 and not any(problem.demands[j].quota_uses for j in base.members):
         return steps
     meter, total = base.meter(), problem.allocatable.sum(axis=0)
@@ -180,25 +186,27 @@ def _program(steps: _Steps, need: FloatArray) -> Program:
     return Program(kinds[:, 1], np.zeros(len(kinds)), count, use, need, nothing, np.zeros(0))
 
 
-def _slots(columns: Columns, solution: Solution, most: FloatArray) -> list[list[int]]:
+def _slots(columns: Columns, solution: Solution, most: FloatArray, waits: NDArray[np.bool_]) -> list[list[int]]:
     """For each shape, the nodes with a slot for a pod of it, one entry for each slot, at most `most` of them.
 
     Args:
         columns: the classes and patterns.
         solution: how many nodes use each pattern.
         most: (shapes,) how many slots can be used at all.
+        waits: (nodes,) true where new pods wait for the end of others: these nodes come last.
     """
     owner, patterns = columns.flat()
     held = np.array(patterns, dtype=np.int64)
     nodes: list[int] = []
     used: list[int] = []
-    free = [iter(group.nodes) for group in columns.classes]
+    free = [iter(sorted(group.nodes, key=waits.__getitem__)) for group in columns.classes]
     for column, count in enumerate(np.floor(solution.y + NEARLY_WHOLE).astype(np.int64).tolist()):
         for _, node in zip(range(count), free[owner[column]], strict=False):
             nodes.append(node)
             used.append(column)
-    placed = held[used]  # (nodes, shapes)
     used_nodes = np.array(nodes, dtype=np.int64)
+    last = np.argsort(waits[used_nodes], kind="stable")
+    used_nodes, placed = used_nodes[last], held[used][last]  # (nodes, shapes)
     return [np.repeat(used_nodes, placed[:, s])[: int(most[s])].tolist() for s in range(held.shape[1])]
 
 
@@ -229,14 +237,25 @@ def _fixed_places(
     return places
 
 
-def _assign(base: TrialPacking, places: list[Placed], steps: _Steps, queues: list[deque[int]]) -> None:
-    """Give the remaining slots to trainers: minimums, then promises, then the rest; place them and `places`."""
+def _assign(
+    base: TrialPacking, places: list[Placed], steps: _Steps, queues: list[deque[int]], *, minimums_first: bool
+) -> None:
+    """Give the remaining slots to trainers: minimums, then promises, then the rest; place them and `places`.
+
+    Args:
+        base: the packing; it is changed.
+        places: what has slots already.
+        steps: the further trainers that members could get.
+        queues: the nodes with a slot, by row of the shape. The first ones are given out first.
+        minimums_first: the minimum of each job gets its nodes before any other trainer.
+    """
     order = _by_urgency(steps)
-    taken: list[tuple[int, int]] = []
+    taken: list[tuple[bool, int, int]] = []
     for s, queue in enumerate(queues):
         mine = order[steps.shape[order] == s][: len(queue)]
-        taken += zip(steps.owner[mine].tolist(), repeat(s), strict=False)
-    for j, s in sorted(taken):
+        can_wait = (steps.gain[mine] < inf) & minimums_first
+        taken += zip(can_wait.tolist(), steps.owner[mine].tolist(), repeat(s), strict=False)
+    for _, j, s in sorted(taken):
         node = queues[s].popleft()
         if base.without_node[j]:
             base.place_trainer(j, node)

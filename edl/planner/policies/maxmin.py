@@ -1,6 +1,6 @@
 """Policy `maxmin`: the job that is worst off gets the next trainer.
 
-Growth into free room goes to the job with the lowest fulfilment that it fits. A running trainer is deleted for
+Growth into free capacity goes to the job with the lowest fulfilment that it fits. A running trainer is deleted for
 another job's share in the plan that admits a job; else only if jobs that are out of their cooldown give it, and the
 worst off gains more than a dead band or stays more than a dead band below the job that gives.
 
@@ -9,38 +9,36 @@ Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from edl.errors import PlanError
 from edl.model.jobs import Job
 from edl.planner.clock import OutOfTimeError
-from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
 from edl.planner.policies.filling import fill
-from edl.planner.policies.scores import from_worst, gain_of_worst, promises_kept
+from edl.planner.policies.raising import FEW_JOBS, Draft, Take, raised_as_far_as_possible, taking
 from edl.planner.policies.transfers import (
-    givers,
-    has_arrivals,
-    is_at_rest,
     levelled,
     once_terminated,
     without_restarts,
 )
-from edl.planner.programs.fair_share import Proof, could_reach, fluid_targets, prove, read_share_problem
-from edl.planner.programs.integer import could_place_anew, pack_anew
-from edl.planner.reallocation import EPSILON, Terms, take_one, take_promised
+from edl.planner.programs.fair_share import Proof, fluid_targets, prove, read_share_problem
+from edl.planner.reallocation import (
+    Terms,
+    givers,
+    has_arrivals,
+    is_at_rest,
+    movable_trainers,
+    take_one,
+    take_promised,
+    undo_restarts,
+)
+from edl.planner.scores import EPSILON, from_worst, gain_of_worst, is_felt, standing
 from edl.planner.speedup import as_useful
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.trial_packing import TrialPacking
-
-RAISES_TRIED = 8
-SEARCHES = 2  # packings that the worst off would gain by and that are searched for, the best first
-FEW_JOBS = 20  # up to so many jobs, the worst off is raised even if that takes a new packing or a transfer
-
-Take = Callable[[TrialPacking, int, Terms], bool]  # makes room for one more trainer of a job at the cost of others
 
 
 class Fulfilment:
@@ -55,13 +53,13 @@ class Fulfilment:
         """See `Objective.divide`."""
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
-        grown, _ = _grown(packing, terms, deadline_s)
+        grown = _grown(packing, terms, deadline_s)
         try:
             shared = _reshare(packing, grown, terms, deadline_s)
         except OutOfTimeError:
             packing.problem.clock.cut_short("transfers")
-            return Division(grown, level, ceiling)
-        if packing.problem.is_large:
+            return Division(grown.packing, level, ceiling)
+        if packing.problem.plans_in_bulk:
             return Division(shared, level, ceiling)
         shared = levelled(shared, ceiling, {}, band=0.0)
         admits = has_arrivals(packing)
@@ -73,6 +71,10 @@ class Fulfilment:
         """See `Objective.gain`."""
         demand = packing.problem.demands[j]
         return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
+
+    def standing(self, packing: TrialPacking) -> list[float]:
+        """See `Objective.standing`."""
+        return from_worst(packing)
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
         """See `Objective.grow`."""
@@ -101,7 +103,7 @@ class Fulfilment:
         verdict = TradeVerdict.NOT_CHEAPER
         if after < taker_after - EPSILON:
             verdict = TradeVerdict.LEAVES_LESS
-        elif after - taker_after <= DEAD_BAND + EPSILON:
+        elif not is_felt(after - taker_after):
             verdict = TradeVerdict.DEAD_BAND
         loss = packing.fulfilment(best.donor) - after
         return Trade(best.donor, loss, "fulfilment", verdict, after=after, taker_after=taker_after)
@@ -121,49 +123,74 @@ class MaxMin(Policy):
         return Fulfilment()
 
 
-def _reshare(packing: TrialPacking, grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
+def _reshare(packing: TrialPacking, grown: Draft, terms: Terms, deadline_s: float) -> TrialPacking:
     """Choose between growth alone and transfers from jobs that are better off."""
     demands = packing.problem.demands
     admits = has_arrivals(packing)
     if not admits and not is_at_rest(packing):
-        return grown
-    short = [j for j in packing.members if terms.promised[j] > grown.count[j]]
-    gain = max((demands[j].fulfilment(terms.promised[j]) - grown.fulfilment(j) for j in short), default=0.0)
+        return grown.searched(deadline_s)
+    now = grown.packing
+    short = [j for j in packing.members if terms.promised[j] > now.count[j]]
+    gain = max((demands[j].fulfilment(terms.promised[j]) - now.fulfilment(j) for j in short), default=0.0)
     is_fine = not short and len(packing.members) > FEW_JOBS
-    if is_fine or (not admits and gain <= DEAD_BAND + EPSILON):
-        return grown
-
-    def take(keep: Mapping[int, int]) -> tuple[TrialPacking, Terms]:
-        start = take_promised(packing.copy(), terms, keep)
-        if not packing.problem.is_large:
-            return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
-        lost = {j: n if (n := start.count[j]) < packing.count[j] else terms.ceiling[j] for j in packing.members}
-        return _grown(start, Terms(lost, terms.promised), deadline_s)
-
-    def take_again(keep: Mapping[int, int]) -> TrialPacking:
-        if packing.problem.is_large:
-            return take(keep)[0]
-        start = take_promised(packing.copy(), aim, keep)
-        filled = _filled(start, aim, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
-        return _searched([(filled, aim)], deadline_s)[0]
+    if is_fine or not (admits or is_felt(gain)):
+        return grown.searched(deadline_s)
 
     keep = givers(packing, admits=admits)
     if not any(
         packing.count[d] > min(terms.promised[d], demands[d].min_trainers) and demands[d].live_trainers for d in keep
     ):
-        return grown
-    taken, aim = take(keep)
-    still = without_restarts(packing, grown, taken, keep, take_again)
-    if _worst_gain(still, taken) <= DEAD_BAND + EPSILON:
+        return grown.searched(deadline_s)
+    taken = _taken(packing, terms, keep, deadline_s)
+    still = _without_restarts(packing, grown, taken, terms, keep, deadline_s=deadline_s)
+    if not is_felt(gain_of_worst(still.packing, taken.packing)):
         taken = still
     if packing.problem.leaving.any():
-        enough = EPSILON if admits else DEAD_BAND + EPSILON
-        if _worst_gain(_grown(once_terminated(packing), terms, deadline_s)[0], taken) <= enough:
-            return grown
+        more = gain_of_worst(_grown(once_terminated(packing), terms, deadline_s).packing, taken.packing)
+        if not (more > EPSILON if admits else is_felt(more)):
+            return grown.searched(deadline_s)
     if admits:
-        return max((grown, taken), key=lambda trial: (from_worst(trial)[:1], _standing(trial, terms)))
-    is_worth_it = _worst_gain(grown, taken) > DEAD_BAND + EPSILON and from_worst(taken) > from_worst(grown)
-    return taken if is_worth_it else grown
+        best = max(
+            (grown, taken), key=lambda one: (from_worst(one.packing)[:1], standing(one.packing, terms.promised))
+        )
+        return best.searched(deadline_s)
+    is_worth_it = is_felt(gain_of_worst(grown.packing, taken.packing)) and from_worst(taken.packing) > from_worst(
+        grown.packing
+    )
+    return (taken if is_worth_it else grown).searched(deadline_s)
+
+
+def _taken(packing: TrialPacking, terms: Terms, keep: Mapping[int, int], deadline_s: float) -> Draft:
+    """Evict trainers of jobs above their fair share until each job has its own, then grow."""
+    start = take_promised(packing.copy(), terms, keep)
+    if not packing.problem.plans_in_bulk:
+        return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+    lost = {j: n if (n := start.count[j]) < packing.count[j] else terms.ceiling[j] for j in packing.members}
+    return _grown(start, Terms(lost, terms.promised), deadline_s)
+
+
+def _without_restarts(
+    packing: TrialPacking,
+    grown: Draft,
+    taken: Draft,
+    terms: Terms,
+    keep: Mapping[int, int],
+    *,
+    deadline_s: float,
+) -> Draft:
+    """The draft without trainers that only move; `grown` if there is none."""
+
+    def take_again(keep: Mapping[int, int]) -> TrialPacking:
+        if packing.problem.plans_in_bulk:
+            return _taken(packing, terms, keep, deadline_s).packing
+        start = take_promised(packing.copy(), taken.aim, keep)
+        return _filled(start, taken.aim, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
+
+    furthest = undo_restarts(taken.steps[-1][0])
+    if not movable_trainers(furthest, packing):
+        return taken
+    still = without_restarts(packing, grown.packing, furthest, keep, take_again)
+    return grown if still is grown.packing else Draft(((still, taken.aim),))
 
 
 def _reserve_for_yielded(
@@ -171,7 +198,7 @@ def _reserve_for_yielded(
 ) -> Mapping[int, int]:
     """Ceilings while a job below its fair share may not grow yet: other jobs get no more than their fair share.
 
-    Otherwise they would take its room for seconds, and lose the trainers again as soon as it may grow.
+    Otherwise they would take its capacity for seconds, and lose the trainers again as soon as it may grow.
     """
     promised = {j: int(level[j] + EPSILON) for j in packing.members}
     if all(ceiling[j] >= promised[j] for j in packing.members):
@@ -179,182 +206,27 @@ def _reserve_for_yielded(
     return {j: min(ceiling[j], max(packing.count[j], promised[j])) for j in packing.members}
 
 
-def _grown(
-    packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None
-) -> tuple[TrialPacking, Terms]:
-    """Grow, then raise the promise of the worst off by one trainer as long as all of them get it.
-
-    In a small cluster, a search for a better packing of the new pods comes last, when it is known what to reach.
-
-    Returns:
-        The packing, and the terms that it was to reach.
-    """
-    best = _filled(packing, terms, deadline_s, take)
-    if packing.problem.is_large:
-        return best, terms
+def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> Draft:
+    """Grow; in a small cluster, then raise the worst off."""
+    best = _filled(packing, terms, deadline_s, take), terms
+    if packing.problem.plans_in_bulk:
+        return Draft((best,))
     try:
-        return _searched(_raised_as_far_as_possible(packing, best, terms, deadline_s, take), deadline_s)
+        return raised_as_far_as_possible(packing, best, deadline_s, take)
     except OutOfTimeError:
         packing.problem.clock.cut_short("raising the worst off")
-        return best, terms
-
-
-def _raised_as_far_as_possible(
-    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
-) -> list[tuple[TrialPacking, Terms]]:
-    """Raise the promise of the worst off by one trainer as long as no bound speaks against it.
-
-    Returns:
-        Packings with what they are to reach, each further than the one before it.
-    """
-    can_repack = len({place.shape for place in packing.placed}) > 1
-    is_settled = len(packing.members) > FEW_JOBS or (take is None and not can_repack)
-
-    refused: list[Mapping[int, int]] = []
-
-    def reach(wanted: Terms) -> TrialPacking | None:
-        if any(all(wanted.promised[j] >= n for j, n in less.items()) for less in refused):
-            return None
-        reached = _reached(packing, steps[-1][0], wanted, deadline_s, take)
-        if reached is None:
-            refused.append(wanted.promised)
-        return reached
-
-    if not _keeps(best, terms):
-        refused.append(terms.promised)
-        terms = replace(terms, promised={j: min(n, best.count[j]) for j, n in terms.promised.items()})
-    steps = [(best, terms)]
-    for _ in range(RAISES_TRIED):
-        terms = steps[-1][1]
-        raised = _raised(packing, terms, is_settled=is_settled)
-        if raised is None:
-            break
-        reached = reach(raised)
-        level = min(
-            packing.problem.demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members
-        )
-        step = (reached, raised) if reached else lowered(packing, raised, level, reach)
-        if step is None:
-            break
-        steps.append(step)
-    return steps
-
-
-def _keeps(packing: TrialPacking, terms: Terms) -> bool:
-    """True if every job has what it is promised."""
-    return all(packing.count[j] >= n for j, n in terms.promised.items())
-
-
-def _reached(
-    packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
-) -> TrialPacking | None:
-    """A packing in which every job has what it is promised, or would if its new pods were placed anew.
-
-    Returns:
-        The packing, `best` itself if it keeps the promises; None if a bound says that there is none.
-    """
-    if _keeps(best, terms):
-        return best
-    if not could_reach(read_share_problem(best), terms.promised, deadline_s):
-        return None
-    trial = packing.copy()
-    grow(trial, terms.ceiling, terms.promised, _taking(take, terms))
-    is_possible = _keeps(trial, terms) or could_place_anew(trial, terms.ceiling, terms.promised, deadline_s)
-    return trial if is_possible else None
-
-
-def _searched(steps: list[tuple[TrialPacking, Terms]], deadline_s: float) -> tuple[TrialPacking, Terms]:
-    """The furthest of some packings that can be had, with its new pods placed anew where that is better."""
-    for number, (packing, terms) in enumerate(reversed(steps[1:])):
-        if _keeps(packing, terms):
-            return _improved(packing, terms, deadline_s), terms
-        anew = pack_anew(packing, terms.ceiling, terms.promised, deadline_s) if number < SEARCHES else None
-        if anew is not None and _keeps(anew, terms):
-            grow(anew, terms.ceiling, terms.promised)
-            return anew, terms
-    packing, terms = steps[0]
-    return _improved(packing, terms, deadline_s), terms
-
-
-def lowered(
-    packing: TrialPacking, terms: Terms, level: float, reach: Callable[[Terms], TrialPacking | None]
-) -> tuple[TrialPacking, Terms] | None:
-    """Promise less to the job that is best off, trainer by trainer and not down to `level`, until all fits.
-
-    Less is never harder to reach: the first step is tried, then the last, then those between by bisection.
-    """
-    steps = _lower(packing, terms, level)
-    if not steps:
-        return None
-    if (reached := reach(steps[0])) is not None:
-        return reached, steps[0]
-    if len(steps) == 1 or (reached := reach(steps[-1])) is None:
-        return None
-    fails, works = 0, len(steps) - 1
-    while works - fails > 1:
-        middle = (fails + works) // 2
-        if (tried := reach(steps[middle])) is None:
-            fails = middle
-        else:
-            works, reached = middle, tried
-    return reached, steps[works]
-
-
-def _lower(packing: TrialPacking, terms: Terms, level: float) -> list[Terms]:
-    """The terms with one trainer less promised to the job that is then best off, step by step."""
-    demands = packing.problem.demands
-    steps: list[Terms] = []
-    for _ in range(RAISES_TRIED if len(packing.members) <= FEW_JOBS else 0):
-        promised = (steps[-1] if steps else terms).promised
-        rich = [
-            j
-            for j, n in promised.items()
-            if n > demands[j].min_trainers and demands[j].fulfilment(n - 1) > level + EPSILON
-        ]
-        if not rich:
-            break
-        giver = max(rich, key=lambda j: (demands[j].fulfilment(promised[j]), demands[j].job.key))
-        steps.append(Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()}))
-    return steps
-
-
-def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms | None:
-    """The terms with one more trainer promised to each of the worst off; None if one of them cannot have it.
-
-    `is_settled`: nothing can be packed anew and no trainer may be deleted, so only free room counts.
-    """
-    demands = packing.problem.demands
-    level = {j: demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members}
-    worst = [j for j in packing.members if level[j] <= min(level.values()) + EPSILON]
-    can_grow = {shape: bool(packing.slots(shape).any()) for shape in {demands[j].shape for j in worst}}
-    if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
-        return None
-    if is_settled and any(packing.count[j] <= terms.promised[j] and not can_grow[demands[j].shape] for j in worst):
-        return None
-    return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
+        return Draft((best,))
 
 
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
-    """Grow; in bulk, all new pods are placed anew by a program or by a search."""
-    if packing.problem.is_many:
+    """Grow; in bulk, all new pods are repacked by a program or by a search."""
+    if packing.problem.is_many and not packing.problem.few_shapes:
         return _filled_by_swaps(packing, terms, deadline_s)
-    filled = fill(packing, terms.ceiling, terms.promised, deadline_s) if packing.problem.is_large else packing.copy()
-    grow(filled, terms.ceiling, terms.promised, _taking(take, terms))
+    filled = (
+        fill(packing, terms.ceiling, terms.promised, deadline_s) if packing.problem.plans_in_bulk else packing.copy()
+    )
+    grow(filled, terms.ceiling, terms.promised, taking(take, terms))
     return filled
-
-
-def _taking(take: Take | None, terms: Terms) -> Callable[[TrialPacking, int], bool] | None:
-    """What makes capacity for a member below its promise, for `grow`."""
-    return (lambda trial, j: take(trial, j, terms)) if take else None
-
-
-def _improved(grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
-    """The packing, or a better one in which all pods that do not exist yet are placed anew."""
-    anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
-    if anew is None:
-        return grown
-    grow(anew, terms.ceiling, terms.promised)
-    return max((grown, anew), key=lambda trial: _standing(trial, terms))
 
 
 def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
@@ -372,13 +244,3 @@ def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> 
         least = {j: demands[j].min_trainers for j in jobs}
         target, price = fluid_targets(cluster, gain, least, most, deadline_s)
     return fill_by_swaps(packing, most, terms.promised, Wanted(target, price, gain))
-
-
-def _worst_gain(grown: TrialPacking, taken: TrialPacking) -> float:
-    """How much fulfilment the worst off of the jobs that gain gains."""
-    return gain_of_worst(grown, taken, (j for j in grown.members if taken.count[j] > grown.count[j]))
-
-
-def _standing(packing: TrialPacking, terms: Terms) -> tuple[tuple[float, ...], list[float]]:
-    """How good a packing is: fulfilments from the worst off upwards, first only up to the promised share."""
-    return promises_kept(packing, terms.promised), from_worst(packing)

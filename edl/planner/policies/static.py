@@ -19,7 +19,7 @@ class StaticMin(MaxMin):
 
 
 class StaticMax(MaxMin):
-    """Every job runs at its maximum, or at the count it is pinned to; jobs for which there is no room wait."""
+    """Every job runs at its maximum, or at the count it is pinned to; jobs for which there is no capacity wait."""
 
     name = "static-max"
 

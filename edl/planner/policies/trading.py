@@ -10,19 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from edl.model.names import Role
-from edl.planner.guard import DEAD_BAND
-from edl.planner.interruption import HORIZON_S
 from edl.planner.packing import grow
-from edl.planner.policies.scores import DIGITS, gain_of_worst, promises_kept
 from edl.planner.programs.fair_share import read_share_problem
-from edl.planner.programs.integer import pack_anew
+from edl.planner.programs.packing_anew import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, Terms, allowed_beyond, give_one, kept, take_promised
+from edl.planner.reallocation import Terms, allowed_beyond, give_one, kept, take_promised
+from edl.planner.scores import EPSILON, gain_of_worst, is_felt, standing, total_worth
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
+from edl.planner.waits import HORIZON_S
 
 TRADES = 64
+MOST_GROWN_TWICE = 20_000
+"""Growth by more trainers than this is tried in one order alone: they are given out one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,6 @@ class Goal:
 
     value: float
     wanted: Mapping[int, int]
-
-
-def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
-    """The sum of the worths of all jobs of a packing."""
-    return sum(worths[j].value(packing.count[j]) for j in packing.members)
-
-
-def standing(packing: TrialPacking, terms: Terms, worths: Mapping[int, Worth]) -> tuple[tuple[float, ...], float]:
-    """How good a packing is: fulfilments up to the floor, from the worst off upwards; then the total worth."""
-    return promises_kept(packing, terms.promised), round(total_worth(packing, worths), DIGITS)
 
 
 def set_goal(
@@ -52,7 +43,7 @@ def set_goal(
         packing: not changed.
         now: by job, the trainers that it has.
         terms: the ceiling and the floor of each job.
-        worths: of each job.
+        worths: the worth of each job's trainers.
         deadline_s: time for each of two programs.
     """
     cluster = read_share_problem(packing)
@@ -66,18 +57,20 @@ def set_goal(
 def grown_by_worth(
     packing: TrialPacking, terms: Terms, wanted: Mapping[int, int], worths: Mapping[int, Worth], deadline_s: float
 ) -> TrialPacking:
-    """Grow into free room: up to the floor, then up to the goal, then by the worth of one more trainer."""
+    """Grow into free capacity: up to the floor, then up to the goal, then by the worth of one more trainer."""
     grown = packing.copy()
     grow(grown, {j: min(terms.ceiling[j], n) for j, n in wanted.items()}, terms.promised, worths=worths)
     grow(grown, terms.ceiling, terms.promised, worths=worths)
-    plain = packing.copy()
-    grow(plain, terms.ceiling, terms.promised, worths=worths)
-    trials = [grown, plain]
+    trials = [grown]
+    if sum(grown.count[j] - packing.count[j] for j in packing.members) <= MOST_GROWN_TWICE:
+        plain = packing.copy()
+        grow(plain, terms.ceiling, terms.promised, worths=worths)
+        trials.append(plain)
     anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s, worths)
     if anew is not None:
         grow(anew, terms.ceiling, terms.promised, worths=worths)
         trials.append(anew)
-    return max(trials, key=lambda trial: standing(trial, terms, worths))
+    return max(trials, key=lambda trial: standing(trial, terms.promised, worths))
 
 
 def traded(
@@ -96,7 +89,7 @@ def traded(
         terms: the ceiling and the floor of each job.
         goal: what to reach.
         keep: by job that may lose trainers, how many live ones it must keep.
-        worths: of each job.
+        worths: the worth of each job's trainers.
         deadline_s: time for each program.
     """
     start = take_promised(packing.copy(), replace(terms, promised=goal.wanted), keep)
@@ -162,7 +155,7 @@ def pays(packing: TrialPacking, taken: TrialPacking, still: TrialPacking, worths
         packing: before either.
         taken: with more resizes.
         still: what it is compared with.
-        worths: of each job.
+        worths: the worth of each job's trainers.
     """
     gain = total_worth(taken, worths) - total_worth(still, worths)
     cost_s = sum(
@@ -172,7 +165,7 @@ def pays(packing: TrialPacking, taken: TrialPacking, still: TrialPacking, worths
         for j in packing.members
         for demand in (packing.problem.demands[j],)
     )
-    return gain > DEAD_BAND + EPSILON and gain * HORIZON_S > cost_s
+    return is_felt(gain) and gain * HORIZON_S > cost_s
 
 
 def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
@@ -183,6 +176,6 @@ def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
 
 
 def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
-    """How much fulfilment the worst off of the jobs below their floor gains."""
+    """The gain in fulfilment of the worst-off job below its floor; 0 if there is none."""
     lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
     return gain_of_worst(still, taken, lacking)

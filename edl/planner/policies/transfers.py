@@ -15,41 +15,13 @@ import numpy as np
 from edl.model.names import JobKey, Role
 from edl.planner.evictions import evictions_needed, shortfall
 from edl.planner.guard import DEAD_BAND
-from edl.planner.packing import grow
+from edl.planner.packing import grow, has_load_left
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import EPSILON, kept, movable_trainers, undo_restarts
+from edl.planner.reallocation import kept, movable_trainers, undo_restarts
+from edl.planner.scores import EPSILON
 from edl.planner.trial_packing import Placed, TrialPacking
-from edl.planner.waits import is_arriving, restrain
 
 TRANSFERS = 256  # at most so many trainers change hands in one plan to level the jobs; the next plan goes on
-STAYS_TRIED = 1  # how often transfers are tried again without those that would only move a trainer
-
-
-def has_arrivals(packing: TrialPacking) -> bool:
-    """True if a job of the plan was just admitted and may still claim its whole share."""
-    now_s = packing.problem.snapshot.observed_at_s
-    return any(is_arriving(packing.problem.demands[j].job, now_s) for j in packing.members)
-
-
-def is_at_rest(packing: TrialPacking) -> bool:
-    """True if no trainer is deleted for serving now and none is terminating, except for those that linger."""
-    snapshot = packing.problem.snapshot
-    return not packing.for_serving and not any(
-        p.terminating and p.role is Role.TRAINER and not p.lingers(snapshot.observed_at_s)
-        for job in snapshot.jobs
-        if not job.is_left_alone
-        for p in job.pods
-    )
-
-
-def givers(packing: TrialPacking, *, admits: bool) -> dict[int, int]:
-    """Which jobs may lose trainers to others, each with the number of trainers that it must keep: 0 to begin with.
-
-    In the plan that admits a job, every job may; else only jobs that are out of their cooldown.
-    """
-    now_s = packing.problem.snapshot.observed_at_s
-    restrained = frozenset() if admits else restrain(packing.problem.snapshot.jobs, now_s)
-    return {j: 0 for j in packing.members if packing.problem.demands[j].job.key not in restrained}
 
 
 def without_restarts(
@@ -68,18 +40,14 @@ def without_restarts(
         keep: who may give, and how many trainers each must keep.
         take: makes the transfers anew for another `keep`.
     """
-    for _ in range(STAYS_TRIED):
-        taken = undo_restarts(taken)
-        moves = movable_trainers(taken, packing)
-        if not moves:
-            return taken
-        keep = {d: kept(taken, d) + moves[d] if d in moves else n for d, n in keep.items()}
-        taken = take(keep)
+    taken = undo_restarts(taken)
+    if moves := movable_trainers(taken, packing):
+        taken = take({d: kept(taken, d) + moves[d] if d in moves else n for d, n in keep.items()})
     return taken if not movable_trainers(taken, packing) else grown
 
 
 def once_terminated(packing: TrialPacking) -> TrialPacking:
-    """A copy without the terminating pods of others: edl waits for their room rather than taking it from jobs."""
+    """A copy without the terminating pods of others: edl waits for their capacity rather than taking it from jobs."""
     later = packing.copy()
     later.free += packing.problem.leaving
     return later
@@ -88,7 +56,7 @@ def once_terminated(packing: TrialPacking) -> TrialPacking:
 def levelled(
     packing: TrialPacking, ceiling: Mapping[int, int], keep: Mapping[int, int], band: float = DEAD_BAND
 ) -> TrialPacking:
-    """Give trainers of better-off jobs to worse-off ones, until the band holds for every pair of jobs.
+    """Transfer trainers from better-off to worse-off jobs until every pair of jobs is within the band.
 
     A trainer changes hands if the job that gets it is then still more than the band below the job that gave it, and
     if both fit: the new one on the node of the old one, beside what is free there. The job that is worst off of those
@@ -128,7 +96,7 @@ def levelled(
 
 
 class _Transfer(NamedTuple):
-    """Trainers of a job on one node, of one shape, that make room for one of another job."""
+    """Trainers of a job on one node, of one shape, that free capacity for one of another job."""
 
     taker: int
     donor: int
@@ -138,7 +106,7 @@ class _Transfer(NamedTuple):
 
 
 class _Standings:
-    """Where the trainers of a packing are and how well off their jobs are, as arrays; kept up to date.
+    """The nodes of all trainers in a packing and the fulfilment of their jobs, as arrays that are kept up to date.
 
     Attributes:
         gave: the jobs that gave trainers.
@@ -158,11 +126,8 @@ class _Standings:
                 self._span[j] = demand.max_trainers - demand.min_trainers
         for j, least in keep.items():
             self._may_lose[j] = max(0, kept(packing, j) - least)
-        index, node = packing.with_node()
-        live = np.column_stack([node, problem.trainer_demand[index], problem.trainer_shape[index]])
+        live, new = packing.trainers()
         live = live[(self._surplus[live[:, 1]] > 0) & (self._may_lose[live[:, 1]] > 0)]
-        placed = [(p.node, p.owner, p.shape) for p in packing.placed if p.role is Role.TRAINER]
-        new = np.array(placed, dtype=np.int64).reshape(len(placed), 3)
         rows, row_of = np.unique(np.vstack([live, new]), axis=0, return_inverse=True)
         of_live, of_new = np.split(row_of.ravel(), [len(live)])
         self._node, self._owner, self._held = rows.T
@@ -173,7 +138,7 @@ class _Standings:
         """The jobs below their ceiling that others could give to, the one worst off even with one more first.
 
         Of jobs that differ in nothing that decides what they can be given, only the worst off is listed. Jobs for
-        which terminating pods of others will make room are left out.
+        which terminating pods of others will free capacity are left out.
         """
         packing, demands = self._packing, self._packing.problem.demands
         highest = float(np.where(self._surplus > 0, (self._surplus - 1) / self._span, 0.0).max(initial=0.0))
@@ -188,7 +153,7 @@ class _Standings:
         return [j for j in found if later is None or not later.slots(demands[j].shape).any()]
 
     def best_transfer(self, j: int) -> _Transfer | None:
-        """What the best-off job could give so that job j, with one more trainer, is still a band below it."""
+        """Return the best transfer to job j that leaves j at least a band below the job that loses the trainer."""
         packing, problem = self._packing, self._packing.problem
         shape, least = problem.demands[j].shape, packing.fulfilment(j, 1) + self._band + EPSILON
         rich = (self._surplus - 1) / self._span > least
@@ -227,16 +192,11 @@ class _Standings:
 
 def _is_within_limits(packing: TrialPacking, transfer: _Transfer) -> bool:
     """True if a transfer leaves the quotas and --max-load-desired unbroken."""
-    problem, uses = packing.problem, packing.problem.demands[transfer.taker].quota_uses
-    given = {use.row: use.each * transfer.deletions for use in problem.demands[transfer.donor].quota_uses}
-    if uses:
-        used = packing.meter().used
-        if any(use.each and used[use.row] + use.each - given.get(use.row, 0) > use.row.limit for use in uses):
+    problem, taker = packing.problem, packing.problem.demands[transfer.taker]
+    if taker.quota_uses:
+        meter = packing.meter()
+        for _ in range(transfer.deletions):
+            meter.remove(transfer.donor)
+        if meter.quota_shortage(taker.index) is not None:
             return False
-    share = problem.limits.max_load_desired
-    if share >= 1.0:
-        return True
-    request = problem.request[problem.demands[transfer.taker].shape]
-    total = problem.allocatable.sum(axis=0)
-    load = total - packing.free.sum(axis=0) + request - transfer.deletions * problem.request[transfer.shape]
-    return bool((load <= share * total)[request > 0].all())
+    return has_load_left(packing, taker.shape, transfer.deletions * problem.request[transfer.shape])

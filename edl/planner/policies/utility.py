@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from math import exp
 
 from edl.model.jobs import Job
-from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Division, Exchange, Trade, TradeVerdict
 from edl.planner.packing import grow
 from edl.planner.policies.base import Policy
@@ -20,14 +19,13 @@ from edl.planner.policies.trading import (
     lacking_gain,
     pays,
     set_goal,
-    standing,
-    total_worth,
     traded,
 )
-from edl.planner.policies.transfers import givers, has_arrivals, is_at_rest, once_terminated, without_restarts
+from edl.planner.policies.transfers import once_terminated, without_restarts
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
-from edl.planner.reallocation import EPSILON, Terms
+from edl.planner.reallocation import Terms, givers, has_arrivals, is_at_rest
+from edl.planner.scores import DIGITS, EPSILON, is_felt, standing, total_worth
 from edl.planner.speedup import Worth, as_useful, worth_of
 from edl.planner.trial_packing import TrialPacking
 
@@ -59,6 +57,10 @@ class TotalUtility:
     def gain(self, packing: TrialPacking, j: int) -> float:
         """See `Objective.gain`."""
         return self.worths[j].next(packing.count[j])
+
+    def standing(self, packing: TrialPacking) -> list[float]:
+        """See `Objective.standing`."""
+        return [round(total_worth(packing, self.worths), DIGITS)]
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
         """See `Objective.grow`."""
@@ -132,15 +134,15 @@ def _reshare(
     keep = givers(packing, admits=admits)
     taken = take(keep)
     still = without_restarts(packing, grown, taken, keep, take)
-    if lacking_gain(taken, still, terms) <= DEAD_BAND + EPSILON and not pays(packing, taken, still, worths):
+    if not is_felt(lacking_gain(taken, still, terms)) and not pays(packing, taken, still, worths):
         taken = still
-    if standing(taken, terms, worths) <= standing(grown, terms, worths):
+    if standing(taken, terms.promised, worths) <= standing(grown, terms.promised, worths):
         return grown, frozenset()
     if packing.problem.leaving.any():
         later = grown_by_worth(once_terminated(packing), terms, goal.wanted, worths, deadline_s)
-        if standing(taken, terms, worths) <= standing(later, terms, worths):
+        if standing(taken, terms.promised, worths) <= standing(later, terms.promised, worths):
             return grown, frozenset()
-    if admits or lacking_gain(taken, grown, terms) > DEAD_BAND + EPSILON or pays(packing, taken, grown, worths):
+    if admits or is_felt(lacking_gain(taken, grown, terms)) or pays(packing, taken, grown, worths):
         return taken, frozenset()
     gains = total_worth(taken, worths) > total_worth(grown, worths) + EPSILON
     return grown, frozenset(j for j in packing.members if gains and taken.count[j] > grown.count[j])

@@ -108,7 +108,7 @@ class Columns:
         return list(self._owner), list(self._patterns)
 
     def left_sides(self, further: int, first: int = 0) -> Matrix:
-        """What one node of each column adds to the rows of a program: slots, nodes of its class, then further rows.
+        """Coefficients of each column in the rows of a program: slots, nodes of its class, then further rows.
 
         Args:
             further: the number of further rows; columns do not count there.
@@ -179,7 +179,7 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     """
     rows = tuple(sorted(set(shapes) - problem.odd_shapes))
     request = problem.request[list(rows)]
-    if problem.is_many:
+    if problem.is_many and not problem.few_shapes.issuperset(rows):
         buckets = _buckets(problem, capacity.clip(min=0), rows)
         menus: list[dict[Pattern, None]] = [{} for _ in buckets.groups]
         all_known = [True] * len(menus)
@@ -198,7 +198,7 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     if (listed := problem.known_lists.get(key)) is not None:
         return _listed(problem, rows, *listed)
     classes = classify(capacity, request, problem.opened[list(rows)])
-    if problem.is_large or len(classes) > FEW_CLASSES:
+    if problem.plans_in_bulk or len(classes) > FEW_CLASSES:
         none: list[dict[Pattern, None]] = [{} for _ in classes]
         columns = Columns(
             rows, classes, request, none, [False] * len(classes), clock=problem.clock, solver=problem.solver
@@ -217,7 +217,7 @@ def make_columns(problem: Problem, capacity: IntArray, shapes: Iterable[int], mo
     limit = max(ENUMERATION_LIMIT, most // max(1, len(classes)))
     while len(problem.known_lists) >= KEPT_LISTS:
         del problem.known_lists[next(iter(problem.known_lists))]
-    problem.known_lists[key] = (classes, tuple(list_patterns(group, request, limit) for group in classes))
+    problem.known_lists[key] = (classes, list_patterns(classes, request, limit))
     return _listed(problem, rows, *problem.known_lists[key])
 
 

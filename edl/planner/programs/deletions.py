@@ -26,6 +26,9 @@ FloatArray = NDArray[np.float64]
 
 VARIABLES_LIMIT = 400
 RUNNING_COST, UNFAIR_COST = 1e-3, 1e-5  # parts of a deletion: for a running pod; for a job that becomes badly off
+FEW = 8  # with more deletions, the search ends where none can be saved, whatever else that could be better
+LESS_THAN_ONE = 0.9  # of a deletion
+LATE_COST = 1e-6  # for a pod on a node where it waits for the end of others: its job may lack its minimum until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class _Variables:
 
 
 def fewest_victims(
-    packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float, tries: int = 0
+    packing: TrialPacking, wanted: Mapping[int, int], deadline_s: float, *, tries: int = 0, known: int = 0
 ) -> Victims | None:
     """Find the fewest trainers to delete so that pods fit, and the minimums of the trainers' own jobs fit elsewhere.
 
@@ -76,6 +79,7 @@ def fewest_victims(
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
         tries: how many exchanges between two nodes are tried if there is nothing to delete and pods are left out.
+        known: so many deletions are enough; 0 if that is not known.
 
     Returns:
         None if the program is too large or has no solution.
@@ -88,8 +92,9 @@ def fewest_victims(
     if not v.groups:
         places = place_whole(packing, _with_minimums(packing, wanted), tries, deadline_s)
         return None if places is None else Victims((), tuple(places))
+    gap = LESS_THAN_ONE / known if known > FEW else 0.0
     for least in LEAST_REQUESTS:
-        found = _solve(packing, wanted, v, least, deadline_s)
+        found = _solve(packing, wanted, v, (least, gap), deadline_s)
         if found is None or _fits(packing, found):
             return found
     return None
@@ -116,13 +121,15 @@ def _fits(packing: TrialPacking, found: Victims) -> bool:
 
 
 def _solve(
-    packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, least: float, deadline_s: float
+    packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, exact: tuple[float, float], deadline_s: float
 ) -> Victims | None:
-    """`fewest_victims` in floats, with requests of at least a part of the largest node."""
+    """`fewest_victims` in floats; `exact` is the least request as a part of the largest node, and the gap."""
+    least, gap = exact
     demands = [packing.problem.demands[j] for j in packing.members]
     cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
     whole[: v.spot.stop] = 1
     cost[v.delete] = [RUNNING_COST * running for _, _, _, running in v.groups]
+    cost[v.spot] = [LATE_COST * packing.is_late(shape, node) for node, shape in v.spots]
     high[v.delete] = [len(group) for group in v.groups.values()]
     cost[v.step] = [
         (i >= packing.count[demands[k].index] - demands[k].max_trainers)
@@ -131,7 +138,7 @@ def _solve(
     ]
     high[v.step] = 1.0
     rows = [Rows(left, low) for left, low in _victim_rows(packing, wanted, v, least)]
-    program = IntegerProgram(cost, whole, np.zeros(v.size), high, rows, SEARCH_NODES, gap=0.0)
+    program = IntegerProgram(cost, whole, np.zeros(v.size), high, rows, SEARCH_NODES, gap)
     counts = program.solve(packing.problem.clock.left_s(deadline_s))
     if counts is None:
         return None

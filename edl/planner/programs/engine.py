@@ -5,7 +5,8 @@ have no such table, and a search for each node class in its place takes minutes.
 the engine that is chosen here, so no other module asks which one it is, except those that place pods.
 
 If a few small jobs alone make sizes many, their shapes are odd: programs run without them, as if their trainers
-took no room, so bounds hold, and `filling` places these trainers before all others.
+took no capacity, so bounds hold, and `filling` places these trainers before all others. If serving pods make sizes
+many, as those with rules of their own do, programs of pods of jobs alone have patterns all the same.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from edl.model.resources import RULE_PREFIX
 from edl.planner.problem import BoolArray, IntArray, JobDemand, Problem, WaitingServing
 from edl.planner.programs.knapsack import CELLS_LIMIT, STEPS_LIMIT, Pricer
 from edl.planner.programs.patterns import classify
@@ -31,15 +33,30 @@ MOST_ODD, PART_ODD = 8, 0.005  # odd shapes, and the part of the cluster that th
 
 def with_engine(problem: Problem) -> Problem:
     """The problem, marked if its sizes are too many for patterns."""
-    planned = _planned_shapes(problem.demands, problem.waiting)
+    planned, of_jobs = _planned_shapes(problem.demands, problem.waiting), _planned_shapes(problem.demands, ())
+    if problem.plans_in_bulk and _have_rules(problem) and not _has_many(problem, of_jobs):
+        return _with_many(problem, of_jobs)  # each rule is a resource of its own, so tables would be large
     if not _has_many(problem, planned):
         return problem
-    odd = _few_apart(problem, planned) if problem.is_large else frozenset[int]()
+    odd = _few_apart(problem, planned) if problem.plans_in_bulk else frozenset[int]()
     if odd:
         return replace(problem, odd_shapes=odd, reference=tuple(s for s in problem.reference if s not in odd))
-    if problem.is_large and _can_be_searched(problem, planned):
+    if problem.plans_in_bulk and _can_be_searched(problem, planned):
         return problem
-    return replace(problem, is_many=True, is_large=True, reference=_few(problem.reference, problem.request))
+    are_few = problem.waiting and not _has_many(problem, of_jobs)
+    return _with_many(problem, of_jobs if are_few else [])
+
+
+def _with_many(problem: Problem, few: list[int]) -> Problem:
+    reference = _few(problem.reference, problem.request)
+    return replace(problem, is_many=True, plans_in_bulk=True, few_shapes=frozenset(few), reference=reference)
+
+
+def _have_rules(problem: Problem) -> bool:
+    """True if waiting serving pods have rules about the pods beside them."""
+    rules = [column for column, name in enumerate(problem.names) if name.startswith(RULE_PREFIX)]
+    waiting = [group.shape for group in problem.waiting]
+    return bool(problem.request[np.ix_(waiting, rules)].any())
 
 
 def _has_many(problem: Problem, shapes: list[int]) -> bool:

@@ -11,7 +11,7 @@ A Primer in Column Generation (2005), section 1.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -22,14 +22,14 @@ from edl.planner.clock import OutOfTimeError
 from edl.planner.problem import BoolArray, IntArray, Problem, sum_requests
 from edl.planner.programs.columns import EPSILON, Columns, FloatArray, all_in_one, make_columns
 from edl.planner.programs.generation import Program, Solution, bound_without_program, solve
+from edl.planner.programs.limit_rows import limit_rows
 from edl.planner.programs.patterns import distinct
-from edl.planner.quota import QuotaRow
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 
 @dataclass(frozen=True, slots=True)
 class ShareProblem:
-    """A packing as the programs see it: its trainers may be placed anew, all else that was placed keeps a slot.
+    """A packing as the programs see it: its trainers may be repacked, all else that was placed keeps a slot.
 
     Attributes:
         columns: node classes and the patterns of pods that they can hold.
@@ -58,7 +58,7 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False, stays: 
     Args:
         packing: the packing.
         is_rough: take all nodes as one, which is quick.
-        stays: trainers that run keep their nodes; only pods that do not exist yet may be placed anew.
+        stays: trainers that run keep their nodes; only pods that do not exist yet may be repacked.
 
     Raises:
         OutOfTimeError: no time is left to sort the nodes.
@@ -78,12 +78,12 @@ def read_share_problem(packing: TrialPacking, *, is_rough: bool = False, stays: 
             serving[place.shape] += place.owner == SERVING
     movable = np.bincount(owner, minlength=len(problem.demands)).tolist()
     immovable = {j: packing.count[j] - movable[j] for j in packing.members}
-    rows, limits = _limit_rows(packing)
+    rows, limits = limit_rows(packing)
     return ShareProblem(problem, columns, packing.members, immovable, need, dict(serving), rows, limits, is_rough)
 
 
 def _movable(packing: TrialPacking, *, stays: bool) -> tuple[IntArray, IntArray, IntArray]:
-    """(pods,) node, shape and owner of every pod that may be placed anew; trainers first, others have no owner."""
+    """(pods,) node, shape and owner of every pod that may be repacked; trainers first, others have no owner."""
     problem = packing.problem
     live_trainers, node = packing.with_node()
     shape, owner = problem.trainer_shape[live_trainers], problem.trainer_demand[live_trainers]
@@ -123,7 +123,7 @@ def add_used(columns: Columns, node: IntArray, shape: IntArray) -> None:
 def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
     """Max-min fair shares: find the largest t with n_j >= m_j + t (M_j - m_j), freeze the tight jobs, repeat.
 
-    A job of an odd shape is promised what the first tight jobs are.
+    A job of an odd shape has the fair share of the first tight jobs.
 
     Returns:
         By job, trainers in fractions, never below its minimum.
@@ -157,7 +157,7 @@ class _Progress:
     """The state of progressive filling.
 
     Attributes:
-        floor: (jobs,) what each job is promised so far.
+        floor: (jobs,) the fair share of each job so far.
         low, span: (jobs,) its minimum, and its maximum less that.
         frozen: (jobs,) True if the promise is final.
         odd: indices of jobs with more immovable trainers than their minimum.
@@ -215,7 +215,7 @@ def highest_level(
     """The highest fulfilment that all jobs which are not frozen can have at once, in fractions of trainers.
 
     Args:
-        cluster: the jobs and their room.
+        cluster: the jobs and their capacity.
         floor: (jobs,) trainers that each frozen job has at least.
         frozen: (jobs,) True for jobs that have their floor and no more.
         deadline_s: time for the program.
@@ -244,10 +244,10 @@ def fluid_targets(
     most: Mapping[int, int],
     deadline_s: float,
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The counts that gain most in all, in fractions, and what the room of one trainer is worth.
+    """The counts that gain most in all, in fractions, and what the capacity of one trainer is worth.
 
     Args:
-        cluster: the jobs and their room.
+        cluster: the jobs and their capacity.
         gain: by job, what one trainer adds.
         least: by job, its fewest trainers.
         most: by job, its most trainers.
@@ -346,7 +346,7 @@ def prove(
     least: Mapping[int, int] | None = None,
     stays: bool = False,
 ) -> Proof:
-    """Bound the sum of weighted fulfilment from above, each job having its promised or its planned trainers at least.
+    """Bound the weighted fulfilment from above if each job has at least its fair share or its planned trainers.
 
     Args:
         packing: the finished plan.
@@ -374,41 +374,3 @@ def prove(
         bound = bound_without_program(program, cluster.columns) + constant + EPSILON
         return Proof(achieved, max(achieved, bound), cluster, None)
     return Proof(achieved, solution.bound + constant + EPSILON, cluster, solution)
-
-
-def _limit_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """Everything that bounds the counts of the jobs besides the nodes."""
-    load, left = _load_rows(packing)
-    quota, limits = quota_rows(packing)
-    return np.vstack([load, quota]), np.concatenate([left, limits])
-
-
-def quota_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """The quotas as rows over the jobs' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
-    number = {row: k for k, row in enumerate(quotas_of(packing.problem, packing.members))}
-    rows, limits = np.zeros((len(number), len(packing.members))), np.ones(len(number))
-    for k, j in enumerate(packing.members):
-        for quota_use in packing.problem.demands[j].quota_uses:
-            scale = max(1, quota_use.row.limit)
-            rows[number[quota_use.row], k] = quota_use.each / scale
-            limits[number[quota_use.row]] -= quota_use.fixed / scale
-    limits[[k for row, k in number.items() if row.limit == 0]] -= 1.0
-    return rows, limits
-
-
-def quotas_of(problem: Problem, members: Iterable[int]) -> tuple[QuotaRow, ...]:
-    """The quotas that apply to some jobs, sorted."""
-    return tuple(sorted({quota_use.row for j in members for quota_use in problem.demands[j].quota_uses}))
-
-
-def _load_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """--max-load-desired as rows over the jobs' counts; the planned counts are always allowed."""
-    share, problem = packing.problem.limits.max_load_desired, packing.problem
-    if share >= 1.0:
-        return np.zeros((0, len(packing.members))), np.zeros(0)
-    total = problem.allocatable.sum(axis=0)
-    left = (share * total - (total - packing.free.sum(axis=0))).clip(min=0)
-    rows = problem.request[[problem.demands[j].shape for j in packing.members]].T.astype(np.float64)
-    scale = total.clip(min=1).astype(np.float64)
-    planned = rows @ np.array([packing.count[j] for j in packing.members], dtype=np.float64)
-    return rows / scale[:, None], (planned + left) / scale

@@ -139,7 +139,8 @@ def _cells(capacity: IntArray, parts: int) -> IntArray:
 def constraints(buckets: Buckets, use: FloatArray, rows: FloatArray) -> Matrix:
     """The left sides of the program over variables, then the pods of each shape in each bucket.
 
-    Rows: pods used <= pods in the buckets, by shape; pods in a bucket <= its room, by bucket and resource; then the
+    Rows: pods used <= pods in the buckets, by shape; pods in a bucket <= its capacity, by bucket and resource; then
+        the
     further rows.
 
     Args:
@@ -170,14 +171,16 @@ def most_places(buckets: Buckets) -> FloatArray:
 
 
 def worth_of_buckets(buckets: Buckets, slot: FloatArray, room_price: FloatArray) -> float:
-    """What all buckets are worth at some prices: no set of pods that fits into them is worth more.
+    """Bound the value of all pods that fit into the buckets, at given prices.
 
     Args:
         buckets: the buckets.
         slot: (shapes,) what one pod of each shape is worth, >= 0.
-        room_price: (buckets, resources) what the room is worth, >= 0.
+        room_price: (buckets, resources) what the capacity is worth, >= 0.
     """
-    beyond = (slot[None] - room_price @ buckets.request.T).clip(min=0)  # (buckets, shapes) more than its room costs
+    beyond = (slot[None] - room_price @ buckets.request.T).clip(
+        min=0
+    )  # (buckets, shapes) more than its capacity costs
     return float((room_price * buckets.room).sum() + (beyond * buckets.slots).sum())
 
 

@@ -25,7 +25,7 @@ def full_shapes(
     Quotas and --max-load-desired do not count: a job that they stop does not lack a slot.
 
     Args:
-        cluster: what may be placed anew.
+        cluster: what may be repacked.
         count: by job, the trainers that it has in any case.
         shapes: indices of the shapes.
         deadline_s: time for each program.

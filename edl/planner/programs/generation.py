@@ -36,7 +36,7 @@ _FAILURES = {
 
 
 class Engine(StrEnum):
-    """What gave a bound."""
+    """The method that gave a bound."""
 
     PATTERNS = "patterns"
     FLUID = "fluid"
@@ -300,8 +300,8 @@ def _linear_program(program: Program, left: Matrix, room: FloatArray, most: Floa
 
     Args:
         program: what to maximise.
-        left: (shapes + rooms + rows, variables + uses) the left sides.
-        room: (rooms,) what the uses may take.
+        left: (shapes + capacities + rows, variables + uses) the left sides.
+        room: (capacities,) what the uses may take.
         most: (uses,) their upper bounds.
     """
     none = np.zeros(len(most))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edl.planner.clock import Clock
 from edl.planner.problem import IntArray, count_slots
-from edl.planner.programs.patterns import ROUNDING, NodeClass, price
+from edl.planner.programs.patterns import ROUNDING, NodeClass, fill, price
 
 FloatArray = NDArray[np.float64]
 
@@ -101,12 +101,7 @@ class Pricer:
         Returns:
             (classes, shapes) the filled patterns.
         """
-        left = self._capacity - patterns @ self._request
-        for s in order:
-            more = np.minimum(count_slots(left, self._request[s]), self._most[:, s])
-            patterns[:, s] += more
-            left -= more[:, None] * self._request[s]
-        return patterns
+        return fill(patterns, self._capacity, self._request, self._most, order)
 
     def _group_classes(self) -> tuple[list[_Table], list[int]]:
         """The tables, and the classes that are searched one by one because no table holds them."""

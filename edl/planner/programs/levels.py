@@ -96,7 +96,7 @@ def _bounded(
     steps = _whole_levels(packing, rest, level, limit)
     if not steps:
         return level, price
-    if packing.problem.is_large:
+    if packing.problem.plans_in_bulk:
         return steps[-1], price
     possible, impossible = -1, len(steps)
     while impossible - possible > 1:

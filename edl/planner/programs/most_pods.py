@@ -12,7 +12,7 @@ from edl.planner.programs.generation import Program, solve
 
 
 def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
-    """Bound from above how many pods of some shapes fit; see `place_most_priced`."""
+    """Return an upper bound of the number of pods of some shapes that fit; see `place_most_priced`."""
     return place_most_priced(problem, room, wanted, deadline_s)[0]
 
 

@@ -140,7 +140,7 @@ class Screen:
         return after
 
     def _states(self, order: Sequence[int]) -> tuple[IntArray, IntArray]:
-        """What will probably be free on each node that has masters or pservers, after each of the jobs; its node."""
+        """Estimate the free capacity of each node with masters or pservers, after each of the jobs starts."""
         pods = [pod for j in order for pod in self._fixed[j]]
         free = {node: self._free[node] for node, _ in pods}
         rows, nodes = [], []
@@ -179,7 +179,7 @@ class _Cut:
         self.slack = 0.0
 
     def worth_of(self, pods: Mapping[int, int]) -> float:
-        """What pods are worth at these prices."""
+        """The value of pods at these prices."""
         return sum(count * self._prices.get(shape, 0.0) for shape, count in pods.items())
 
     def start(self, free: IntArray, wanted: Mapping[int, int]) -> None:
@@ -194,7 +194,7 @@ class _Cut:
             self._known.update(zip(keys, self._values(free, self._opened[:, nodes]).tolist(), strict=True))
 
     def cost(self, pods: Mapping[int, int], after: Mapping[int, IntArray]) -> float:
-        """What further pods take, and what changes on some nodes take from the value of these."""
+        """The price of further pods plus the value that some nodes lose by changed free capacity."""
         lost = sum(float(self._value[node]) - self._value_of(node, free) for node, free in after.items())
         return self.worth_of(pods) + lost
 
@@ -216,7 +216,7 @@ class _Cut:
         return self._known[key]
 
     def _keys(self, free: IntArray, nodes: IntArray) -> list[bytes]:
-        """What the value of a state depends on."""
+        """Cache keys of states: states with equal keys have the same value."""
         opened = np.packbits(self._opened[:, nodes], axis=0).T
         return [row.tobytes() + bits.tobytes() for row, bits in zip(free[:, self._columns], opened, strict=True)]
 

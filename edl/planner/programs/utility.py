@@ -75,8 +75,8 @@ def fewest_shrinks(
     """Of all counts with a total worth of at least `goal`, those that delete the fewest trainers.
 
     Args:
-        cluster: the jobs and their room.
-        worths: of each job.
+        cluster: the jobs and their capacity.
+        worths: the worth of each job's trainers.
         floor: by job, the fewest trainers.
         now: by job, the trainers that it has; growth costs nothing.
         goal: what `most_useful` found, less the slack.

@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Quota
 from edl.model.names import Role
-from edl.model.plan import Quota
 from edl.model.pods import Pod
 from edl.model.queues import Queue, Reclaim
-from edl.model.resources import HOST_PORT_PREFIX
+from edl.model.resources import is_amount
 from edl.planner.queues.shares import weighted_max_min
 
 Pool = tuple[str, str]
@@ -80,7 +80,7 @@ class QueueUse:
 
     @property
     def own(self) -> int:
-        """What it wants of its own and can use."""
+        """The part of its own quota that the queue can use."""
         return self.wanted if self.wanted <= self.nominal else self.usable.floor(self.nominal)
 
     def reclaims(self, borrower: str) -> bool:
@@ -128,7 +128,7 @@ def queue_uses(snapshot: ClusterSnapshot) -> dict[Pool, tuple[QueueUse, ...]]:
 
 
 def shares(uses: Sequence[QueueUse]) -> dict[str, int]:
-    """What each queue may use of one resource: together never more than what is theirs together."""
+    """Divide one resource among queues; the shares never sum to more than the queues own together."""
     pool = sum(use.nominal for use in uses)
     own = _claims(uses, pool)
     borrowers = [use for use in uses if own[use.queue] == use.own]  # who waits for its own borrows nothing
@@ -167,7 +167,7 @@ def _in_steps(borrowers: Sequence[QueueUse], own: Mapping[str, int], found: dict
 
 
 def _claims(uses: Sequence[QueueUse], pool: int) -> dict[str, int]:
-    """What each queue gets of its own: all that it wants, unless a borrower uses it that need not give it back."""
+    """The part of its own quota that each queue gets: all it needs, less what borrowers may keep."""
     wanted = {use.queue: use.own for use in uses}
     borrowed = {use.queue: taken for use in uses if (taken := min(use.used, use.most) - use.nominal) > 0}
     protected = {
@@ -212,7 +212,7 @@ def _fits(job: Job, largest: Mapping[str, int]) -> bool:
         amount <= largest.get(resource, 0)
         for shape in shapes
         for resource, amount in shape.request.amounts
-        if not resource.startswith(HOST_PORT_PREFIX)
+        if is_amount(resource)
     )
 
 
@@ -239,7 +239,7 @@ def _with_wishes(use: QueueUse, jobs: Iterable[Job], resource: str, kept: int) -
 
 
 def _base(job: Job, resource: str) -> int:
-    """What the masters and pservers of a job request: the live ones, and those that it still lacks."""
+    """The requests of a job's masters and pservers, those still missing included."""
     live = [pod for pod in job.pods if pod.is_live and pod.role is not Role.TRAINER]
     missing = sum(
         max(0, f.count - sum(pod.role is f.role for pod in live)) * f.shape.request[resource] for f in job.fixed

@@ -1,7 +1,7 @@
 """Finished pods that ended jobs keep for their logs, and that fill the quota of pods of their namespace.
 
 Quota `count/pods` counts finished pods, so those of ended jobs could keep other jobs from their pods for ever. They
-make way, those of the job that ended first before others, and no more than are needed.
+are deleted, those of the job that ended first before others, and no more than are needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _left(quota: ResourceQuota, jobs: Sequence[Job]) -> int:
 
 
 def _kept(jobs: Sequence[Job]) -> Iterator[Pod]:
-    """The finished pods of ended TrainingJobs, in the order in which they make way."""
+    """The finished pods of ended TrainingJobs, in the order in which they are deleted."""
     ended = [job for job in jobs if job.finished and job.owner_count is None and not job.deleting]
     for job in sorted(ended, key=lambda job: (job.status.completion_s or 0.0 if job.status else 0.0, job.key)):
         yield from sorted(

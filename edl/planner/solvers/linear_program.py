@@ -100,7 +100,7 @@ class Solver(Protocol):
         """The library's name."""
 
     def load(self, program: LinearProgram) -> Model:
-        """Make a model of a program."""
+        """Load a linear program into the solver."""
 
 
 REFUSED = Answer(Outcome.BROKEN, "the linear program has a value that is infinite or not a number")

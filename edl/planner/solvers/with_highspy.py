@@ -44,7 +44,7 @@ class Highspy:
     name: str = "highspy"
 
     def load(self, program: LinearProgram) -> Model:
-        """Make a model of a program."""
+        """Load a linear program into the solver."""
         return _HighspyModel(program)
 
 

@@ -27,7 +27,7 @@ class Scipy:
     name: str = "scipy"
 
     def load(self, program: LinearProgram) -> Model:
-        """Make a model of a program."""
+        """Load a linear program into the solver."""
         return _ScipyModel(program)
 
 

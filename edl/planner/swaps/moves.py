@@ -24,13 +24,13 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a search over swaps maximises.
+    """The objective of a search over swaps.
 
     Attributes:
         target: (jobs,) trainers up to which each one is worth `below`; further ones are worth `above`.
         below, above: (jobs,) what one trainer is worth.
         least: (jobs,) trainers that a job keeps in any case.
-        size: (jobs,) what the room of one trainer is worth, > 0.
+        size: (jobs,) what the capacity of one trainer is worth, > 0.
         thorough: also compare swaps that take several out, or put more than two in.
     """
 
@@ -52,7 +52,7 @@ class Aim:
         return np.where(count <= self.least, np.inf, worth)
 
     def net(self, state: SwapState, out: list[int], into: list[int]) -> float:
-        """What a swap adds; minus infinity if a job would lose what it keeps or pass its ceiling."""
+        """The gain of a swap; minus infinity if a job would fall below its least count or exceed its ceiling."""
         change: dict[int, int] = {}
         total = 0.0
         for k, step in [*((k, -1) for k in out), *((k, 1) for k in into)]:
@@ -86,9 +86,9 @@ class _View:
         needed: (jobs, words) of which resources it needs the only one that a node may have.
         opened: (nodes, wanted) True if the node takes one.
         out: (nodes, present) jobs with a trainer there, the cheapest for its size first; -1 where there is none.
-        cost: (nodes, rooms) what it costs if nothing, one of them, or the first few of them are taken out.
-        room: (nodes, rooms, amounts) what is free then.
-        here: (nodes, rooms, words) of which of these resources one is left then.
+        cost: (nodes, capacities) what it costs if nothing, one of them, or the first few of them are taken out.
+        room: (nodes, capacities, amounts) what is free then.
+        here: (nodes, capacities, words) of which of these resources one is left then.
     """
 
     state: SwapState
@@ -104,21 +104,21 @@ class _View:
     here: WordArray
 
     def taken(self, node: int, row: int) -> list[int]:
-        """The jobs that lose a trainer on a node, by its position, for a room."""
+        """The jobs that lose a trainer on a node, by its position, for a slot."""
         here = self.out[node]
         found = here[:0] if row == 0 else here[row - 1 : row] if row <= len(here) else here[: row - len(here) + 1]
         return [int(k) for k in found]
 
 
-Choice = tuple[FloatArray, Callable[[int, int], list[int]]]  # (nodes, rooms) what is won; who is put into a room
+Choice = tuple[FloatArray, Callable[[int, int], list[int]]]  # (nodes, capacities) what is won; who is put into a slot
 
 
 def worth_trying(state: SwapState, aim: Aim) -> BoolArray:
     """(jobs,) True for jobs that may be put into a node by the best swap.
 
     A job is left out if two others gain as much, request no more of anything and may go wherever it may: wherever one
-    or two of it fit, those do. The jobs that are worth most for their size stay in any case, because they fill rooms.
-    Of very many jobs, only those that are worth most for their size are looked at.
+    or two of it fit, those do. The jobs that are worth most for their size stay in any case, because they fill the
+    free capacity. Of very many jobs, only those that are worth most for their size are looked at.
     """
     gain = np.where(state.allowed(), aim.gain(state.count, state.high), 0.0)
     wanted, found = np.flatnonzero(gain > 0), np.zeros(len(gain), dtype=np.bool_)
@@ -171,7 +171,7 @@ def _best_of(nodes: IntArray, view: _View) -> list[Swap]:
 
 
 def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: FloatArray) -> _View:
-    """What may happen on some nodes; `wanted` are sorted by `gain`."""
+    """The possible swaps on some nodes; `wanted` jobs are sorted by `gain`."""
     loss = aim.loss(state.count)
     order = np.argsort(loss / aim.size, kind="stable")
     order = order[np.isfinite(loss[order])]
@@ -200,10 +200,10 @@ def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: F
 
 
 def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
-    """(nodes, rooms, pods) True where a pod fits.
+    """(nodes, capacities, pods) True where a pod fits.
 
     Args:
-        view: the rooms.
+        view: the free capacities.
         request: (..., pods, amounts).
         needed: (..., pods, words).
     """
@@ -219,7 +219,7 @@ def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
 
 
 def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(nodes, rooms) what the first pods that fit are worth, minus infinity if none do, and which these are.
+    """(nodes, capacities) what the first pods that fit are worth, minus infinity if none do, and which these are.
 
     `worth` is (pods,) or (nodes, pods), falling.
     """
@@ -230,13 +230,13 @@ def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def _singles(view: _View, fits: BoolArray) -> Choice:
-    """One trainer put into each room."""
+    """One trainer put into each slot."""
     worth, at = _first(fits, view.gain)
     return worth - view.cost, lambda i, row: [int(view.wanted[at[i, row]])]
 
 
 def _pairs(view: _View, usable: BoolArray) -> Choice:
-    """Two trainers put into each room, of the jobs that gain most; `usable` is (nodes, wanted): one alone fits."""
+    """Two trainers put into each slot, of the jobs that gain most; `usable` is (nodes, wanted): one alone fits."""
     top = np.argsort(~usable, axis=1, kind="stable")[:, :PAIRED]
     is_usable = np.take_along_axis(usable, top, 1)
     first, second = np.triu_indices(top.shape[1])
@@ -253,7 +253,7 @@ def _pairs(view: _View, usable: BoolArray) -> Choice:
 
 
 def _fills(view: _View) -> Choice:
-    """Each room filled with as many trainers as fit, those first that are worth most for their size."""
+    """Each slot filled with as many trainers as fit, those first that are worth most for their size."""
     state, aim = view.state, view.aim
     order = np.argsort(-view.gain / aim.size[view.wanted], kind="stable")[:FILLED]
     jobs, left, here, net = view.wanted[order], view.room.copy(), view.here.copy(), -view.cost

@@ -1,8 +1,8 @@
 """Packs trainers of many sizes: best fit by dominant share, then swaps on single nodes as long as they gain.
 
-The fluid program says how many trainers each job should have, and what room is worth. Which sizes fill a node well
-together, it does not say. A swap takes nothing or one trainer from a node and puts one or two others there; all of
-them are compared at once as matrices. Every state on the way is a plan without overcommit.
+The fluid program says how many trainers each job should have, and what capacity is worth. Which sizes fill a node
+well together, it does not say. A swap takes nothing or one trainer from a node and puts one or two others there; all
+of them are compared at once as matrices. Every state on the way is a plan without overcommit.
 
 Source: best fit by dominant share (Ghodsi et al., NSDI 2011); swap search for bin packing, Fleszar and Hindi,
 Computers and Operations Research 29(7), 2002; cheapest eviction as in Borg (Verma et al., EuroSys 2015).
@@ -26,18 +26,18 @@ BATCH, STEPS = 128, 60  # nodes that are compared at once, and how often
 RECHECKED = 4  # batches for which the jobs worth trying are found once
 PASSES = 20
 ROUNDS, NEAR, LEAST_GAIN = 3, 0.995, 5e-4  # further rounds while far from the fluid program, if the last one paid
-HALVINGS = 12  # of the level that the free room in all allows
+HALVINGS = 12  # of the level that the free capacity in all allows
 ENOUGH = 1e-4  # part of the value that a pass must gain for another one
-PROMISE_FACTOR = 30.0  # a promised trainer is worth so many times the most useful other one
+PROMISE_FACTOR = 30.0  # a trainer of the fair share is worth so many times the most useful other one
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the fluid program says of the jobs.
+    """The solution of the fluid program for the jobs.
 
     Attributes:
         target: by job, how many trainers it has in the program.
-        price: by job, what the room of one trainer is worth.
+        price: by job, what the capacity of one trainer is worth.
         gain: by job, what one trainer more adds to the objective.
     """
 
@@ -94,8 +94,8 @@ def fill_by_swaps(
 def fill_by_totals(packing: TrialPacking, ceiling: Mapping[int, int]) -> TrialPacking:
     """Place new trainers without any program, if there is no time for one: every job up to the same fulfilment.
 
-    It is the highest that the free room in all would allow, as if all nodes were one. The trainers go where they fit
-    best, the largest first, so the last jobs may get less.
+    It is the highest that the free capacity in all would allow, as if all nodes were one. The trainers go where they
+    fit best, the largest first, so the last jobs may get less.
 
     Args:
         packing: every member at its minimum at least; not changed.
@@ -231,7 +231,7 @@ def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
 
 
 def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int = 8) -> bool:
-    """The same on the node where several that are worth least together make room."""
+    """The same on the node where several that are worth least together free capacity."""
     surplus = state.count - np.maximum(state.due, aim.least)
     surplus[k] = 0
     held = np.minimum(state.held, surplus.clip(min=0)[None])

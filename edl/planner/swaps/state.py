@@ -21,7 +21,7 @@ WordArray = NDArray[np.uint64]
 
 MOST_COMPARED = 1200  # jobs that are compared pair by pair
 MANY_UNITS = 8  # so many resources that a pod asks for at most one of, and a node has at most one of, are bits
-NEARLY_USED = 8  # a quota that has room for fewer of the largest trainers is looked at while swaps are chosen
+NEARLY_USED = 8  # a quota that has capacity for fewer of the largest trainers is looked at while swaps are chosen
 
 
 class SwapState:
@@ -88,7 +88,7 @@ class SwapState:
             for use in problem.demands[j].quota_uses:
                 quota[number[use.row], k] = use.each
         left = np.array([row.limit - meter.used[row] for row in number], dtype=np.int64)
-        share = problem.limits.max_load_desired
+        share = problem.limits.sharing.max_load_desired
         if share >= 1.0:
             return quota, left
         total = problem.allocatable.sum(axis=0)
@@ -171,7 +171,7 @@ class SwapState:
         self._left -= numbers.sum() * self._rows[:, k]
 
     def value(self, gain: FloatArray) -> float:
-        """What all trainers add, given what each one of a job adds."""
+        """The total value of all trainers, given the value of one trainer of each job."""
         return float(gain @ self.count)
 
     def rank(self, gain: FloatArray) -> tuple[int, float]:
@@ -183,7 +183,7 @@ class SwapState:
 
         Args:
             k: the job.
-            number: how many.
+            number: the number of number.
             is_bound: keep within quotas and the allowed load; minimums were admitted already.
         """
         left = min(number, self.most_allowed(k)) if is_bound else number

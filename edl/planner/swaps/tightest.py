@@ -1,4 +1,4 @@
-"""Places the minimums of many jobs in free room, each where it leaves least: one pass over arrays.
+"""Places the minimums of many jobs in free capacity, each where it leaves least: one pass over arrays.
 
 Where sizes are many, a search over swaps places all new trainers once more. Until then it only counts that they fit
 together, so what a place costs other sizes is not weighed.
@@ -46,7 +46,7 @@ def tightest_first(slots: IntArray, spare: FloatArray, part: float, number: int)
 
 
 def place_minimums(packing: TrialPacking, batches: Iterable[tuple[int, Sequence[int]]]) -> bool:
-    """Place trainers in free room; without room for all of them, or if one of them exists already, nothing changes.
+    """Place trainers in free capacity; change nothing if not all fit or one of them exists already.
 
     Args:
         packing: the packing; it is changed if all fit.

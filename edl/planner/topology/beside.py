@@ -43,7 +43,7 @@ def count_beside(free: IntArray, trainer: Kind, pserver: Kind, count: int) -> in
     Args:
         free: (nodes, resources) free capacity.
         trainer: the shape of the trainers.
-        pserver: that of the pservers.
+        pserver: the shape of the pservers.
         count: how many pservers there are.
     """
     slots, fit = trainer.slots(free), np.minimum(pserver.slots(free), count)
@@ -57,7 +57,7 @@ def count_beside(free: IntArray, trainer: Kind, pserver: Kind, count: int) -> in
 
 
 class _Table(NamedTuple):
-    """What pservers cost on each node.
+    """The trainer slots that pservers would take on each node.
 
     Attributes:
         slots: (nodes,) trainers that fit without pservers.
@@ -104,7 +104,7 @@ def _candidates(fit: IntArray, costs: list[IntArray], count: int) -> list[int]:
 
 
 def _cheapest_first(table: _Table, count: int) -> int:
-    """What pservers cost that use all corners, and then fill one node after the other, the cheapest first."""
+    """The cost of pservers that first use leftover capacity, and then fill the cheapest nodes one by one."""
     more, cost = table.fit - table.corners, table.cost(table.fit)
     left, total = count - int(table.corners.sum()), 0
     used = np.flatnonzero(more)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.resources import NodeTerm, Preference
 from edl.model.topology import TOGETHER, Labels, Topology, domain_of, in_domain
 from edl.planner.problem import JobDemand
@@ -31,9 +31,9 @@ class Choices:
 
     Attributes:
         snapshot: the cluster as it was observed.
-        domains: of each job with `spec.topology` that the planner may give pods, its domains; the best guess first.
+        domains: for each job with `spec.topology` that the planner may give pods, its domains; the best guess first.
             One empty name if no domain can hold any trainer.
-        most: of jobs with `mode: Required`, trainers that the largest domain could hold beside the pservers of the
+        most: for jobs with `mode: Required`, trainers that the largest domain could hold beside the pservers of the
             job if no other training ran.
     """
 
@@ -140,7 +140,8 @@ def _turn(demand: JobDemand) -> tuple[bool, int, float, JobKey]:
 def _ranked(demand: JobDemand, offers: Sequence[Offer], topology: Topology) -> tuple[str, ...]:
     """The domains that could hold the minimum, the best guess first; else the one that could hold most.
 
-    The best has room for the minimum at the least cost to others, then for most trainers; of equal ones the fullest.
+    The best has capacity for the minimum at the least cost to others, then for most trainers; of equal ones the
+    fullest.
     """
     low, high = demand.min_trainers, demand.max_trainers
 

@@ -1,9 +1,9 @@
 """Which trainers of a job with `mode: Preferred` move once the cluster is quiet, so that all are in one domain.
 
-Such a job spreads over domains rather than have fewer trainers, and stays so when room comes free. A few trainers at
-a time are deleted in other domains and start again in the domain that could hold all of them. The job never has fewer
-trainers than its minimum, and no other job loses any. A job with `mode: Required` is left alone: it would have to end
-first.
+Such a job spreads over domains rather than have fewer trainers, and stays so when capacity comes free. A few
+trainers at a time are deleted in other domains and start again in the domain that could hold all of them. The job
+never has fewer trainers than its minimum, and no other job loses any. A job with `mode: Required` is left alone: it
+would have to end first.
 
 What locality is worth is not known, so it is assumed to be a little: GAIN of the speed of the job over HORIZON_S must
 pay for the resizes. A job whose trainers have not all run that long does not move, so moves cannot follow each other
@@ -25,10 +25,10 @@ from edl.model.plan import ScalePlan
 from edl.model.pods import PodPhase
 from edl.model.topology import Topology, domain_of
 from edl.planner.consolidation import Moving, pays, with_moves, without
-from edl.planner.interruption import HORIZON_S
 from edl.planner.problem import JobDemand, LiveTrainer
 from edl.planner.topology.choices import towards
 from edl.planner.trial_packing import TrialPacking
+from edl.planner.waits import HORIZON_S
 
 GAIN = 0.1  # of the speed of a job, assumed for having all trainers in one domain
 RESIZES = 2  # for each part of the trainers that moves: a shrink and a growth
@@ -43,7 +43,7 @@ class Gathering(NamedTuple):
 
 
 def gatherings(packing: TrialPacking) -> Iterator[Gathering]:
-    """What could move, the job first that would be admitted first.
+    """Find the jobs whose trainers could move together into one domain, in the order of admission.
 
     Args:
         packing: the finished packing of a plan that changes nothing.
@@ -120,7 +120,7 @@ def _pays_for(job: Job, moved: int, at_once: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Where the trainers of one job are."""
+    """The domains in which the trainers of one job run."""
 
     packing: TrialPacking
     demand: JobDemand

@@ -1,7 +1,7 @@
-"""How many trainers of a job each domain has room for: now, without surplus trainers, and without any training.
+"""How many trainers of a job each domain has capacity for: now, without surplus trainers, and without any training.
 
 They are counted beside all pservers of the job, because these belong into the same domain. With `mode: Preferred` the
-pservers of a domain without room for them are left out: they may be elsewhere.
+pservers of a domain without capacity for them are left out: they may be elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from edl.planner.trial_packing import TrialPacking
 
 
 class Offer(NamedTuple):
-    """What one domain offers a job, in trainers.
+    """The number of a job's trainers that fit in one domain.
 
     Attributes:
-        free: in room that is free, or will be once terminating pods are gone.
-        surplus: also in the room of trainers above the minimum of their jobs.
+        free: in capacity that is free, or will be once terminating pods are gone.
+        surplus: also in the capacity of trainers above the minimum of their jobs.
         alone: if no other training ran.
     """
 
@@ -49,7 +49,7 @@ class Rooms:
         self._surplus = self._free + sum_requests(len(problem.empty), problem.request, nodes, shapes)
 
     def offers(self, demand: JobDemand, topology: Topology) -> list[Offer]:
-        """What each domain offers a job, whether or not the job has one already; sorted by name."""
+        """Return how many trainers of a job fit in each domain, sorted by name; the job may have a domain already."""
         rooms = (self._free, self._surplus, self._problem.empty)
         count = self._counter(demand, topology)
         return [
@@ -58,7 +58,7 @@ class Rooms:
         ]
 
     def larger(self, demand: JobDemand, topology: Topology, count: int) -> Offer | None:
-        """The other domain with most free room for a job; None if none has more than so many trainers."""
+        """The other domain with most free capacity for a job; None if none has more than so many trainers."""
         others = [offer for offer in self.offers(demand, topology) if offer.domain != topology.domain]
         best = max(others, key=lambda offer: (offer.free, offer.domain), default=None)
         return best if best is not None and best.free > count else None
@@ -90,7 +90,7 @@ class Rooms:
         return Kind(request, self._judge.takes(in_any_domain(shape, topology).placement))
 
     def reserve(self, demand: JobDemand, topology: Topology, domain: str) -> None:
-        """Take room for the minimum and the pservers of a job from a domain, on the nodes with most room first."""
+        """Reserve the minimum and the pservers of a job in a domain, first on nodes with most free capacity."""
         nodes = self._nodes_of(topology.key).get(domain, np.zeros(0, dtype=np.int64))
         self._reserve(self._problem.request[demand.shape], nodes, demand.min_trainers)
         for fixed in demand.job.companions:

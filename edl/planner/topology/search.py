@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
+from edl.planner.scores import PlanScore
 from edl.planner.topology.choices import Assignment, Choices, read_choices
 
 MOST_TRIED = 16  # decisions for one snapshot
@@ -22,29 +23,6 @@ MOST_CELLS = 10_000  # nodes times jobs; a larger cluster gets the first guess
 PART = 0.3  # of the deadline: no other choice is tried after it
 
 Made = TypeVar("Made")
-
-
-class PlanScore(NamedTuple):
-    """How good a decision is; the larger one is better.
-
-    Attributes:
-        placed: serving pods.
-        admitted: of each job by tier and age, whether it runs.
-        worst: the lowest fulfilment.
-        achieved: what the objective counts.
-        kept: minus the trainers that are deleted.
-    """
-
-    placed: int
-    admitted: tuple[bool, ...]
-    worst: float
-    achieved: float
-    kept: int
-
-    @property
-    def is_best(self) -> bool:
-        """True if no decision gives any job more, and none is deleted for it."""
-        return all(self.admitted) and self.worst >= 1.0 and not self.kept
 
 
 def decide_together(

@@ -1,4 +1,4 @@
-"""Admission: what a request needs besides a valid object: a namespace, a priority, an account, an address, room.
+"""Admission: what a request needs besides a valid object: a namespace, a priority, an account, an address, capacity.
 
 Source: the admission plugins that kube-apiserver enables by default (NamespaceLifecycle, Priority, ServiceAccount,
 DefaultTolerationSeconds, DefaultStorageClass), v1.36.

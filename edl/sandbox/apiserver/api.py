@@ -163,7 +163,7 @@ class Api:
         return _warned(self._one(kind, entry, form, request, 201 if created else 200), write.warnings)
 
     def _follow(self, request: Request, kind: Kind, entry: Entry) -> None:
-        """What a cluster's own controllers do at once after a write."""
+        """Do what a cluster's own controllers do at once after a write."""
         if request.is_dry_run:
             return
         if kind.qualified == "namespaces":

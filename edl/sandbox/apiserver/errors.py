@@ -44,7 +44,7 @@ class FieldError:
 
     Attributes:
         field: the path, such as `spec.containers[0].name`; `<nil>` for the whole object.
-        reason: of the Status' cause, such as `FieldValueInvalid`.
+        reason: the reason of the Status' cause, such as `FieldValueInvalid`.
         message: such as `Invalid value: 3: must be less than 2`.
     """
 
@@ -162,9 +162,9 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> A
     """422: rules refuse the object.
 
     Args:
-        kind: of the object.
-        group: of the kind.
-        name: of the object.
+        kind: the kind of the object.
+        group: the group of the kind.
+        name: the name of the object.
         errors: what is refused; at least one.
     """
     texts = list(dict.fromkeys(str(error) for error in errors))

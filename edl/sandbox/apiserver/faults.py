@@ -104,12 +104,12 @@ class Rule:
         verb: get, list, watch, create, update, patch, delete or deletecollection.
         resource: the plural, without the group.
         subresource: such as `status`; `-` for none.
-        namespace: of the request.
-        name: of the object in the path.
+        namespace: the namespace of the request.
+        name: the name of the object in the path.
         user: who sends it.
         first: the number of the first matching request that is met, from 1.
         times: how many matching requests are met from then on; None for all.
-        probability: of each of these, in 0..1.
+        probability: the probability that the fault meets a matching request, in 0..1.
         where: any further condition.
     """
 

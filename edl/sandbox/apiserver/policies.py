@@ -8,16 +8,15 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/validating-admis
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict
+from operator import itemgetter
 from typing import Any
 
-from edl.sandbox.apiserver.cel.functions import CelError
-from edl.sandbox.apiserver.cel.program import program
-from edl.sandbox.apiserver.cel.syntax import CelSyntaxError
+from edl.kube.expressions import MAPPING, CelError, Evaluator, method
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.errors import ApiError, forbidden
 from edl.sandbox.apiserver.kinds.kind import Kind, Object, dig
-from edl.sandbox.apiserver.rights import Answer, Attempt, User, judge
+from edl.sandbox.apiserver.rights import Attempt, User, judge
 from edl.sandbox.apiserver.writing import Write
 
 _POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
@@ -25,47 +24,16 @@ _BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What the authorizer answers."""
-
-    answer: Answer
-
-    def cel_allowed(self) -> bool:
-        return self.answer.allowed
-
-    def cel_reason(self) -> str:
-        return self.answer.reason
+_VARIABLES = ("object", "oldObject", "request", "namespaceObject", "authorizer", "params")
+_STEPS = ("group", "resource", "subresource", "namespace", "name", "path")
+"""The questions that the authorizer of an expression takes step by step; each gives the authorizer with one more."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Authorizer:
-    """The authorizer of a policy's expressions, at any step of its questions."""
+def _step(name: str) -> Any:
+    def asked(authorizer: Object, value: str) -> Object:
+        return {**authorizer, name: value}
 
-    cluster: Cluster
-    user: User
-    about: Attempt = field(default_factory=lambda: Attempt(""))
-
-    def cel_group(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, group=name))
-
-    def cel_resource(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, resource=name))
-
-    def cel_subresource(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, resource=f"{self.about.resource}/{name}"))
-
-    def cel_namespace(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, namespace=name))
-
-    def cel_name(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, name=name))
-
-    def cel_path(self, name: str) -> _Authorizer:
-        return replace(self, about=replace(self.about, path=name))
-
-    def cel_check(self, verb: str) -> _Decision:
-        return _Decision(judge(self.cluster, self.user, replace(self.about, verb=verb)))
+    return method(name, asked, MAPPING, "string")
 
 
 class Policies:
@@ -73,6 +41,16 @@ class Policies:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        answers = [method(name, itemgetter(name), MAPPING) for name in ("allowed", "reason")]
+        check = method("check", self._check, MAPPING, "string")
+        self._evaluator = Evaluator(_VARIABLES, [*map(_step, _STEPS), check, *answers])
+
+    def _check(self, authorizer: Object, verb: str) -> Object:
+        """What the authorizer answers."""
+        resource = "/".join(filter(None, (authorizer.get("resource"), authorizer.get("subresource"))))
+        about = {name: authorizer[name] for name in ("group", "namespace", "name", "path") if name in authorizer}
+        user = User(authorizer["user"], tuple(authorizer["groups"]))
+        return asdict(judge(self._cluster, user, Attempt(verb, resource=resource, **about)))
 
     def admit(self, write: Write, value: Object, old: Object | None) -> None:
         """Refuse an object that a policy denies.
@@ -84,9 +62,9 @@ class Policies:
         for name, binding, policy in self._bound():
             if not _matches(policy, write.kind, operation, write.subresource):
                 continue
-            variables = self._variables(write, value, old, operation)
+            given = self._evaluator.given(self._variables(write, value, old, operation))
             for rule in dig(policy, "spec", "validations", default=()):
-                detail = _refusal(rule, variables, dig(policy, "spec", "failurePolicy", default="Fail"))
+                detail = self._refusal(rule, given, dig(policy, "spec", "failurePolicy", default="Fail"))
                 if detail:
                     source = f"'{name}' with binding '{binding}'"
                     raise _denied(write.kind, value["metadata"].get("name", ""), source, rule, detail)
@@ -117,9 +95,19 @@ class Policies:
                 "dryRun": request.is_dry_run,
             },
             "namespaceObject": self._cluster.find("namespaces", "", namespace),
-            "authorizer": _Authorizer(self._cluster, User(request.user, request.groups)),
+            "authorizer": {"user": request.user, "groups": list(request.groups)},
             "params": None,
         }
+
+    def _refusal(self, rule: Object, given: Any, failure_policy: str) -> str:
+        """Why a rule refuses; empty if it does not."""
+        text = rule["expression"]
+        try:
+            if self._evaluator.evaluate(text, given) is True:
+                return ""
+        except CelError as error:
+            return f"expression '{text}' resulted in error: {error}" if failure_policy == "Fail" else ""
+        return str(rule.get("message") or f"failed expression: {text.strip()}")
 
 
 def _matches(policy: Object, kind: Kind, operation: str, subresource: str) -> bool:
@@ -135,17 +123,6 @@ def _matches(policy: Object, kind: Kind, operation: str, subresource: str) -> bo
 
 def _names(words: list[str] | None, word: str) -> bool:
     return words is not None and (word in words or "*" in words)
-
-
-def _refusal(rule: Object, variables: dict[str, Any], failure_policy: str) -> str:
-    """Why a rule refuses; empty if it does not."""
-    text = rule["expression"]
-    try:
-        if program(text).evaluate(variables) is True:
-            return ""
-    except (CelError, CelSyntaxError) as error:
-        return f"expression '{text}' resulted in error: {error}" if failure_policy == "Fail" else ""
-    return str(rule.get("message") or f"failed expression: {text.strip()}")
 
 
 def _denied(kind: Kind, name: str, source: str, rule: Object, detail: str) -> ApiError:

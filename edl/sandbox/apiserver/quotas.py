@@ -121,11 +121,11 @@ def usage_of(kind: Kind, value: Object) -> dict[str, str]:
 
 
 def require_quota(cluster: Cluster, kind: Kind, value: Object, old: Object | None = None) -> None:
-    """Refuse an object that a ResourceQuota of its namespace has no room for.
+    """Refuse an object that a ResourceQuota of its namespace has no capacity for.
 
     Args:
         cluster: the objects.
-        kind: of the object.
+        kind: the kind of the object.
         value: a new object, or the new state of one that counts already.
         old: the state that counts.
 

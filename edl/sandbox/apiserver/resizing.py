@@ -42,7 +42,7 @@ def node_problem(pod: Object, allocatable: Object) -> str:
 
 
 def resize_errors(pod: Object, old: Object) -> Sequence[FieldError]:
-    """What is wrong with a resized pod."""
+    """Describe what is wrong with a resized pod."""
     return [*spec_errors(pod["spec"], "spec"), *_resize_errors(pod, old)]
 
 

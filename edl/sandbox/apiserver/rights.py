@@ -47,7 +47,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What somebody wants to do: a verb on a resource, or on a path that is no resource.
+    """A request to authorize: a verb on a resource, or on a path that is no resource.
 
     Attributes:
         resource: the plural, with the subresource: `pods/log`.
@@ -77,7 +77,7 @@ class Answer:
 
 
 def attempt_of(request: Request) -> Attempt:
-    """What a request wants to do."""
+    """The verb and the resource of a request, for authorization."""
     target = request.target
     if target is None:
         return Attempt(request.verb, path=request.path)

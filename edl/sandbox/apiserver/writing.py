@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edl.sandbox.apiserver.admission import admit_create, admit_update, permit_create, permit_resize
-from edl.sandbox.apiserver.cel.rules import rule_errors, typed
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.conversion import to_stored
 from edl.sandbox.apiserver.deletion import Deleter
@@ -33,6 +32,7 @@ from edl.sandbox.apiserver.kinds.names import NAME_PROBLEMS
 from edl.sandbox.apiserver.patches.managers import APPLY, UPDATE, Applied, Manager, record_apply, record_update
 from edl.sandbox.apiserver.resizing import RESIZE, resize_errors, resized_spec
 from edl.sandbox.apiserver.schema import structural
+from edl.sandbox.apiserver.schema.rules import rule_errors
 from edl.sandbox.apiserver.schema.types import OBJECT_META, builtin_types, decode, strict_error
 from edl.sandbox.apiserver.schema.validation import (
     ABSENT,
@@ -55,8 +55,8 @@ class Write:
 
     Attributes:
         request: the request.
-        kind: of the object.
-        key: of the object; its name may be generated.
+        kind: the kind of the object.
+        key: the key of the object; its name may be generated.
         subresource: `status`, `resize` or empty.
         warnings: for the client, filled in on the way.
         is_scale: whether it comes through the scale subresource.
@@ -332,7 +332,7 @@ def schema_errors_of(kind: Kind, value: Object, old: Object | None, before: Sequ
     errors = [*before, *_scale_errors(kind, value), *schema_errors(kind.schema, value, old=former)]
     if is_blocking(errors):
         return [*errors, NOT_CHECKED]
-    return [*errors, *rule_errors(kind.schema, typed(kind.schema, value), former)]
+    return [*errors, *rule_errors(kind.schema, value, former)]
 
 
 def _scale_errors(kind: Kind, value: Object) -> Iterator[FieldError]:

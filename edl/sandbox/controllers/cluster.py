@@ -34,7 +34,7 @@ class EndpointsController:
 
     Args:
         session: the API server.
-        informers: of Service, Pod and Endpoints.
+        informers: the informers of Service, Pod and Endpoints.
     """
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:
@@ -104,7 +104,7 @@ class NodeController:
 
     Args:
         session: the API server.
-        informers: of Node, Pod and Lease.
+        informers: the informers of Node, Pod and Lease.
         grace_s: how long a node whose Lease is not renewed stays ready.
         toleration_s: how long a pod without a toleration of its own stays on a lost node.
     """

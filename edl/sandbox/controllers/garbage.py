@@ -25,7 +25,7 @@ class GarbageCollector:
 
     Args:
         session: the API server.
-        informers: of every kind that owns or is owned.
+        informers: the informers of every kind that owns or is owned.
     """
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:

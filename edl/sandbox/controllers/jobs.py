@@ -59,7 +59,7 @@ class JobController:
 
     Args:
         session: the API server.
-        informers: of Pod and Job.
+        informers: the informers of Pod and Job.
     """
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:

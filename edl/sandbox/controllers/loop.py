@@ -30,6 +30,8 @@ COLLECTIONS = {
     "Deployment": "/apis/apps/v1/deployments",
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "Job": "/apis/batch/v1/jobs",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/resourceclaims",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/resourceclaimtemplates",
     "Lease": "/apis/coordination.k8s.io/v1/leases",
     "TrainingJob": "/apis/paddlepaddle.org/v1/trainingjobs",
 }
@@ -42,7 +44,7 @@ class Informers:
 
     Args:
         session: the API server.
-        kinds: of COLLECTIONS.
+        kinds: the kinds of COLLECTIONS.
     """
 
     def __init__(self, session: ApiSession, kinds: list[str]) -> None:

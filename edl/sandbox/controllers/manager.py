@@ -6,6 +6,7 @@ import asyncio
 
 from edl.kube.client.session import ApiSession
 from edl.sandbox.controllers.cluster import EndpointsController, NodeController
+from edl.sandbox.controllers.devices import DeviceClaimController
 from edl.sandbox.controllers.garbage import GarbageCollector
 from edl.sandbox.controllers.jobs import JobController
 from edl.sandbox.controllers.loop import COLLECTIONS, Informers
@@ -42,6 +43,7 @@ async def run_controllers(session: ApiSession, *, node_grace_s: float = LEASE_S)
         EndpointsController(session, informers),
         NodeController(session, informers, node_grace_s),
         VolumeController(session, informers, STORAGE_CLASS),
+        DeviceClaimController(session, informers),
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(informers.run())

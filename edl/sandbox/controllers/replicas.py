@@ -42,7 +42,7 @@ class ReplicaController:
 
     Args:
         session: the API server.
-        informers: of Pod, ReplicaSet and Deployment.
+        informers: the informers of Pod, ReplicaSet and Deployment.
     """
 
     def __init__(self, session: ApiSession, informers: Informers) -> None:

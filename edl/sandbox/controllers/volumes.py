@@ -26,7 +26,7 @@ class VolumeController:
 
     Args:
         session: the API server.
-        informers: of PersistentVolumeClaim and PersistentVolume.
+        informers: the informers of PersistentVolumeClaim and PersistentVolume.
         storage_class: the class whose claims get a folder of the kubelet.
     """
 

@@ -71,6 +71,6 @@ class AddressPool:
         self._used.discard(address)
 
     def close(self) -> None:
-        """Give the block back."""
+        """Release the block of addresses."""
         if self._lock is not None:
             self._lock.close()

@@ -29,7 +29,7 @@ async def serve_kubelet(settings: flags.KubeletSettings) -> int:
 
     Raises:
         ConfigError: a flag or a folder cannot be used.
-        EdlError: the API server refuses, or does not answer.
+        EdlError: the API server rejects the request, or does not answer.
     """
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -35,7 +35,7 @@ class Container:
     Args:
         host: the kubelet.
         pod: returns the pod as last seen.
-        spec: of the container.
+        spec: the spec of the container.
         place: where it runs.
         is_init: it must succeed once.
         changed: called after each change of `record`.

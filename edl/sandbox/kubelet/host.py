@@ -45,15 +45,15 @@ class Pace:
 
 @dataclass(slots=True)
 class Host:
-    """What the pods of a kubelet share.
+    """The resources that all pods of one kubelet share.
 
     Attributes:
         session: the API server.
         runtime: runs the containers.
         machine: what every container gets.
         images: the image table.
-        addresses: of pods.
-        folder: of this kubelet; pods have folders below it.
+        addresses: the addresses of pods.
+        folder: the folder of this kubelet; pods have folders below it.
         temporary: names the links to the temporary files of containers.
         events: writes events.
         data: the Secrets and ConfigMaps that pods refer to: (kind, namespace, name) -> object.

@@ -31,7 +31,7 @@ class Image:
     """A row of the table.
 
     Attributes:
-        pattern: of the name without tag and digest; `*` stands for any text.
+        pattern: the pattern of the name without tag and digest; `*` stands for any text.
         about: what runs, for people.
         entrypoint: the program; args are its arguments, and a command replaces it.
         command: the arguments of the entrypoint, or the program if there is none; args replace it.

@@ -39,10 +39,10 @@ _LONGEST_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """What a kubelet is started with.
+    """The settings of a kubelet.
 
     Attributes:
-        nodes: how many.
+        nodes: the number of nodes.
         shape: what each offers.
         folder: for logs, volumes and the programs of images.
         images: the image table.
@@ -75,7 +75,7 @@ class Kubelet:
 
     @property
     def host(self) -> Host:
-        """What its pods share."""
+        """The resources that the pods of this kubelet share."""
         return self._host
 
     async def register(self) -> None:

@@ -28,7 +28,7 @@ _KEPT = ("LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "SSL_CERT_FILE")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What every container of a kubelet gets.
+    """The environment that every container of a kubelet shares.
 
     Attributes:
         programs: the folder that comes first on PATH.
@@ -55,7 +55,7 @@ class ContainerPlace:
         root: its own folder: working folder, home and temporary files.
         temporary: the short path of its temporary files; a link.
         volumes: volume of the pod -> folder.
-        address: of the pod.
+        address: the address of the pod.
         node: the Node object.
         find: finds Secrets and ConfigMaps.
     """
@@ -79,7 +79,7 @@ def process_spec(
     """The process of a container; makes its folders.
 
     Args:
-        name: of the process, unique.
+        name: the name of the process, unique.
         pod: with its address in the status.
         container: one of its containers.
         image: the row of the image table.

@@ -67,7 +67,7 @@ class NamesFile:
     """The file; it is replaced as a whole whenever the names change.
 
     Args:
-        path: of the file.
+        path: the path of the file.
     """
 
     def __init__(self, path: Path) -> None:

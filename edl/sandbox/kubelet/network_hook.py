@@ -38,8 +38,8 @@ class Names:
     """The names of Services, from the file of the kubelet: NAMESPACE/SERVICE -> hosts, addresses and ports.
 
     Args:
-        path: of the file.
-        namespace: of this pod.
+        path: the path of the file.
+        namespace: the namespace of this pod.
     """
 
     def __init__(self, path: str, namespace: str) -> None:
@@ -90,7 +90,7 @@ class Ports:
     """The ports of pods on a system that has only 127.0.0.1: one small file for each ADDRESS:PORT.
 
     Args:
-        folder: of the files.
+        folder: the folder of the files.
     """
 
     def __init__(self, folder: str) -> None:

@@ -34,7 +34,7 @@ _HEALTHY = {
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What a node offers.
+    """The capacity of a simulated node.
 
     Attributes:
         cpu, memory: as Kubernetes writes them.
@@ -51,9 +51,9 @@ class NodeAgent:
 
     Args:
         session: the API server.
-        name: of the node.
+        name: the name of the node.
         shape: what it offers.
-        port: of the kubelet's HTTPS server.
+        port: the port of the kubelet's HTTPS server.
     """
 
     def __init__(self, session: ApiSession, name: str, shape: NodeShape, port: int) -> None:

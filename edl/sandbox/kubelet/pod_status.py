@@ -19,15 +19,15 @@ RESIZE_PENDING = "PodResizePending"
 
 @dataclass(slots=True)
 class ContainerRecord:
-    """What is known of a container.
+    """The state of a container.
 
     Attributes:
-        name, image: of its spec.
+        name, image: the name and image in its spec.
         state, last_state: `waiting`, `running` or `terminated`, as the API has them.
         restarts: how many times it was started again.
         is_ready: it runs, and its readiness probe succeeds.
         is_started: it runs, and its startup probe has succeeded.
-        container_id: of the last start.
+        container_id: the ID of the container since its last start.
         resources: requests and limits that the kubelet has granted.
     """
 
@@ -66,15 +66,15 @@ class ContainerRecord:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a status is made of.
+    """The facts from which a pod's status is computed.
 
     Attributes:
-        address, host: of the pod and of its node.
+        address, host: the addresses of the pod and of its node.
         start_time: when the kubelet saw the pod.
         init, main: its containers.
         is_initialized: all init containers have succeeded.
         phase: Succeeded or Failed once no container will run again, else empty.
-        reason, message: of a pod that failed as a whole.
+        reason, message: the reason and message of a pod that failed as a whole.
         refusal: why a changed request was not granted, Deferred or Infeasible; empty if every change was.
     """
 
@@ -120,7 +120,7 @@ def pod_status(pod: Object, facts: PodFacts) -> Object:
     }
     if facts.refusal:
         pending = _condition(pod, RESIZE_PENDING, holds=True)
-        detail = {"reason": facts.refusal, "message": "the node has no room for what the pod requests now"}
+        detail = {"reason": facts.refusal, "message": "the node has no capacity for what the pod requests now"}
         status["conditions"].append(pending | detail)
     elif condition(pod, RESIZE_PENDING):
         status["conditions"].append({"type": RESIZE_PENDING, "$patch": "delete"})

@@ -67,11 +67,11 @@ class PodWorker:
 
     @property
     def granted(self) -> Amounts:
-        """What its containers were granted; nothing once they have ended."""
+        """The resources granted to its containers; empty once they have ended."""
         return {} if self._phase else granted(self._records(self.main))
 
     def _resize(self) -> None:
-        """Grant what the pod requests now, if there is room for it."""
+        """Grant what the pod requests now, if there is capacity for it."""
         records = self._records(self.main)
         before = (self._refusal, [one.resources for one in records])
         self._refusal = grant(self.pod, records, self._node(), self._others())

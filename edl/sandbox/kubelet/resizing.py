@@ -19,21 +19,21 @@ DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 
 
 def granted(records: Iterable[ContainerRecord]) -> Amounts:
-    """What the containers of a pod were granted together."""
+    """The sum of the resources granted to the containers of a pod."""
     return summed(amounts_of(one.resources.get("requests")) for one in records)
 
 
 def grant(pod: Object, records: Sequence[ContainerRecord], node: Object, others: Iterable[Amounts]) -> str:
-    """Grant what the spec of a pod requests now, if the node has room; the records are changed.
+    """Grant what the spec of a pod requests now, if the node has capacity; the records are changed.
 
     Args:
         pod: as the API server has it.
-        records: of its containers.
+        records: the records of its containers.
         node: where it runs.
         others: what the other pods there were granted.
 
     Returns:
-        Deferred if there is no room now, Infeasible if there never is; empty if they have what they request.
+        Deferred if there is no capacity now, Infeasible if there never is; empty if they have what they request.
     """
     wanted = {one["name"]: one.get("resources") or {} for one in pod["spec"]["containers"]}
     if all(one.resources == wanted[one.name] for one in records):

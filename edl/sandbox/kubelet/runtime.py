@@ -27,10 +27,10 @@ class StartError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to run.
+    """The process of a container.
 
     Attributes:
-        name: of the container, unique in this runtime.
+        name: the name of the container, unique in this runtime.
         argv: the program and its arguments.
         env: the whole environment.
         folder: where it starts.

@@ -43,7 +43,7 @@ class Container:
     """The processes of one container.
 
     Attributes:
-        pid: of the first process.
+        pid: the process ID of the first process.
         memory: bytes that all of them may use; 0 for no limit.
         status: the wait status of the first process once it has ended.
         is_oom: they used more memory than allowed.
@@ -226,7 +226,7 @@ def children_of_all() -> dict[int, list[int]]:
 
 
 def mark_of(pid: int) -> str:
-    """The container of a process, by its environment; empty if it has no mark."""
+    """Read from the environment of a process which container it belongs to; empty if it belongs to none."""
     with suppress(OSError):
         for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, value = pair.partition(b"=")

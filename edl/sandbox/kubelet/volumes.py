@@ -25,7 +25,7 @@ _DATA = {"secret": "Secret", "configMap": "ConfigMap"}
 
 @dataclass(frozen=True, slots=True)
 class VolumeSources:
-    """What volumes are made of.
+    """The folders and objects from which volumes are made.
 
     Attributes:
         find: finds Secrets, ConfigMaps and claims in the namespace of the pod, and the volumes of these claims.

@@ -1,4 +1,4 @@
-"""Which pods of lower priority make room for a pod.
+"""Which pods of lower priority free capacity for a pod.
 
 On each node all pods of lower priority are taken away in thought; if the pod then fits, the most important ones come
 back first as long as it still fits. Of the nodes, the one whose most important victim is least important wins, then
@@ -10,16 +10,17 @@ k8s.io/kubernetes/pkg/scheduler/framework/preemption.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from edl.sandbox.objects import is_deleted
 from edl.sandbox.scheduler.filters import refusal_for_good, shortages
+from edl.sandbox.scheduler.neighbours import refusal_between
 from edl.sandbox.scheduler.view import NodeView, PodView
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-_RESOURCE_CLAIMS = "no new claims to deallocate"
+NO_CLAIMS = "no new claims to deallocate"
 """What kube-scheduler's plugin for ResourceClaims says of a pod without any; tools compare the whole text."""
 _OFFSET = 2**31  # priorities become positive, so that more victims are a larger sum
 
@@ -42,30 +43,44 @@ def may_preempt(pod: PodView, nodes: Sequence[NodeView]) -> bool:
     return not any(is_deleted(other.body) and other.priority < pod.priority for other in waiting_for.pods)
 
 
-def find_preemption(pod: PodView, nodes: Sequence[NodeView]) -> Preemption | None:
-    """The best node to make room on; None if there is none.
+def find_preemption(
+    pod: PodView, nodes: Sequence[NodeView], closed: Container[str] = frozenset()
+) -> Preemption | None:
+    """The best node to free capacity on; None if there is none.
 
     Args:
         pod: that no node can take.
         nodes: all of them.
+        closed: the names of those on which its volumes or devices cannot be used.
     """
     choices = [
         Preemption(node.name, victims)
         for node in nodes
-        if not refusal_for_good(pod, node) and (victims := _victims(pod, node))
+        if node.name not in closed and not refusal_for_good(pod, node) and (victims := _victims(pod, node, nodes))
     ]
     return min(choices, key=_cost, default=None)
 
 
-def refusal_note(pod: PodView, nodes: Sequence[NodeView]) -> str:
-    """What preemption has to say if it finds nothing."""
+def refusal_note(
+    pod: PodView, nodes: Sequence[NodeView], closed: Container[str] = frozenset(), claims: str = NO_CLAIMS
+) -> str:
+    """The part of kube-scheduler's message that says why preemption found no node; see `find_preemption`.
+
+    Args:
+        pod: that no node can take.
+        nodes: all of them.
+        closed: the names of those on which its volumes or devices cannot be used.
+        claims: what was done for its claims on devices.
+    """
     if not pod.may_preempt:
-        return f"{_RESOURCE_CLAIMS}, preemption: not eligible due to preemptionPolicy=Never."
-    helpless = sum(bool(refusal_for_good(pod, node)) or _is_too_large(pod, node) for node in nodes)
+        return f"{claims}, preemption: not eligible due to preemptionPolicy=Never."
+    helpless = sum(
+        node.name in closed or bool(refusal_for_good(pod, node)) or _is_too_large(pod, node) for node in nodes
+    )
     counts = {NO_VICTIMS: len(nodes) - helpless, NOT_HELPFUL: helpless}
     parts = sorted(f"{count} {reason}" for reason, count in counts.items() if count)
     found = f"0/{len(nodes)} nodes are available: {', '.join(parts)}."
-    return f"{_RESOURCE_CLAIMS}, preemption: {found}" if parts else ""
+    return f"{claims}, preemption: {found}" if parts else ""
 
 
 def _is_too_large(pod: PodView, node: NodeView) -> bool:
@@ -73,18 +88,23 @@ def _is_too_large(pod: PodView, node: NodeView) -> bool:
     return any(amount > node.allocatable.get(resource, 0) for resource, amount in pod.request.items())
 
 
-def _victims(pod: PodView, node: NodeView) -> tuple[PodView, ...]:
+def _victims(pod: PodView, node: NodeView, nodes: Sequence[NodeView]) -> tuple[PodView, ...]:
     """The pods to take from a node; empty if that does not help."""
+
+    def lacks(beside: Sequence[PodView]) -> bool:
+        left = node.with_pods(beside)
+        return bool(shortages(pod, left) or refusal_between(pod, left, nodes))
+
     lower = sorted(
         (other for other in node.pods if other.priority < pod.priority),
         key=lambda other: (-other.priority, other.created, other.key),
     )
     kept = [other for other in node.pods if other.priority >= pod.priority]
-    if shortages(pod, node.with_pods(kept)):
+    if lacks(kept):
         return ()
     victims = []
     for other in lower:
-        if shortages(pod, node.with_pods([*kept, other])):
+        if lacks([*kept, other]):
             victims.append(other)
         else:
             kept.append(other)

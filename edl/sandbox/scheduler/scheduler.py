@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from edl.errors import ConflictError, EdlError
@@ -15,17 +16,33 @@ from edl.kube.client.api_errors import NotFoundError
 from edl.kube.client.session import ApiSession
 from edl.sandbox.events import NORMAL, WARNING, EventRecorder
 from edl.sandbox.informer import Informer, Wakeup
-from edl.sandbox.objects import condition, is_deleted, is_finished, is_true, now_text, pod_path, uid_of
+from edl.sandbox.objects import (
+    condition,
+    is_deleted,
+    is_finished,
+    is_true,
+    name_of,
+    namespace_of,
+    now_text,
+    pod_path,
+    uid_of,
+    version_of,
+)
+from edl.sandbox.scheduler.claims import ClaimWriter
+from edl.sandbox.scheduler.devices import DEALLOCATED, STILL_NOT, Asked, ClaimProblemError, Devices
 from edl.sandbox.scheduler.filters import explain, refusal_for_good, shortages
-from edl.sandbox.scheduler.preemption import Preemption, find_preemption, may_preempt, refusal_note
+from edl.sandbox.scheduler.neighbours import refusal_between
+from edl.sandbox.scheduler.preemption import NO_CLAIMS, Preemption, find_preemption, may_preempt, refusal_note
 from edl.sandbox.scheduler.scores import Packing, best_node
 from edl.sandbox.scheduler.view import NodeView, PodView, PodViews, node_views
+from edl.sandbox.scheduler.volumes import claims_of, refusal_by_volumes, volume_rules
 
 Object = dict[str, Any]
 NAME = "default-scheduler"
 _LONGEST_S = 5.0
 _LOOK_S = 0.1
 """How old the scheduler's picture of nodes and pods may be, apart from what it did itself."""
+_DEVICES = "/apis/resource.k8s.io/v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -43,6 +60,14 @@ class Scheduler:
         self.pods = Informer(session, "Pod", "/api/v1/pods", self._wakeup.set)
         self.nodes = Informer(session, "Node", "/api/v1/nodes", self._wakeup.set)
         self.claims = Informer(session, "PersistentVolumeClaim", "/api/v1/persistentvolumeclaims", self._wakeup.set)
+        self.volumes = Informer(session, "PersistentVolume", "/api/v1/persistentvolumes", self._wakeup.set)
+        self.device_claims = Informer(session, "ResourceClaim", f"{_DEVICES}/resourceclaims", self._wakeup.set)
+        self.slices = Informer(session, "ResourceSlice", f"{_DEVICES}/resourceslices", self._wakeup.set)
+        self.classes = Informer(session, "DeviceClass", f"{_DEVICES}/deviceclasses", self._wakeup.set)
+        volumes, devices = (self.claims, self.volumes), (self.device_claims, self.slices, self.classes)
+        self._informers = (self.pods, self.nodes, *volumes, *devices)
+        self._devices, self._written = Devices(), dict[str, Object]()
+        self._claim_writer = ClaimWriter(session, lambda *name: self.device_claims.get(*name) is not None)
         self._events = EventRecorder(session, NAME)
         self._assumed: dict[str, str] = {}
         self._published: dict[str, str] = {}
@@ -54,12 +79,12 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule forever."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self.pods, self.nodes, self.claims):
+            for informer in self._informers:
                 group.create_task(informer.run())
             group.create_task(self._loop())
 
     async def _loop(self) -> None:
-        await asyncio.gather(*(one.wait_until_synced() for one in (self.pods, self.nodes, self.claims)))
+        await asyncio.gather(*(one.wait_until_synced() for one in self._informers))
         while True:
             await self._round()
             await self._wakeup.wait(_LONGEST_S)
@@ -93,7 +118,18 @@ class Scheduler:
         self._nodes = {node.name: node for node in node_views(self.nodes, self.pods, self._assumed, self._views)}
         views = [self._views(pod) for pod in self.pods if self._is_waiting(pod)]
         self._nominees = [one for one in views if one is not None and one.nominated]
+        self._devices.look(self._nodes.values(), self.slices, self.classes, self._claims_now())
         self._looked_s = time.monotonic()
+
+    def _claims_now(self) -> dict[tuple[str, str], Object]:
+        """The claims on devices, with what was written just now."""
+        found = {uid_of(claim): claim for claim in self.device_claims}
+        self._written = {
+            uid: claim
+            for uid, claim in self._written.items()
+            if uid in found and version_of(claim) > version_of(found[uid])
+        }
+        return {(namespace_of(one), name_of(one)): one for one in (found | self._written).values()}
 
     def _is_waiting(self, pod: Object) -> bool:
         spec = pod["spec"]
@@ -111,36 +147,73 @@ class Scheduler:
         if problem := self._claim_problem(pod):
             await self._refuse(pod, f"0/{len(nodes)} nodes are available: {problem}. not found")
             return
-        seen = [_with_nominated(node, pod, self._nominated(pod)) for node in nodes]
-        reasons = {node.name: [refusal_for_good(pod, node)] for node in seen if refusal_for_good(pod, node)}
-        for node in seen:
-            if node.name not in reasons and (missing := shortages(pod, node)):
-                reasons[node.name] = missing
+        try:
+            asked = self._devices.asked_by(pod)
+            seen = [self._devices.without_extended(asked, self._with_nominated(node, pod)) for node in nodes]
+            without = {node.name: why for node in seen if asked and (why := self._devices.refusal(pod, asked, node))}
+        except ClaimProblemError as error:
+            await self._refuse_for_claims(pod, str(error), nodes)
+            return
+        rules = volume_rules(pod.body, self.claims, self.volumes)
+        closed = {node.name: why for node in seen if (why := refusal_by_volumes(rules, node))}
+        reasons = refusals(pod, seen, closed, without)
         fitting = [node for node in seen if node.name not in reasons]
         own = next((node for node in fitting if node.name == pod.nominated), None)
         if fitting:
-            await self._bind(pod, own or best_node(pod, fitting, self._packing))
+            await self._place(pod, asked, own or best_node(pod, fitting, self._packing))
             return
         texts = [reason for found in reasons.values() for reason in found]
-        preemption = find_preemption(pod, seen) if may_preempt(pod, seen) else None
+        never = closed | without
+        preemption = find_preemption(pod, seen, never) if may_preempt(pod, seen) else None
         if preemption is not None:
             await self._preempt(pod, preemption)
             await self._refuse(pod, explain(len(nodes), texts), nominated=preemption.node)
         else:
-            await self._refuse(pod, explain(len(nodes), texts, refusal_note(pod, seen)))
+            done = await self._deallocate(pod, asked, seen)
+            await self._refuse(pod, explain(len(nodes), texts, refusal_note(pod, seen, never, done)))
 
-    def _nominated(self, pod: PodView) -> list[PodView]:
-        """Other pods that wait for a node after a preemption, and are no less important."""
-        return [one for one in self._nominees if one.uid != pod.uid and one.priority >= pod.priority]
+    async def _refuse_for_claims(self, pod: PodView, problem: str, nodes: list[NodeView]) -> None:
+        """Say what is wrong with the claims of a pod; nothing while one of them is still to be made."""
+        if problem:
+            note = refusal_note(pod, nodes, {node.name for node in nodes}, STILL_NOT)
+            await self._refuse(pod, f"0/{len(nodes)} nodes are available: {problem}. {note}")
+
+    async def _deallocate(self, pod: PodView, asked: Asked, nodes: list[NodeView]) -> str:
+        """Take the devices of a claim back if they are what keeps a pod away; returns the words for what was done."""
+        if not asked:
+            return NO_CLAIMS
+        claim = asked.unused_elsewhere(pod, nodes)
+        if claim is None:
+            return STILL_NOT
+        self._note(await self._claim_writer.deallocate(claim))
+        self._looked_s = 0.0
+        return DEALLOCATED
+
+    async def _place(self, pod: PodView, asked: Asked, node: NodeView) -> None:
+        """Give a pod its devices, and bind it."""
+        devices = self._devices.allocation(pod, asked, node) if asked else None
+        if devices is not None:
+            for claim in await self._claim_writer.reserve(pod, asked, node.name, devices):
+                self._note(claim)
+        await self._bind(pod, node)
+
+    def _note(self, claim: Object) -> None:
+        self._written[uid_of(claim)] = claim
+        self._devices.note(claim)
+
+    def _with_nominated(self, node: NodeView, pod: PodView) -> NodeView:
+        """The node, with the other pods that wait for it and are no less important."""
+        waiting = [one for one in self._nominees if one.uid != pod.uid and one.priority >= pod.priority]
+        own = [one for one in waiting if one.nominated == node.name]
+        return node.with_pods([*node.pods, *own]) if own else node
 
     def _claim_problem(self, pod: PodView) -> str:
-        for volume in pod.body["spec"].get("volumes") or ():
-            if source := volume.get("persistentVolumeClaim"):
-                claim = self.claims.get(pod.key[0], source["claimName"])
-                if claim is None:
-                    return f'persistentvolumeclaim "{source["claimName"]}" not found'
-                if (claim.get("status") or {}).get("phase") != "Bound":
-                    return "pod has unbound immediate PersistentVolumeClaims"
+        for name in claims_of(pod.body):
+            claim = self.claims.get(pod.key[0], name)
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if (claim.get("status") or {}).get("phase") != "Bound":
+                return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
     async def _bind(self, pod: PodView, node: NodeView) -> None:
@@ -206,7 +279,25 @@ class Scheduler:
             self._events.emit(pod.body, WARNING, "FailedScheduling", message)
 
 
-def _with_nominated(node: NodeView, pod: PodView, nominated: list[PodView]) -> NodeView:
-    """The node, with the pods that wait for it."""
-    own = [one for one in nominated if one.nominated == node.name and one.uid != pod.uid]
-    return node.with_pods([*node.pods, *own]) if own else node
+def refusals(
+    pod: PodView, nodes: list[NodeView], closed: Mapping[str, str], without: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Why which nodes cannot take a pod; a node that can is left out.
+
+    Args:
+        pod: the pod.
+        nodes: all of them.
+        closed: why its volumes cannot be used on some nodes.
+        without: why its devices are not on some nodes.
+    """
+    found: dict[str, list[str]] = {}
+    is_free = not pod.rules.has_terms and not any(node.avoiding for node in nodes)
+    for node in nodes:
+        beside = "" if node.name in closed or is_free else refusal_between(pod, node, nodes)
+        if why := refusal_for_good(pod, node):
+            found[node.name] = [why]
+        elif missing := shortages(pod, node):
+            found[node.name] = missing
+        elif last := closed.get(node.name) or beside or without.get(node.name):
+            found[node.name] = [last]
+    return found

@@ -33,7 +33,7 @@ def best_node(pod: PodView, nodes: Sequence[NodeView], packing: Packing = Packin
 
     Args:
         pod: to be bound.
-        nodes: at least one, each with room for it.
+        nodes: at least one, each with capacity for it.
         packing: the preference.
     """
     affinity = _scaled([_affinity(pod, node) for node in nodes])

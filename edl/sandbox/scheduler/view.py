@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edl.errors import ConfigError
+from edl.kube.translate.decoders import PODS as PODS_OF_API
+from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.rules.terms import PodRules, rules_of
 from edl.sandbox.objects import (
     Amounts,
     amounts_of,
@@ -41,6 +44,7 @@ class PodView:
         nominated: the node for which it waits after a preemption; empty if none.
         created: text by which older pods sort first.
         body: the object.
+        rules: what it requires of the pods beside it, and its labels.
     """
 
     key: tuple[str, str]
@@ -52,11 +56,16 @@ class PodView:
     nominated: str
     created: str
     body: Object
+    rules: PodRules
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node and the pods that are bound to it or wait for it."""
+    """A node and the pods that are bound to it or wait for it.
+
+    Attributes:
+        avoiding: those of the pods that avoid others.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -66,6 +75,7 @@ class NodeView:
     pods: tuple[PodView, ...] = ()
     ready: bool = True
     used: Amounts = field(default_factory=dict)
+    avoiding: tuple[PodView, ...] = ()
 
     def with_pods(self, pods: Iterable[PodView]) -> NodeView:
         """The same node with other pods."""
@@ -79,10 +89,11 @@ class NodeView:
             chosen,
             self.ready,
             summed(pod.request for pod in chosen),
+            tuple(pod for pod in chosen if pod.rules.anti),
         )
 
     def free(self, resource: str) -> int:
-        """What is left of a resource."""
+        """The free amount of a resource."""
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
@@ -104,7 +115,13 @@ def pod_view(pod: Object) -> PodView:
         status.get("nominatedNodeName") or "",
         str(pod["metadata"].get("creationTimestamp") or ""),
         pod,
+        _rules_of(pod),
     )
+
+
+def _rules_of(pod: Object) -> PodRules:
+    found = PODS_OF_API.from_dict(pod)
+    return PodRules(namespace_of(pod)) if isinstance(found, Quarantined) else rules_of(found, namespace_of(pod))
 
 
 class PodViews:

@@ -53,11 +53,11 @@ class View:
 
     @property
     def seconds(self) -> float:
-        """Since the view was made."""
+        """Seconds since the view was made."""
         return time.monotonic() - self._since_s
 
     def picture(self) -> Picture:
-        """What there is to see now."""
+        """Return the present picture of the sandbox."""
         return take_picture(*(self._informers[kind] for kind in ("Node", "Pod", "TrainingJob", "Deployment")))
 
     def say(self, text: str) -> None:

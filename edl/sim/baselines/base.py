@@ -61,7 +61,7 @@ class Sharer(Protocol):
 
 
 def minimums(jobs: Sequence[JobFacts], room: float) -> tuple[dict[JobKey, int], float]:
-    """The oldest jobs at their minimum as far as the room goes, and what is left of the room."""
+    """The oldest jobs at their minimum as far as the capacity goes, and what is left of the capacity."""
     shares: dict[JobKey, int] = {}
     for job in sorted(jobs, key=lambda one: (-one.age_s, one.key)):
         if job.min_trainers * job.size <= room + 1e-9:

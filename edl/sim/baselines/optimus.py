@@ -1,4 +1,4 @@
-"""Optimus: the next trainer goes where it shortens the time to completion most, for the room that it takes.
+"""Optimus: the next trainer goes where it shortens the time to completion most, for the capacity that it takes.
 
 Remaining work and curves are exact here (Optimus estimates both), as in the oracle of the Pollux paper. A job that
 never ends gains by the growth of its speed instead.

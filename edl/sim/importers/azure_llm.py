@@ -70,13 +70,13 @@ def _seconds(rows: Sequence[Mapping[str, str]]) -> dict[int, int]:
 
 
 def replicas(minutes: Sequence[int], days: int, *, pods: float, seed: int = 0) -> tuple[tuple[float, int], ...]:
-    """(second, pods from then on), as an autoscaler sets them every three minutes.
+    """The pod counts of an autoscaler that acts every three minutes: pairs of (start in seconds, pods).
 
     Args:
         minutes: requests in each minute of the trace.
-        days: how many.
-        pods: for the mean of `minutes` by day.
-        seed: of where in the trace each hour starts.
+        days: the number of days.
+        pods: the pods that serve the mean of `minutes` by day.
+        seed: the seed that chooses where in the trace each hour starts.
     """
     rng = random.Random(f"headroom {seed}")  # noqa: S311 - a simulation, no secret
     mean = sum(minutes) / len(minutes)
@@ -108,9 +108,9 @@ def scenario_of_service(path: Path, *, days: int, nodes: int, seed: int = 0) -> 
 
     Args:
         path: the trace; see `requests_a_minute`.
-        days: how many.
-        nodes: of `NODE_CORES` cores each.
-        seed: of where in the trace each hour starts.
+        days: the number of days.
+        nodes: the number of nodes, each of `NODE_CORES` cores.
+        seed: the seed that chooses where in the trace each hour starts.
 
     Raises:
         ConfigError: the file is not such a trace.

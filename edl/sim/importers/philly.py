@@ -32,8 +32,8 @@ def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus:
         path: CSV with the columns timestamp, duration (seconds) and num_gpus.
         begin: the first moment, such as 2017-10-09 00:00:00.
         hours: length of the part.
-        nodes: of the cluster.
-        gpus: of each node.
+        nodes: the nodes of the cluster.
+        gpus: the GPUs of each node.
 
     Raises:
         ConfigError: the file is not such a trace, or has no job in that part.

@@ -56,9 +56,9 @@ def scenario_of_records(folder: Path, warn: Callable[[str], None] = lambda _: No
         "jobs": [_job(number, one, begin_s) for number, one in enumerate(seen)],
         "serving": _serving(snapshots, begin_s, warn),
         "controller": {
-            "max_load_desired": records[-1].limits.max_load_desired,
-            "serving_headroom": records[-1].limits.serving_headroom,
-            **_learned(records[-1].limits.serving_slo),
+            "max_load_desired": records[-1].limits.sharing.max_load_desired,
+            "serving_headroom": records[-1].limits.serving.headroom,
+            **_learned(records[-1].limits.serving.slo),
         },
         "policies": [records[-1].policy or "maxmin"],
     }

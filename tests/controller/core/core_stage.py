@@ -16,8 +16,8 @@ from edl.lifecycle.data_progress import MasterView
 from edl.model.actions import Action, EnsureService, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod
 from tests.controller.loop_stage import plan_of
 from tests.worlds.builders import make_job, make_nodes, make_snapshot

@@ -54,6 +54,36 @@ def test_the_decision_keeps_those_victims_that_are_the_same_pods() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "left"),
+    [
+        (Reason.AT_MAX, "a-trainer-3"),
+        (Reason.PINNED, "a-trainer-3"),
+        (Reason.INSUFFICIENT_CAPACITY, "a-trainer-2, a-trainer-3"),
+        (Reason.SERVING_NEEDS_ROOM, "a-trainer-2, a-trainer-3"),
+    ],
+)
+def test_a_job_that_shrinks_for_nobody_else_loses_no_more_trainers_than_it_has_too_many(
+    reason: Reason, left: str
+) -> None:
+    """Another one has ended since the plan was made. What others get depends on the node, so they get it still."""
+    granted = shrunk(reason)
+    assert granted.decision.victims == ("a-trainer-2", "a-trainer-3")
+    one_goes = replace(A, pods=(*A.pods[:2], replace(A.pods[2], terminating=True), A.pods[3]))
+    for job in (replace(A, pods=A.pods[1:]), one_goes):
+        decision = granted.decision_for(job)
+        assert decision is not None
+        assert len(decision.victims) == (1 if reason in {Reason.AT_MAX, Reason.PINNED} else 2)
+    assert decision is not None
+    assert ", ".join(decision.victims) == left
+
+
+def test_a_trainer_that_another_one_replaces_ends_although_the_job_has_none_too_many() -> None:
+    granted = shrunk(Reason.AT_MAX)
+    replaced = replace(granted, decision=replace(granted.decision, target=4, nodes=(("n001", 2),)))
+    assert replaced.decision_for(A) is replaced.decision
+
+
+@pytest.mark.parametrize(
     ("reason", "others", "serving"),
     [
         (Reason.INSUFFICIENT_CAPACITY, True, False),
@@ -100,5 +130,5 @@ def test_the_request_of_a_master_counts_as_what_it_is() -> None:
 def test_which_serving_pods_wait_for_capacity() -> None:
     waits = make_serving("web")
     bound, nominated = make_serving("bound", node="n000"), make_serving("nominated", nominated="n000")
-    hopeless = replace(make_serving("hopeless"), unplaceable=True)
-    assert serving_needing_capacity(make_snapshot(NODES, (), (waits, bound, nominated, hopeless))) == {waits.uid}
+    infeasible = replace(make_serving("infeasible"), unplaceable=True)
+    assert serving_needing_capacity(make_snapshot(NODES, (), (waits, bound, nominated, infeasible))) == {waits.uid}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.core import CONFLICT_S
+from edl.controller.due_jobs import CONFLICT_S
 from edl.model.actions import CreatePod, DeletePod, Outcome, PatchStatus, Result
 from edl.model.status import Reason
 from tests.controller.core.core_stage import NODE, A, B, CoreStage, by_job, failed, of_type

@@ -9,7 +9,7 @@ import pytest
 from edl.controller.pending_writes import Lane
 from edl.model.actions import CreatePod, DeletePod
 from edl.model.plan import ScaleDecision
-from edl.model.pods import Pod
+from edl.model.pods import OVERDUE_S, Pod
 from edl.model.status import Reason
 from tests.controller.core.core_stage import A, CoreStage, of_type
 from tests.controller.loop_stage import plan_of
@@ -106,6 +106,18 @@ def test_no_trainer_ends_for_pods_that_do_not_wait_any_more(goes: bool) -> None:
     stage.see()
     assert stage.core.has_needless_evictions()
     assert not of_type(DeletePod, stage.take())
+
+
+def test_trainers_end_for_a_pod_that_is_nominated_to_a_node_whose_pods_do_not_end() -> None:
+    """kube-scheduler names no other node for such a pod, so what the plan frees elsewhere must be freed."""
+    stage = serving()
+    ends_by_s = stage.clock.at_s - OVERDUE_S - 1
+    going = replace(make_serving("going", cpu=12), node="n001", terminating=True, ends_by_s=ends_by_s)
+    stage.serving = (replace(make_serving("first", cpu=6), nominated="n001"), going)
+    stage.see()
+    evict(stage, {"a": 2})
+    assert not stage.core.has_needless_evictions()
+    assert len(of_type(DeletePod, stage.send())) == 2
 
 
 def test_trainers_still_end_if_one_of_the_pods_waits() -> None:

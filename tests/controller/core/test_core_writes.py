@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from edl.controller.core import CONFLICT_S, JOBS_AT_ONCE
+from edl.controller.due_jobs import CONFLICT_S, JOBS_AT_ONCE
 from edl.controller.pending_writes import STATUS_EVERY, Lane
 from edl.controller.status_pace import QUIET_S
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.node_watch import NodeWatch
 from edl.model.actions import (
+    Action,
     CreatePod,
     DeletePod,
     EmitEvent,
@@ -28,6 +29,10 @@ from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
 from edl.model.resources import Resources
 from tests.controller.core.core_stage import A, B, CoreStage, failed, of_type
+from tests.worlds.builders import make_job
+
+FEW = 6
+"""Writes."""
 
 
 def at_rest(*names: str, trainers: int = 2) -> CoreStage:
@@ -167,6 +172,26 @@ def test_the_status_of_a_job_that_has_lost_pods_comes_before_growth() -> None:
     assert [write.lane for write in stage.take(2)] == [Lane.LOSS, Lane.SURPLUS]
 
 
+def test_hundreds_of_new_jobs_of_one_namespace_delay_others_by_a_few_writes_only() -> None:
+    stage = CoreStage()
+    for number in range(200):
+        stage.world.add(make_job(f"many-{number:03}", namespace="mallory"))
+    stage.see()
+    stage.wait(1.0)
+    stage.take(FEW)
+    stage.add("honest", min_trainers=1)
+    stage.see()
+    stage.wait(1.0)
+    mine = [write for write in stage.take(FEW) if write.actions[0].job.name == "honest"]
+    assert Lane.REPORT in {write.lane for write in mine}
+    for write in mine:
+        stage.end(write)
+    stage.plan({"honest": 1})
+    mine = [write for write in stage.take(FEW) if write.actions[0].job.name == "honest"]
+    assert {Lane.BASE, Lane.MINIMUM} & {write.lane for write in mine}, "what its pods need, or they themselves"
+    assert any(write.lane is Lane.REPORT for write in stage.take(FEW)), "the others have their turns"
+
+
 def test_jobs_take_turns() -> None:
     stage = at_rest("a", "b")
     stage.plan({"a": 5, "b": 5})
@@ -245,6 +270,31 @@ def test_a_job_rests_after_a_failure_and_twice_as_long_after_each_further_one() 
     pauses = [round(after - before, 1) for before, after in pairwise(times)]
     assert pauses[:5] == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0], abs=0.21)
     assert max(pauses) <= 30.2
+
+
+def test_a_job_that_was_refused_rests_as_well_when_asking_again_fails() -> None:
+    """First a webhook refuses its pods; when it is asked again, the API server fails at them."""
+    stage = at_rest()
+    result = Result.REFUSED
+    times: list[float] = []
+
+    def answer(action: Action) -> Outcome | None:
+        if not isinstance(action, CreatePod | ProbePod):
+            return None
+        times.append(stage.clock.at_s)
+        return Outcome(action, result, "InternalError", "no")
+
+    stage.answer = answer
+    stage.plan({"a": 4})
+    stage.send()
+    result = Result.FAILED
+    stage.wait(5.05)
+    for _ in range(600):
+        stage.see()
+        for write in stage.take(1):
+            stage.end(write)
+        stage.wait(0.01)
+    assert len(times) < 10, "in six seconds"
 
 
 def test_failures_of_one_moment_let_a_job_rest_once() -> None:

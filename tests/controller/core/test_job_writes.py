@@ -26,9 +26,9 @@ from edl.model.actions import (
 from edl.model.cluster import NodeRequest
 from edl.model.jobs import FixedPods, Job
 from edl.model.lending import RunningRequest
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import Role
 from edl.model.node_groups import NodeAsk, NodeGroup
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Reason
 from tests.controller.core.core_stage import NODE, NODES, A, CoreStage, of_type
@@ -172,7 +172,7 @@ def test_a_job_that_breaks_the_code_is_reported_and_needs_nothing(monkeypatch: p
 
 def test_each_request_pod_is_followed_by_its_event() -> None:
     group = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4)
-    stage = CoreStage(limits=Limits(expected_nodes=(group,)))
+    stage = CoreStage(limits=Limits(nodes=NodeLimits(expected=(group,))))
     job = stage.add("a", min_trainers=2)
     old = Pod("default", "a-node-0", "a-node-0", make_shape(3))
     facts = Facts(NODES, node_requests={job.key: [NodeRequest(job.key, "spot", old)]})

@@ -7,8 +7,8 @@ from edl.model.actions import CreatePod
 from edl.model.names import JobKey, Role
 
 
-def writes(job: str, lane: Lane, *indexes: int) -> list[Write]:
-    return [Write((CreatePod(JobKey("default", job), job, Role.TRAINER, index),), lane) for index in indexes]
+def writes(job: str, lane: Lane, *indexes: int, namespace: str = "default") -> list[Write]:
+    return [Write((CreatePod(JobKey(namespace, job), job, Role.TRAINER, index),), lane) for index in indexes]
 
 
 def taken(pending: PendingWrites, count: int = 100) -> list[str]:
@@ -42,6 +42,20 @@ def test_jobs_take_turns_in_a_lane() -> None:
     pending.replace("a", writes("a", Lane.SURPLUS, 0, 1, 2))
     pending.replace("b", writes("b", Lane.SURPLUS, 0, 1))
     assert taken(pending) == ["a0", "b0", "a1", "b1", "a2"]
+
+
+def test_namespaces_take_turns_in_a_lane_and_then_their_jobs() -> None:
+    pending = PendingWrites()
+    for name in ("a", "b", "c"):
+        pending.replace(name, writes(name, Lane.REPORT, 0, 1))
+    pending.replace("x", writes("x", Lane.REPORT, 0, 1, namespace="other"))
+    assert taken(pending, 4) == ["a0", "x0", "b0", "x1"]
+    pending.replace("y", writes("y", Lane.REPORT, 0, namespace="third"))
+    pending.empty("c")
+    assert taken(pending, 2) == ["a1", "y0"]
+    pending.replace("c", ())
+    assert taken(pending) == ["b1"]
+    assert not pending.has(Lane)
 
 
 def test_new_writes_of_a_job_replace_all_that_it_had() -> None:

@@ -31,7 +31,7 @@ def is_due(probes: Probes, job: Job = NEW, now_s: float = 100.0, *, pods: int | 
     [
         (Result.DONE, False),
         (Result.UNCHANGED, False),
-        (Result.FAILED, False),
+        (Result.FAILED, True),
         (Result.CONFLICT, True),
         (Result.NOT_LEADER, True),
     ],
@@ -72,8 +72,19 @@ def test_while_pods_are_rejected_it_is_asked_after_each_pause() -> None:
     probes.ended(NEW, [refused])
     assert not is_due(probes, now_s=104.0)
     assert is_due(probes, now_s=105.0)
-    backoff.record(Outcome(ANSWER, Result.DONE), 105.0)
+    backoff.accept_questions(NEW.uid, 105.0)
     assert not is_due(probes, now_s=106.0)
+
+
+def test_a_question_without_an_answer_is_asked_again_and_makes_no_spec_new() -> None:
+    probes = Probes(Backoff())
+    probes.ended(NEW, [Outcome(ANSWER, Result.FAILED)])
+    assert not probes.is_new(NEW)
+    probes.ended(NEW, [Outcome(ANSWER, Result.UNCHANGED)])
+    assert not is_due(probes)
+    probes.ended(NEW, [Outcome(ANSWER, Result.FAILED)])
+    probes.forget(NEW.uid)
+    assert NEW.uid not in probes._unanswered
 
 
 def test_there_is_a_question_for_each_kind_of_pod_after_what_was_rejected() -> None:

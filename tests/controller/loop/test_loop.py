@@ -14,9 +14,10 @@ from edl.errors import PlanError
 from edl.lifecycle.trials.retries import FIRST_S
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.model.pods import PodPhase
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.planner.guard import RefusedPlanError
 from tests.controller.loop_stage import A, B, Stage, at_work, plan_of, play, rounds, with_jobs
 from tests.worlds.builders import make_job, make_serving

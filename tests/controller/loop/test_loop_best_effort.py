@@ -6,9 +6,9 @@ from contextlib import closing
 from dataclasses import replace
 
 from edl.model.jobs import Job
+from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from tests.worlds.builders import make_job, make_node
 from tests.worlds.simulated_controller import Living
 

@@ -10,8 +10,8 @@ import pytest
 from edl.lifecycle.node_troubles import NODE_AVOIDED
 from edl.model.actions import DeletePod
 from edl.model.jobs import Job
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Condition
 from tests.worlds.builders import make_job, make_nodes, make_serving
@@ -20,7 +20,7 @@ from tests.worlds.simulated_controller import Living
 from tests.worlds.simulated_objects import now_s
 
 FIRST_S = 60.0
-LIMITS = Limits(avoid_nodes_after=2, avoid_nodes_for_s=FIRST_S)
+LIMITS = Limits(nodes=NodeLimits(avoid_after=2, avoid_for_s=FIRST_S))
 BROKEN = "n001"
 A, B = JobKey("default", "a"), JobKey("default", "b")
 

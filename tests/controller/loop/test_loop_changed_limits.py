@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
+from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota
 from edl.model.tenants import TenantRule, Tenants, UnknownQueues
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.simulated_controller import Living

@@ -17,7 +17,8 @@ from edl.controller.plan_maker import Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import SERVING_GRACE_S, Limits, ScaleDecision, ScalePlan
+from edl.model.limits import SERVING_GRACE_S, Limits, ServingLimits
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.planner.guard import check
@@ -89,7 +90,7 @@ class Scene:
                 lambda: self,
                 relieve=self.relieve,
             ),
-            limits=Limits(serving_grace_s=SERVING_GRACE_S),
+            limits=Limits(serving=ServingLimits(grace_s=SERVING_GRACE_S)),
             pace=Pace(writes=self.writes),
         )
 

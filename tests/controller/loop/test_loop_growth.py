@@ -15,8 +15,12 @@ from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
 from edl.controller.requests_at_once.patience import LEAST, STEP
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Refusal
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from tests.controller.loop_stage import NODE, A, B, Stage, at_work, play
+from edl.model.plan import ScalePlan
+from tests.controller.loop_stage import NODE, A, B, Stage, at_work, plan_of, play
 from tests.worlds.builders import make_job, make_serving
 
 NEW = JobKey("default", "new")
@@ -95,6 +99,25 @@ def test_a_new_job_gets_its_status_and_its_minimum_while_thousands_of_slow_write
     assert status
     assert status[0] - times[0] <= SLOW_S + 0.4, "a place, and the plan that might come soon"
     assert pods[0] - times[0] <= 0.2 + 4 * SLOW_S + 0.1, "a place, the probe, the plan, the status with its events"
+
+
+def test_a_growth_of_more_than_a_minute_is_not_taken_for_one_that_does_not_start() -> None:
+    stage = growing(800, Pace(writes=4))
+    held: list[Refusal] = []
+
+    def note(snapshot: ClusterSnapshot, _: Limits) -> ScalePlan:
+        held.extend(job.refusal for job in snapshot.jobs if job.refusal is not None)
+        return plan_of(snapshot, stage.targets)
+
+    async def script(_: Diary) -> None:
+        for _number in range(4):
+            await asyncio.sleep(30.0)
+            stage.cluster.urge()
+
+    with patch.object(Stage, "_decide", lambda _, *given: note(*given)):
+        run(stage, script)
+    assert stage.count(A) == 800, "it went on for more than a minute"
+    assert not held
 
 
 def test_a_growth_ends_although_changes_never_do() -> None:

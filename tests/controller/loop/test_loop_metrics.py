@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.progress import Measured, Progress, Speed
 from edl.model.status import Resize
 from edl.observability.metrics import Metrics
@@ -193,7 +194,7 @@ def test_speed_and_epoch_are_those_of_the_status_and_end_with_the_job(training: 
 
 
 def test_headroom_is_held_and_then_used() -> None:
-    with closing(scene(Limits(serving_headroom=1))) as living:
+    with closing(scene(Limits(serving=ServingLimits(headroom=1)))) as living:
         living.do(lambda world: world.serve("web", 2))
         living.submit(make_job("a", min_trainers=1, max_trainers=8))
         living.settle()

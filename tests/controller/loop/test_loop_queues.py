@@ -12,8 +12,9 @@ import pytest
 from edl.model.actions import DeletePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.queues import Queue, Reclaim
 from edl.model.tenants import Tenants, UnknownQueues
 from tests.worlds.builders import make_job, make_nodes

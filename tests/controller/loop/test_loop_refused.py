@@ -24,8 +24,9 @@ from edl.model.actions import (
 )
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.status import JobPhase
 from tests.controller.loop_stage import Stage, at_work, play
 from tests.worlds.builders import make_job, make_nodes, make_shape
@@ -77,7 +78,7 @@ def test_nobody_is_shrunk_for_a_job_all_of_whose_pods_are_refused(living: Living
     degraded = living.status_of(B).condition("Degraded")
     assert degraded is not None
     assert (degraded.status, degraded.message) == ("True", QUOTA)
-    assert "b" not in living.status_of(A).explanation.split(), "the line of a does not say that b holds the room"
+    assert "b" not in living.status_of(A).explanation.split(), "the line of a does not say that b holds the capacity"
 
 
 def test_a_refused_job_is_asked_for_again_after_growing_pauses_and_starts_once_it_may(living: Living) -> None:
@@ -133,8 +134,8 @@ def test_a_running_job_keeps_its_trainers_if_a_replacement_is_refused(living: Li
     for _ in range(60):
         living.step(10.0)
     assert living.trainers(B) == before - 3, "fewer than the minimum of 10 go on"
-    assert living.trainers(A) == 20 - (before - 3), "the room that b may not use is a's"
-    assert 'admission webhook "no.example.com" refuses its pods' in living.status_of(B).explanation
+    assert living.trainers(A) == 20 - (before - 3), "the capacity that b may not use is a's"
+    assert 'admission webhook "no.example.com" rejects its pods' in living.status_of(B).explanation
     living.world.fault = lambda _: None
     for _ in range(30):
         living.step(40.0)
@@ -164,7 +165,7 @@ def test_no_master_waits_for_trainers_that_are_refused(living: Living) -> None:
     for_an_hour(living, lambda: None)
     assert not living.world.job(B).pods
     assert living.trainers(A) == 20
-    assert living.status_of(B).explanation == 'PodSecurity "restricted:latest" refuses its pods'
+    assert living.status_of(B).explanation == 'PodSecurity "restricted:latest" rejects its pods'
 
 
 def test_a_refused_service_is_tried_again_without_taking_room(living: Living) -> None:
@@ -292,7 +293,9 @@ def test_while_a_deletion_is_refused_no_event_claims_that_the_pod_moves() -> Non
 BROKEN_OFF = "POST /api/v1/namespaces/team-b/pods: the API server cannot be reached: Server disconnected"
 
 
-def fail_creations(living: Living, *, probes: bool = True, role: Role | None = None) -> None:
+def fail_creations(
+    living: Living, *, probes: bool = True, role: Role | None = None, result: Result = Result.FAILED
+) -> None:
     """The API server fails at each creation of a pod of job b, as a policy may make it, and does the rest."""
 
     def judge(action: Action) -> tuple[bool, Outcome] | None:
@@ -300,7 +303,7 @@ def fail_creations(living: Living, *, probes: bool = True, role: Role | None = N
             return None
         if isinstance(action, ProbePod) and not probes:
             return None
-        return False, Outcome(action, Result.FAILED, "Unavailable", BROKEN_OFF)
+        return False, Outcome(action, result, "Unavailable", BROKEN_OFF)
 
     living.world.fault = judge
 
@@ -349,6 +352,44 @@ def test_creations_that_fail_for_ever_are_told_and_cost_nobody_anything(
     found = living.status_of(B).condition("Degraded")
     assert found is not None
     assert found.status == "False"
+
+
+@pytest.mark.parametrize("result", [Result.FAILED, Result.REFUSED])
+@pytest.mark.parametrize("role", [None, Role.TRAINER, Role.MASTER])
+def test_nobody_gives_anything_for_pods_whose_creation_breaks_off(
+    living: Living, role: Role | None, result: Result
+) -> None:
+    """Not for the first answer either, and not because the API server accepts the pods of another role."""
+    fail_creations(living, role=role, result=result)
+    job = make_job("b", namespace="team-b", min_trainers=2, max_trainers=20)
+    living.do(lambda w: w.add(replace(job, fixed=(FixedPods(Role.MASTER, make_shape(0.25), 1),))))
+    counts: set[int] = set()
+    for _ in range(60):
+        living.step(1.0)
+        counts.add(living.trainers(A))
+    for_an_hour(living, lambda: counts.add(living.trainers(A)))
+    assert counts == {20}
+    degraded = living.status_of(B).condition("Degraded")
+    assert degraded is not None
+    assert (degraded.status, degraded.message) == ("True", BROKEN_OFF)
+    assert living.status_of(B).reason == "PodsRefused"
+    living.world.fault = lambda _: None
+    for_an_hour(living, lambda: None)
+    assert living.trainers(B) >= 2
+
+
+def test_a_job_that_runs_keeps_what_it_has_while_a_new_spec_cannot_be_asked_about(living: Living) -> None:
+    living.do(lambda w: w.add(make_job("b", namespace="team-b", min_trainers=2, max_trainers=10)))
+    living.settle()
+    before = (living.trainers(A), living.trainers(B))
+    fail_creations(living)
+    living.do(lambda w: w.edit(B, max_trainers=20))
+    for _ in range(60):
+        living.step(1.0)
+        assert (living.trainers(A), living.trainers(B)) == before
+    degraded = living.status_of(B).condition("Degraded")
+    assert degraded is not None
+    assert degraded.status == "True"
 
 
 def test_a_server_that_stays_busy_for_one_namespace_is_told_although_it_is_asked_again(living: Living) -> None:

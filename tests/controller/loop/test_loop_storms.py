@@ -1,6 +1,7 @@
 """Hours of random troubles in virtual time: no storm, no hoard, no silence, and no false statement.
 
-`make test` plays `SAMPLE`; `EDL_STORMS` plays so many seeds instead, and `make storms` 150.
+`make test` plays `SAMPLE`; `EDL_STORMS` plays so many seeds instead, and `make storms` 150. They begin with
+`EDL_STORMS_FIRST`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tests.worlds.storms.world_view import amount
 
 SAMPLE = (1, 8, 19, 23, 29)
 CALM = 19
-SEEDS = range(int(os.environ["EDL_STORMS"])) if "EDL_STORMS" in os.environ else SAMPLE
+FIRST = int(os.environ.get("EDL_STORMS_FIRST", "0"))
+SEEDS = range(FIRST, FIRST + int(os.environ["EDL_STORMS"])) if "EDL_STORMS" in os.environ else SAMPLE
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,8 +12,9 @@ from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide
 from edl.model.actions import DeletePod
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
@@ -25,7 +26,7 @@ from tests.worlds.fakes import FakeCluster, FakeLease, FakeRecorder, PodWorld
 
 A = JobKey("default", "a")
 STUCK = replace(make_serving("web", cpu=3), tried=True)
-LIMITS = Limits(serving_grace_s=2.0)
+LIMITS = Limits(serving=ServingLimits(grace_s=2.0))
 
 
 @dataclass

@@ -232,18 +232,22 @@ def test_a_job_that_is_edited_while_its_plan_is_made_is_asked_about_and_gets_its
     assert 27.5 < created[0] < 23.2 + 4 * PLAN_S + 0.3, "two plans, each with what may start"
 
 
-def test_a_job_that_comes_just_when_a_plan_begins_is_planned_as_soon_as_the_api_server_was_asked() -> None:
+@pytest.mark.parametrize(("delay_s", "writes"), [(0.05, 6), (1.5, 5)])
+def test_a_job_that_comes_just_when_a_plan_begins_is_planned_as_soon_as_the_api_server_was_asked(
+    delay_s: float, writes: int
+) -> None:
+    """If the answer takes longer than a plan waits for it, another plan follows at once."""
     stage, key = at_rest(plan_s=0.5), JobKey("default", "new")
 
     async def script() -> None:
-        stage.cluster.delay_s = 0.05
+        stage.cluster.delay_s = delay_s
         await asyncio.sleep(20.5)  # after the first second a plan is made each five seconds
         come(stage)
         await asyncio.sleep(10.0)
 
     diary = at_work_during(stage, script)
     created = [at for at, action in diary if isinstance(action, CreatePod) and action.job == key]
-    assert created[0] < 20.5 + 0.2 + 2 * 0.5 + 0.3
+    assert created[0] < 20.5 + 0.2 + 2 * 0.5 + writes * delay_s + 0.1
 
 
 def test_a_plan_that_is_made_at_once_is_waited_for() -> None:

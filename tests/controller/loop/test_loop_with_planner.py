@@ -12,8 +12,8 @@ import pytest
 
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, Result
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, SharingLimits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.status import JobPhase, JobStatus
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape
 from tests.worlds.simulated_cluster import World
@@ -93,7 +93,7 @@ def test_a_gang_never_runs_in_part_while_capacity_is_freed_for_it(living: Living
 
 
 def test_a_pserver_that_blocks_trainers_moves_once_the_cluster_is_quiet() -> None:
-    with closing(Living(make_nodes(1), Limits(consolidate_after_s=60))) as living:
+    with closing(Living(make_nodes(1), Limits(sharing=SharingLimits(consolidate_after_s=60)))) as living:
         fixed = (FixedPods(Role.PSERVER, make_shape(3), 1),)
         enter(living, replace(make_job("a", min_trainers=1, max_trainers=4, cpu=4), fixed=fixed))
         living.do(lambda w: w.nodes.update({"n001": make_node("n001")}))
@@ -156,7 +156,7 @@ def test_no_trainer_starts_if_a_pserver_could_not_be_created(living: Living, res
     for _ in range(5):
         living.step(1.0)
     assert {p.role for p in living.world.job(A).pods} <= {Role.MASTER}, (
-        "the master of a refused job gives its room back"
+        "the master of a refused job gives its capacity back"
     )
     order: list[Role] = []
 

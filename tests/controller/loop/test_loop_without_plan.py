@@ -23,8 +23,9 @@ from edl.errors import PlanError, PlanFailure
 from edl.explain.decision import decide
 from edl.model.actions import DeletePod, Outcome, Result
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder
@@ -58,7 +59,7 @@ class Stage:
         self.world = PodWorld()
         self.world.add(make_job("a", trainers=4, min_trainers=1, max_trainers=self.max_trainers, on=(NODE.name,)))
         self.hold.set()
-        self.limits = Limits(serving_grace_s=0.0)
+        self.limits = Limits(serving=ServingLimits(grace_s=0.0))
 
     def build(self) -> Controller:
         self.cluster = FakeCluster(self.world, (NODE,))

@@ -56,7 +56,7 @@ def test_it_yields_to_serving_and_grows_again(living: Living) -> None:
     for name in ("w1", "w2"):
         living.do(partial(World.serve, name=name, cpu=4))
     living.settle()
-    assert all(pod.node for pod in living.world.serving.values()), "serving has its room"
+    assert all(pod.node for pod in living.world.serving.values()), "serving has its capacity"
     assert 2 <= pods(living) <= 8
     living.do(lambda w: w.serving.clear())
     living.wait(60)
@@ -125,7 +125,7 @@ def test_why_it_is_not_resized_is_said_once(living: Living) -> None:
     assert reasons(living) == ["NotResized", "NotResized"]
 
 
-def test_a_resize_that_is_refused_has_no_event_and_is_tried_again_after_a_pause(living: Living) -> None:
+def test_a_resize_that_is_refused_is_told_once_and_is_tried_again_after_a_pause(living: Living) -> None:
     tried = []
 
     def refuse(action: Action) -> tuple[bool, Outcome] | None:
@@ -137,9 +137,44 @@ def test_a_resize_that_is_refused_has_no_event_and_is_tried_again_after_a_pause(
     living.world.fault = refuse
     enter(living, make_batch("train", 2, high=6))
     living.wait(120)
-    assert reasons(living) == []
+    assert reasons(living) == ["NotResized"], "no event claims a resize"
     assert 1 < len(tried) < 10, "with growing pauses"
     living.world.fault = lambda _: None
     living.wait(300)
     living.settle()
     assert pods(living) == 6
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])
+@pytest.mark.parametrize(("count", "others"), [(2, 14), (16, 0), (0, 16)])
+def test_nobody_waits_for_a_workload_that_cannot_be_resized(
+    living: Living, result: Result, count: int, others: int
+) -> None:
+    """It grows, shrinks or starts no more: the others have the rest, and each sentence is true."""
+    tried: list[ResizeWorkload] = []
+
+    def refuse(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, ResizeWorkload):
+            return None
+        tried.append(action)
+        return False, Outcome(action, result, "Forbidden", "a webhook denies it")
+
+    living.world.fault = refuse
+    enter(living, make_batch("train", count, low=2, high=16))
+    enter(living, make_job("ours", max_trainers=20))
+    counts: list[int] = []
+    for _ in range(180):
+        living.step(20.0)
+        counts.append(pods(living, OURS))
+    assert len(tried) <= 20
+    assert pods(living) == count
+    assert sum(have == others for have in counts) >= 150, "nearly all the time"
+    assert min(counts[10:]) >= others - 2, "an attempt costs no more than its next size"
+    said = f"{others} of 20: cpu is full" if others else "a trainer requests 1 core, and the largest node has 0 cores"
+    assert living.status_of(OURS).explanation.startswith(said)
+    told = [event.message for event in living.world.events if event.job == KEY and event.reason == "NotResized"]
+    assert told == ["edl does not resize this workload: a webhook denies it; edl tries again after growing pauses"]
+    living.world.fault = lambda _: None
+    for _ in range(180):
+        living.step(20.0)
+    assert pods(living) == pods(living, OURS) == 8

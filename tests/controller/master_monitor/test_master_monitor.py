@@ -299,7 +299,7 @@ async def test_a_master_that_refuses_the_token_is_not_trusted(tmp_path: Path) ->
         here.world.add(job)
         here.start()
         try:
-            await until(lambda: any("403" in said for said in here.log), "the master refuses us")
+            await until(lambda: any("403" in said for said in here.log), "the master rejects us")
             await until(lambda: here.phase() is JobPhase.RUNNING, "the job runs anyway")
             assert here.status().dataset is None
         finally:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from edl.clock import SystemClock
 from edl.controller.master_monitor import MasterMonitor
 from edl.controller.ports import MasterAddress
 from edl.lifecycle.data_progress import MasterReport, MasterState
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.progress import NOTHING_MEASURED, Measured
+from edl.model.progress import LOST_MODEL, NOTHING_MEASURED, Measured, Progress
+from edl.model.status import JobPhase, JobStatus
 from tests.controller.master_monitor.test_master_monitor_lending import PACE, Master, training
 from tests.worlds.fake_api import eventually
 from tests.worlds.fakes import FakeLease
@@ -56,5 +59,41 @@ async def test_trainers_in_step_are_measured_however_short_their_epochs_are() ->
         master.working = frozenset({"trainer", "other"})
         await eventually(lambda: found().resize_s is not None)
         assert [speed.trainers for speed in found().speeds] == [2]
+    finally:
+        await monitor.close()
+
+
+class Restored(Master):
+    """A master that goes back to a checkpoint, or to the start if that is 0."""
+
+    def __init__(self, checkpoint: int, *, in_step: bool) -> None:
+        super().__init__()
+        self._checkpoint, self._in_step = checkpoint, in_step
+
+    async def report(self, master: MasterAddress) -> MasterReport:
+        return replace(await super().report(master), epoch=3, in_step=self._in_step)
+
+    async def restore(self, master: MasterAddress) -> int:  # noqa: ARG002 - there is one job
+        return self._checkpoint
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "in_step", "where"),
+    [
+        (0, False, "the start of the epoch"),
+        (0, True, "the start of the first epoch"),
+        (7, False, "checkpoint 7"),
+        (7, True, "checkpoint 7"),
+    ],
+)
+async def test_the_log_says_where_the_accounts_go_back_to(checkpoint: int, in_step: bool, where: str) -> None:
+    said: list[str] = []
+    master, job = Restored(checkpoint, in_step=in_step), training(None)
+    lost = replace(job, status=JobStatus(JobPhase.RUNNING, dataset=Progress(3, 100, 300, LOST_MODEL)))
+    monitor = MasterMonitor(master, SystemClock(), FakeLease(), lambda _, text: said.append(text), PACE)
+    try:
+        monitor.update([lost])
+        await eventually(lambda: bool(said))
+        assert said[0] == f"the pods that held the model are gone; the master went back to {where}"
     finally:
         await monitor.close()

@@ -14,8 +14,10 @@ from edl.explain.decision import decide
 from edl.model.actions import CreatePod, ResizeWorkload
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
+from edl.model.quota_trees import KueueState
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.job_owner import make_batch
@@ -142,3 +144,9 @@ def test_nor_is_a_training_job(living: Living) -> None:
     play(living, seconds=HALF_AN_HOUR_S, every_s=30)
     made = [a for a in living.world.writes if isinstance(a, CreatePod) and a.job == JobKey("default", "ours")]
     assert 6 <= len(made) <= 20 * 8
+
+
+def test_a_job_of_kueue_is_not_held_back_because_kueue_starts_and_stops_it() -> None:
+    starts, state = UndoneStarts(), KueueState("blue", "main")
+    undone(starts, 0.0, after_s=4.0, job=replace(STARTED, kueue=state))
+    assert held(starts, 5.0, replace(STOPPED, kueue=state)) == ""

@@ -10,9 +10,10 @@ from edl.controller.pauses.unstarted_growth import FIRST_S, LONGEST_S, SAID_S, S
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
+from edl.model.quota_trees import KueueState
 from edl.model.status import JobStatus, Reason, RoleCount
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
@@ -44,9 +45,9 @@ def at(job: Job) -> ClusterSnapshot:
     return make_snapshot(make_nodes(2, cpu=8), (job,))
 
 
-def allowed(growth: UnstartedGrowth, job: Job, now_s: float) -> int | None:
+def allowed(growth: UnstartedGrowth, job: Job, now_s: float, *, pauses: bool = False) -> int | None:
     """The most trainers that the job may have; None if nothing is held back."""
-    (seen,) = growth.apply(at(job), now_s).jobs
+    (seen,) = growth.apply(at(job), now_s, lambda _: pauses).jobs
     return None if seen.refusal is None else seen.refusal.allowed
 
 
@@ -66,16 +67,30 @@ def test_trainers_above_the_minimum_that_do_not_begin_are_withdrawn(job: Job, me
     assert growth.next_end_s(after_s) == after_s + FIRST_S
 
 
-@pytest.mark.parametrize(
-    "job", [WORKLOAD, replace(JOB, status=JobStatus(trainer=RoleCount(desired=6)))], ids=["workload", "TrainingJob"]
-)
+SIX_PLANNED = replace(JOB, status=JobStatus(trainer=RoleCount(desired=6)))
+
+
+@pytest.mark.parametrize("job", [WORKLOAD, SIX_PLANNED], ids=["workload", "TrainingJob"])
 def test_trainers_that_nobody_makes_are_withdrawn(job: Job) -> None:
     growth, missing = UnstartedGrowth(), trainers(job, 2)
-    assert [allowed(growth, missing, now_s) for now_s in (0.0, SAID_S - 1, SAID_S)] == [None, None, 2]
+    times = (0.0, SAID_S - 1, SAID_S)
+    assert [allowed(growth, missing, now_s, pauses=True) for now_s in times] == [None, None, 2]
+
+
+def test_trainers_that_edl_is_still_to_create_are_not_withdrawn() -> None:
+    growth, waiting = UnstartedGrowth(), trainers(SIX_PLANNED, 2)
+    assert [allowed(growth, waiting, now_s) for now_s in (0.0, SAID_S, SILENT_S, 5000.0)] == [None] * 4
+
+
+def test_a_workload_is_not_held_back_while_its_owner_makes_more_and_more() -> None:
+    growth, job = UnstartedGrowth(), replace(WORKLOAD, owner_count=6)
+    for more in range(4):
+        assert allowed(growth, trainers(job, 2, stuck=more, node=""), more * (SAID_S - 1)) is None
+    assert allowed(growth, trainers(job, 2, stuck=3, node=""), 3 * (SAID_S - 1) + SAID_S) == 2
 
 
 def test_a_refusal_of_the_api_server_is_no_growth_that_does_not_start() -> None:
-    growth, refusal = UnstartedGrowth(), Refusal(3, False, Reason.PODS_REFUSED, "a webhook refuses", "")
+    growth, refusal = UnstartedGrowth(), Refusal(3, False, Reason.PODS_REFUSED, "a webhook rejects", "")
     job = replace(trainers(WORKLOAD, 3), refusal=refusal)
     assert [allowed(growth, job, now_s) for now_s in (0.0, SAID_S)] == [3, 3]
     assert allowed(growth, replace(job, refusal=None), SAID_S + 1) is None
@@ -94,6 +109,28 @@ def test_one_more_is_tried_after_a_pause_that_doubles_and_all_once_it_has_begun(
         assert allowed(growth, tried, now_s) == 4
     assert pauses == [120, 240, 480, 960, LONGEST_S, LONGEST_S, LONGEST_S]
     assert allowed(growth, trainers(JOB, 4), now_s) is None
+
+
+@pytest.mark.parametrize("job", [JOB, WORKLOAD], ids=["a TrainingJob", "a batch Job"])
+@pytest.mark.parametrize(("well_s", "second"), [(60.0, 2 * FIRST_S), (2 * FIRST_S, FIRST_S)])
+def test_the_pause_goes_on_to_double_if_those_that_have_begun_end_soon(
+    job: Job, well_s: float, second: float
+) -> None:
+    """Containers that crash after ten seconds have begun each time."""
+    growth, stuck = UnstartedGrowth(), trainers(job, 3, stuck=3, message=BAD_IMAGE)
+
+    def withdrawn(now_s: float) -> float:
+        """The pause that follows, from then on."""
+        allowed(growth, stuck, now_s)
+        assert allowed(growth, stuck, now_s + SAID_S) == 3
+        return growth.next_end_s(now_s + SAID_S) - now_s - SAID_S
+
+    assert withdrawn(0.0) == FIRST_S
+    tried_s = SAID_S + FIRST_S
+    assert allowed(growth, trainers(job, 3), tried_s) == 4
+    whole = job.max_trainers if job.owner_count is None else job.owner_count
+    assert allowed(growth, trainers(job, whole), tried_s + 10.0) is None
+    assert withdrawn(tried_s + 10.0 + well_s) == second
 
 
 def test_nothing_is_tried_while_none_has_begun() -> None:
@@ -131,8 +168,8 @@ def test_a_changed_spec_is_tried_at_once_and_a_resize_by_edl_is_no_change() -> N
 
 def test_the_plan_takes_those_away_that_have_not_begun_and_says_why() -> None:
     growth, stuck = UnstartedGrowth(), trainers(JOB, 3, stuck=3, message=BAD_IMAGE)
-    growth.apply(at(stuck), 0.0)
-    (decision,) = decide(growth.apply(at(stuck), SAID_S), policy_named("maxmin"), Limits()).decisions
+    growth.apply(at(stuck), 0.0, lambda _: False)
+    (decision,) = decide(growth.apply(at(stuck), SAID_S, lambda _: False), policy_named("maxmin"), Limits()).decisions
     assert (decision.target, decision.reason) == (3, "PodsNotStarted")
     assert set(decision.victims) == {"train-trainer-3", "train-trainer-4", "train-trainer-5"}
     assert (
@@ -149,3 +186,29 @@ def test_the_one_that_is_tried_has_not_begun_while_it_waits_for_a_node() -> None
     assert allowed(growth, waiting, SAID_S + FIRST_S) == 4
     assert allowed(growth, tried, SAID_S + FIRST_S + 1) == 4
     assert allowed(growth, tried, SAID_S + FIRST_S + 1 + SAID_S) == 3
+
+
+def test_pods_that_kueue_has_not_admitted_are_none_that_nobody_makes() -> None:
+    growth, waiting = UnstartedGrowth(), replace(WORKLOAD, owner_count=6, kueue=KueueState("blue", "main"))
+    assert [allowed(growth, trainers(waiting, 0), now_s) for now_s in (0.0, SAID_S, 5000.0)] == [None] * 3
+    admitted = replace(waiting, kueue=KueueState("blue", "main", reserved=6))
+    assert [allowed(growth, trainers(admitted, 2), now_s) for now_s in (5001.0, 5001.0 + SAID_S)] == [None, 2]
+
+
+def test_a_trial_whose_room_others_take_is_not_begun_anew_at_once() -> None:
+    """The Job's controller makes no pod. The one that is tried gives way again and again, and comes back at once."""
+    growth = UnstartedGrowth()
+    running, one_more = (replace(trainers(WORKLOAD, 3), owner_count=count) for count in (3, 4))
+    assert allowed(growth, one_more, 0.0) is None
+    assert allowed(growth, one_more, SAID_S) == 3
+    begins_s = SAID_S + FIRST_S
+    assert allowed(growth, running, begins_s) == 4
+    assert allowed(growth, one_more, begins_s + 1.0) == 4
+    assert allowed(growth, running, begins_s + 50.0) == 4, "others take it"
+    assert allowed(growth, one_more, begins_s + 50.5) == 4
+    assert allowed(growth, running, begins_s + 55.0) == 4
+    ends_s = begins_s + 1.0 + SAID_S
+    assert allowed(growth, running, ends_s) == 3
+    assert growth.next_end_s(ends_s) == ends_s + 2 * FIRST_S
+    assert allowed(growth, running, ends_s + 2 * FIRST_S - 1.0) == 3
+    assert allowed(growth, running, ends_s + 2 * FIRST_S) == 4

@@ -85,7 +85,7 @@ def test_a_call_that_goes_wrong_once_changes_nothing_in_the_end(theatre: Theatre
         here.submit(training_job(name, min_trainers=2, max_trainers=MAXIMUM, cpu="3", memory="1Gi"))
         kube.wait_until(lambda: here.running(name) == MAXIMUM, SOON_S, f"{MAXIMUM} trainers of {name} run")
         kube.scale("deployments", "web", 1)
-        kube.wait_until(lambda: here.ready_serving() == 1, SOON_S, "serving got its room")
+        kube.wait_until(lambda: here.ready_serving() == 1, SOON_S, "serving got its capacity")
         kube.wait_until(lambda: here.running(name) == MAXIMUM - 2, SOON_S, "and two trainers gave way")
         here.withdraw(name)
         kube.scale("deployments", "web", 0)

@@ -23,7 +23,9 @@ from tests.e2e.control_plane.toolchain import Toolchain, toolchain
 from tests.e2e.control_plane.versions import (
     CHART_PROGRAMS,
     KARPENTER_PROGRAMS,
+    KUBEFLOW_PROGRAMS,
     KUBERAY_PROGRAMS,
+    KUEUE_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PREVIOUS_PROGRAMS,
@@ -111,6 +113,40 @@ class KubeRayBinary:
         return self.ray_operator.parent / "ray-cluster.sample.yaml"
 
 
+@dataclass(frozen=True, slots=True)
+class KueueBinary:
+    """Where Kueue is."""
+
+    kueue: Path
+
+    @property
+    def manifests(self) -> Path:
+        """The folder from which kustomize renders what an installation creates."""
+        return self.kueue.parent / "config" / "default"
+
+
+@dataclass(frozen=True, slots=True)
+class KubeflowBinary:
+    """Where the training operator of Kubeflow is."""
+
+    training_operator: Path
+
+    @property
+    def crd(self) -> Path:
+        """The CustomResourceDefinition of PyTorchJobs."""
+        return self.training_operator.parent / "kubeflow.org_pytorchjobs.yaml"
+
+    @property
+    def webhooks(self) -> Path:
+        """The configuration of its admission."""
+        return self.training_operator.parent / "manifests.yaml"
+
+    @property
+    def sample(self) -> Path:
+        """The elastic PyTorchJob that Kubeflow publishes as its first example."""
+        return self.training_operator.parent / "echo.yaml"
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -156,6 +192,24 @@ def ensure_kuberay() -> KubeRayBinary:
         ControlPlaneError: there is no Go and none can be fetched, or the build failed.
     """
     return KubeRayBinary(**_ensure(KUBERAY_PROGRAMS))
+
+
+def ensure_kueue() -> KueueBinary:
+    """The same for Kueue.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return KueueBinary(**_ensure(KUEUE_PROGRAMS))
+
+
+def ensure_kubeflow() -> KubeflowBinary:
+    """The same for the training operator of Kubeflow.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return KubeflowBinary(**_ensure(KUBEFLOW_PROGRAMS))
 
 
 def ensure_helm() -> Path:
@@ -253,8 +307,9 @@ def _keep_files(program: Program, tools: Toolchain) -> None:
 
 
 def _run(command: list[str], program: Program, tools: Toolchain, out: IO[str], title: str) -> int:
-    """Run a build, saying now and then that it is alive; never leave it behind."""
+    """Run a build, saying now and then that it is alive, on a terminal every second; never leave it behind."""
     began = said = time.monotonic()
+    every_s = 1.0 if sys.stderr.isatty() else _SAY_EVERY_S
     process = subprocess.Popen(
         command,
         cwd=MODULES / program.module,
@@ -268,14 +323,18 @@ def _run(command: list[str], program: Program, tools: Toolchain, out: IO[str], t
             try:
                 return process.wait(timeout=0.5)
             except subprocess.TimeoutExpired:
-                if time.monotonic() - said >= _SAY_EVERY_S:
+                if time.monotonic() - said >= every_s:
                     said = time.monotonic()
-                    _say(f"{title}: {said - began:.0f} s so far")
+                    _say(f"{title}: {said - began:.0f} s so far", is_last=False)
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
 
 
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+def _say(message: str, *, is_last: bool = True) -> None:
+    """Print a line; on a terminal the next one takes the place of one that is not the last about its step."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{message}", end="\n" if is_last else "", file=sys.stderr, flush=True)
+    else:
+        print(message, file=sys.stderr, flush=True)

@@ -160,7 +160,9 @@ class Kube:
         """Create an object; the namespace of its metadata goes before the argument."""
         resource = self.resource(_kind_of(body))
         where = body["metadata"].get("namespace", namespace)
-        return self.request("POST", resource.path(where), body=body)
+        made = self.request("POST", resource.path(where), body=body)
+        self._await_admission(resource, made)
+        return made
 
     def apply(self, what: Object | str | Path, namespace: str = "default") -> Objects:
         """Server-side apply, by force, of a dict, of YAML text or of a YAML file."""
@@ -172,13 +174,30 @@ class Kube:
     def _apply(self, body: Object, namespace: str) -> Object:
         resource = self.resource(_kind_of(body))
         where = body["metadata"].get("namespace", namespace)
-        return self.request(
+        applied = self.request(
             "PATCH",
             resource.path(where, body["metadata"]["name"]),
             query={"fieldManager": FIELD_MANAGER, "force": "true"},
             body=body,
             content_type="application/apply-patch+yaml",
         )
+        self._await_admission(resource, applied)
+        return applied
+
+    def _await_admission(self, resource: Resource, made: Object) -> None:
+        if resource.kind == "PriorityClass":
+            name = made["metadata"]["name"]
+            self.wait_until(lambda: self._is_known(name), 10, f"pods may name the PriorityClass {name}")
+
+    def _is_known(self, class_name: str) -> bool:
+        """Admission reads a copy of the PriorityClasses, which follows the server's store a moment later."""
+        spec = {"priorityClassName": class_name, "containers": [{"name": "main", "image": "none"}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": spec}
+        try:
+            self.request("POST", self.resource("pods").path("default"), query={"dryRun": "All"}, body=pod)
+        except KubeError as error:
+            return "no PriorityClass with name" not in str(error)
+        return True
 
     def patch(
         self,

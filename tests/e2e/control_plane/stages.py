@@ -50,6 +50,7 @@ def kwok_config(*, pod_delete_s: float, pod_ready_s: float) -> str:
         "pod-delete": f'if ({_STOPPED_AT}) >= {_ASKED_AT} then "0ms" else {deletion} end',
         "pod-terminate": deletion,
         "pod-ready": ready,
+        "pod-waiting": ready,
         "pod-exit": ended,
         "pod-crash": ended,
     }

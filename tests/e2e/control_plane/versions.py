@@ -89,6 +89,22 @@ KUBERAY_PROGRAMS = (
     ),
 )
 
+# What only the tests beside Kueue need.
+KUEUE_PROGRAMS = (Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue", ("config",)),)
+# What only the tests beside the training operator of Kubeflow need.
+KUBEFLOW_PROGRAMS = (
+    Program(
+        "training-operator",
+        "training-operator",
+        "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+        (
+            "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+            "manifests/base/webhook/manifests.yaml",
+            "examples/pytorch/elastic/echo/echo.yaml",
+        ),
+    ),
+)
+
 # What only the tests of the chart need.
 CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
 
@@ -106,6 +122,8 @@ _REQUIRED_OF_UPGRADES = {"kubernetes-1.35": "k8s.io/kubernetes"}
 _REQUIRED_OF_VOLCANO = {"volcano": "volcano.sh/volcano"}
 _REQUIRED_OF_KARPENTER = {"karpenter": "sigs.k8s.io/karpenter"}
 _REQUIRED_OF_KUBERAY = {"kuberay": "github.com/ray-project/kuberay/ray-operator"}
+_REQUIRED_OF_KUEUE = {"kueue": "sigs.k8s.io/kueue"}
+_REQUIRED_OF_KUBEFLOW = {"training-operator": "github.com/kubeflow/training-operator"}
 _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_NODES,
     **_REQUIRED_OF_CHARTS,
@@ -113,6 +131,8 @@ _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_VOLCANO,
     **_REQUIRED_OF_KARPENTER,
     **_REQUIRED_OF_KUBERAY,
+    **_REQUIRED_OF_KUEUE,
+    **_REQUIRED_OF_KUBEFLOW,
 }
 
 

@@ -84,7 +84,7 @@ def test_a_leader_that_is_stopped_past_its_lease_writes_nothing_when_it_wakes_up
     assert LEASE_S - RENEWED_EVERY_S - 1 <= written_s - stopped_s <= LEASE_S + RENEWED_EVERY_S + SLACK_S
     # Kinds that the cluster lacks are asked for now and then.
     lists = sorted(a.path for a in standby.proxy.since(stopped_s) if a.is_list and a.status == HTTPStatus.OK)
-    assert lists == ["/api/v1/pods", JOBS_PATH], "its caches were warm: it lists jobs and their pods, once (ADR 43)"
+    assert lists == ["/api/v1/pods", JOBS_PATH], "its caches were warm: it lists jobs and their pods, once"
     assert holder(stage) not in {"", first}
     woke_s = time.monotonic()
     leader.process.send(signal.SIGCONT)

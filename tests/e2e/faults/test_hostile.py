@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from edl.install.manifests import controller_manifests
 from edl.kube.bounds.object_bounds import MAX_BYTES
 from tests.e2e.control_plane.kube import Kube, KubeError
 from tests.e2e.faults.stage import GROWN, Stage
+from tests.e2e.worlds.usage import cpu_seconds, resident_bytes
 from tests.worlds.hostile.jobs import CASES
 from tests.worlds.hostile.manifests import Case, Object, edited, make_manifest, manifest_of, refused
 
@@ -96,18 +95,6 @@ class Meter:
         """CPU seconds and bytes since the start."""
         pid = self.stage.here.controller.pid
         return cpu_seconds(pid) - self.cpu_s, resident_bytes(pid) - self.memory_bytes
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used so far, all its threads together (proc(5), fields 14 and 15)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_bytes(pid: int) -> int:
-    """What a process holds in memory at most (proc(5), VmHWM)."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 @pytest.fixture

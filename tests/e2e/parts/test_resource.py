@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.api import manifest, priorities
+from edl.api import manifest, pods, priorities
 from edl.api.v1 import parse_job
-from edl.install.alerts import operator_objects
+from edl.install.job_network import job_network
 from edl.install.manifests import controller_manifests
 from edl.install.objects import NAMESPACE, pod_reader, volcano_rights
+from edl.install.operator_objects import operator_objects
 from edl.kube.queue_file import read_queues
 from edl.model.names import Role
 from tests.e2e.conftest import SharedControlPlanes
@@ -86,7 +87,7 @@ def test_accepts_what_runs(kube: Kube, body: Object) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [*volcano_rights(), *pod_reader()], ids=lambda b: f"{b['kind']}-{b['metadata']['name']}"
+    "body", [*volcano_rights(), *pod_reader(), *job_network()], ids=lambda b: f"{b['kind']}-{b['metadata']['name']}"
 )
 def test_accepts_the_further_rights(kube: Kube, space: str, body: Object) -> None:
     assert try_out(kube, body, space)["kind"] == body["kind"]
@@ -109,9 +110,9 @@ def test_controller_and_master_pass_the_restricted_standard(plane: ControlPlane,
     body = make_manifest()
     body["metadata"] |= {"uid": UID, "namespace": space}
     job, classes = parse_job(body), priorities.PRIORITY_CLASSES
-    master = manifest.pod_manifest(job, Role.MASTER, 0, default_master_image="edl", priority_classes=classes)
+    master = pods.pod_manifest(job, Role.MASTER, 0, default_master_image="edl", priority_classes=classes)
     assert try_out(kube, master, space)["spec"]["restartPolicy"] == "OnFailure"
-    trainer = manifest.pod_manifest(job, Role.TRAINER, 0, default_master_image="edl", priority_classes=classes)
+    trainer = pods.pod_manifest(job, Role.TRAINER, 0, default_master_image="edl", priority_classes=classes)
     with pytest.raises(KubeError, match="violates PodSecurity"):
         try_out(kube, trainer, space)
 
@@ -133,6 +134,7 @@ def test_the_bases_together_are_the_file_in_one(kube: Kube) -> None:
         ("volcano", volcano_rights()),
         ("prometheus", [*operator_objects().values()]),
         ("pod-reader", [in_space(body, "default") for body in pod_reader()]),
+        ("job-network", job_network()),
     ],
 )
 def test_a_further_base_renders_to_its_objects(kube: Kube, base: str, objects: list[Object]) -> None:
@@ -345,7 +347,7 @@ def test_pods_of_every_role_fit_the_longest_name(kube: Kube, space: str) -> None
     body = make_manifest("a" * 50)
     body["metadata"] |= {"uid": UID, "namespace": space}
     for role, index in ((Role.MASTER, 0), (Role.PSERVER, 9999), (Role.TRAINER, 9999)):
-        pod = manifest.pod_manifest(
+        pod = pods.pod_manifest(
             parse_job(body), role, index, default_master_image="edl", priority_classes=priorities.PRIORITY_CLASSES
         )
         assert try_out(kube, pod, space)["spec"]["hostname"].endswith(f"-{index}")

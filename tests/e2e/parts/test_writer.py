@@ -97,8 +97,9 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         uid = (await here.job()).uid
         apply = here.cluster.apply
 
-        for action in (EnsureService(KEY, uid), EnsureSecret(KEY, uid), EnsureClaim(KEY, uid)):
+        for action in (EnsureService(KEY, uid), EnsureSecret(KEY, uid)):
             assert (await apply(action)).result is Result.DONE
+        assert (await apply(EnsureClaim(KEY, uid))).result is Result.UNCHANGED, "it needs none here"
         assert (await apply(CreatePod(KEY, uid, Role.TRAINER, 0, "small-1"))).result is Result.DONE
         assert [p.name for p in (await here.job()).pods] == ["a-trainer-0"], "the next snapshot shows it"
         assert (await apply(CreatePod(KEY, uid, Role.TRAINER, 0, "small-1"))).result is Result.UNCHANGED
@@ -120,7 +121,7 @@ async def test_effects_are_conditional_and_the_cache_shows_them(
         assert (await apply(PatchStatus(KEY, uid, status))).result is Result.UNCHANGED
         assert (await apply(PatchStatus(KEY, "another", replace(status, failures=1)))).result is Result.CONFLICT
 
-        event = EmitEvent(KEY, uid, EventKind.NORMAL, "ScaledUp", "2 -> 4: there is room")
+        event = EmitEvent(KEY, uid, EventKind.NORMAL, "ScaledUp", "2 -> 4: there is capacity")
         for _ in range(2):
             assert (await apply(event)).result is Result.DONE
         (scaled_up,) = (one for one in here.plane.kube.list("events") if one["reason"] == "ScaledUp")
@@ -157,7 +158,7 @@ async def test_a_request_changes_in_the_pod_that_was_observed_and_in_no_other(
 
         lower = ResizePod(KEY, uid, pod.name, pod.uid, 100, 1000)
         assert (await apply(replace(lower, pod_uid="another"))).result is Result.CONFLICT
-        assert (await apply(replace(lower, pod="a-trainer-9"))).result is Result.UNCHANGED
+        assert (await apply(replace(lower, pod="a-trainer-9", pod_uid="none"))).result is Result.UNCHANGED
         refused = await apply(replace(lower, cpu_milli=3000))
         assert (refused.result, refused.reason) == (Result.REFUSED, "Invalid")
         assert "set the CPU request of a trainer of default/a" in refused.message

@@ -1,9 +1,10 @@
 """Hollow nodes: a client of the API server that keeps nodes ready and plays the life of their pods.
 
 It does for the sandbox what kwok does on the real control plane, by the same annotations: a pod is ready after
-`edl.test/start-s`, ends or crashes with `edl.test/exit-code` after `edl.test/exit-after-s`, and is gone some time
-after its deletion. A changed request is granted, unless `edl.test/resize` says Deferred, Infeasible or Never. A node
-that was cut off is left alone with its pods, as if its machine had died.
+`edl.test/start-s`, or its containers wait for the reason `edl.test/waiting`; it ends or crashes with
+`edl.test/exit-code` after `edl.test/exit-after-s`, and is gone some time after its deletion. A changed request is
+granted, unless `edl.test/resize` says Deferred, Infeasible or Never. A node that was cut off is left alone with its
+pods, as if its machine had died.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Stage(Enum):
     """What happens next to a pod."""
 
     READY = auto()
+    WAIT = auto()
     EXIT = auto()
     CRASH = auto()
     RECOVER = auto()
@@ -76,11 +78,18 @@ def next_stage(pod: Object, pace: Pace) -> tuple[Stage, float] | None:
     if is_deleted(pod):
         return Stage.TERMINATE, float(hollow_status.annotation(pod, "stop-s") or pace.pod_delete_s)
     if phase == "Pending":
-        return Stage.READY, float(hollow_status.annotation(pod, "start-s") or pace.pod_ready_s)
+        return _next_start(pod, float(hollow_status.annotation(pod, "start-s") or pace.pod_ready_s))
     if phase != "Running":
         return None
     is_changed = hollow_status.is_resized(pod) != hollow_status.is_refused(pod)
     return (Stage.RESIZE, 0.0) if is_changed else _next_end(pod)
+
+
+def _next_start(pod: Object, after_s: float) -> tuple[Stage, float] | None:
+    """How a pod starts, or begins to wait, and how long after it was bound."""
+    if hollow_status.annotation(pod, "waiting") is None:
+        return Stage.READY, after_s
+    return None if hollow_status.container_statuses(pod) else (Stage.WAIT, after_s)
 
 
 def _next_end(pod: Object) -> tuple[Stage, float] | None:
@@ -226,6 +235,8 @@ class HollowNodes:
         match stage:
             case Stage.READY:
                 status = hollow_status.started(pod, self._address(pod, node), _host_ip(node))
+            case Stage.WAIT:
+                status = hollow_status.waiting(pod)
             case Stage.EXIT:
                 status = hollow_status.ended(pod, code, asked=False)
             case Stage.CRASH:

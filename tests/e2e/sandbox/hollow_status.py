@@ -65,6 +65,16 @@ def started(pod: Object, pod_ip: str, host_ip: str) -> Object:
     return status
 
 
+def waiting(pod: Object) -> Object:
+    """No container of a pod can start, for the reason that its annotation gives."""
+    why = {"waiting": {"reason": annotation(pod, "waiting")}}
+    return {
+        "startTime": now_text(),
+        "conditions": _conditions(_READY, value="False", reason="ContainersNotReady"),
+        "containerStatuses": [_container(one, 0, why, ready=False) for one in pod["spec"]["containers"]],
+    }
+
+
 def ended(pod: Object, code: int, *, asked: bool) -> Object:
     """All containers of a pod have ended for good.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import pod_manifest
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.api.v1 import parse_job
 from edl.kube.client.session import ApiSession

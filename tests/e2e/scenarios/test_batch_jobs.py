@@ -144,7 +144,7 @@ def test_ranks_and_completions_move_together(here: World) -> None:
     assert here.kube.get("jobs.batch", "ranks")["spec"]["completions"] == 8
     here.kube.create(serving(replicas=4))
     here.kube.wait_until(lambda: here.ready_serving() == 4, WITHIN_S, "4 serving pods are ready")
-    here.kube.wait_until(lambda: len(pods_of(here, "ranks")) <= 4, WITHIN_S, "the Job has given room")
+    here.kube.wait_until(lambda: len(pods_of(here, "ranks")) <= 4, WITHIN_S, "the Job has given capacity")
     left = {
         pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in pods_of(here, "ranks")
     }

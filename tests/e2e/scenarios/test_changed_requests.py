@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,8 +47,19 @@ def resizes(here: World, name: str) -> list[str]:
     return [e["message"] for e in found if "changes the number" in e["message"] for _ in range(e.get("count") or 1)]
 
 
+def times_placed(here: World, job: str) -> Counter[str]:
+    """How many pods of each trainer's name kube-scheduler has given a node so far."""
+    found = here.kube.list("events", "default", fields="involvedObject.kind=Pod,reason=Scheduled")
+    pods = {(e["involvedObject"]["name"], e["involvedObject"]["uid"]) for e in found}
+    return Counter(name for name, _ in pods if name.startswith(f"{job}-trainer-"))
+
+
 def test_a_job_that_fits_by_its_template_alone_is_stopped_once_and_costs_no_neighbour_twice(here: World) -> None:
-    """Ten pods of 100m are 1100m each by the defaults of the namespace, and eight cores hold seven of them."""
+    """Ten pods of 100m are 1100m each by the defaults of the namespace, and eight cores hold seven of them.
+
+    The pods exist until the Job controller deletes them. Up to then kube-scheduler preempts the neighbour for them,
+    before or after edl has stopped the Job.
+    """
     here.kube.create(defaults("1"))
     here.submit(training_job("neighbour", min_trainers=1, max_trainers=7, memory="64Mi"))
     here.kube.wait_until(lambda: here.running("neighbour") == 7, WITHIN_S, "the neighbour has its seven trainers")
@@ -54,11 +67,18 @@ def test_a_job_that_fits_by_its_template_alone_is_stopped_once_and_costs_no_neig
     here.kube.wait_until(
         lambda: here.kube.get("jobs.batch", "side")["spec"]["parallelism"] == 0, WITHIN_S, "the Job is stopped"
     )
+    own = partial(here.kube.list, "pods", "default", labels="job-name=side")
+    here.kube.wait_until(lambda: not own(), WITHIN_S, "the pods of the Job are gone")
     here.kube.wait_until(lambda: here.running("neighbour") == 7, WITHIN_S, "the neighbour has its trainers again")
     here.submit(training_job("later", min_trainers=1, max_trainers=1, cpu="100m", memory="64Mi"))
     here.kube.wait_until(lambda: here.running("later") == 1, WITHIN_S, "further plans are made")
-    assert len(resizes(here, "side")) <= 3
-    assert here.running("neighbour") == 7
+    here.kube.wait_until(lambda: here.running("neighbour") == 7, WITHIN_S, "the neighbour keeps its trainers")
+    made = resizes(here, "side")
+    assert len(made) <= 3
+    assert [message for message in made if "pods from 0 to" in message] == [], "it was started again"
+    placed = times_placed(here, "neighbour")
+    assert len(placed) == 7
+    assert max(placed.values()) <= 2, placed
 
 
 LARGE = tuple(NodeSpec(f"large-{i}", {"cpu": "8", "memory": "64Gi", "pods": "110"}) for i in range(4))

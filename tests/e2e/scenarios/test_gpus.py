@@ -180,7 +180,7 @@ def test_pservers_are_in_the_rack_of_their_trainers(racks: World) -> None:
             assert required["nodeSelectorTerms"] == [{"matchExpressions": [wanted]}]
         here.submit(gpu_job("two", 4, 8, 1, topology={"key": RACK, "mode": "Required"}, pserver=pserver))
         wait_explained(
-            here, "two", "needs 4 trainers and 2 pservers in one rack, and no rack has room for all pservers"
+            here, "two", "needs 4 trainers and 2 pservers in one rack, and no rack has capacity for all pservers"
         )
 
 

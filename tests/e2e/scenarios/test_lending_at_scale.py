@@ -83,7 +83,7 @@ def test_waves_over_trainers_that_lend_find_room_as_on_an_idle_cluster(
         assert shortfall(ours) <= SHORTFALL * shortfall(idle), "serving waits as on an idle cluster"
     for step in ours.rises():
         assert not step.early, f"{step}: nobody is deleted for serving"
-        assert step.blocked == 0, f"{step}: every pod has room by requests"
+        assert step.blocked == 0, f"{step}: every pod has capacity by requests"
     for filled in ours.filled:
         assert filled.used >= OPTIMAL * filled.bound, f"{filled}"
     assert not slowed, "at rest every trainer has what it declares"

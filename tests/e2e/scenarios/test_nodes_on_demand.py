@@ -109,7 +109,7 @@ def test_a_request_is_withdrawn_when_room_is_found_elsewhere(plane: ControlPlane
         wait(world, lambda: world.running("new") == 3, "the job runs where the other ran")
         wait(world, lambda: not requests(world), "the request is withdrawn")
         wait(world, lambda: "NodeRequestWithdrawn" in events(world, "new"), "the user hears of it")
-        assert "the job found room elsewhere" in events(world, "new")["NodeRequestWithdrawn"]
+        assert "the job found capacity elsewhere" in events(world, "new")["NodeRequestWithdrawn"]
     assert cloud.arrivals == []
 
 

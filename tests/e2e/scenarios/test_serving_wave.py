@@ -81,7 +81,7 @@ def test_serving_waits_no_longer_than_one_pod_deletion_and_costs_no_needless_tra
                 ebb(here)
                 here.kube.wait_until(lambda: sum(here.counts().values()) >= full, 120, "training is back")
                 here.wait_full(90)
-            assert not calm.causes(), "no trainer ends while the wave ebbs and training takes the room back"
+            assert not calm.causes(), "no trainer ends while the wave ebbs and training takes the capacity back"
     alone = rise(here)
     for wave in waves:
         report(idle, wave, alone)

@@ -47,6 +47,6 @@ def test_nobody_makes_room_for_a_pod_without_its_claim(here: World) -> None:
         here.kube.create({**web, "spec": {"containers": [container], "volumes": [claim]}})
         here.kube.wait_until(lambda: is_refused(here, "web"), WITHIN_S, "kube-scheduler names the claim")
         here.kube.create(serving("other", replicas=1, cpu="1", memory="1Gi"))
-        here.kube.wait_until(lambda: here.ready_serving("other") == 1, WITHIN_S, "another one gets its room")
+        here.kube.wait_until(lambda: here.ready_serving("other") == 1, WITHIN_S, "another one gets its capacity")
         here.kube.wait_until(lambda: here.running("full") == 14, WITHIN_S, "it costs one trainer")
         assert log.causes().total() == 1, "and the pod without its claim none"

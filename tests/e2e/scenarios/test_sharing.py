@@ -30,7 +30,7 @@ def test_ten_jobs_arrive_share_fairly_and_leave(control_plane: Callable[..., Con
         for name, job in JOBS.items():
             arrive(here, log, name, job)
         here.wait_full(60)
-        assert log.causes().keys() == {"controller: Admitted"}, "trainers only go to make room for an arrival"
+        assert log.causes().keys() == {"controller: Admitted"}, "trainers only go to free capacity for an arrival"
         with PodLog(here.kube) as calm:
             for name in list(JOBS)[:7]:
                 log.forget(name)

@@ -69,7 +69,7 @@ class Filled:
 
     Attributes:
         trainers: the number of trainers.
-        optimum: trainers that would fit if masters, pservers and trainers were placed again around the serving pods.
+        optimum: trainers that would fit if pservers and trainers were placed again around masters and serving pods.
         beside: trainers that would fit if only trainers were placed again.
         used: cpu over allocatable cpu, as declared; bound: the same with the optimum.
         moment: the cluster, to compare with other moments.
@@ -114,12 +114,15 @@ class Watched:
             shown.append(resize)
 
     def voluntary_shrinks(self, job: str) -> list[float]:
-        """Monotonic times at which the controller deleted running trainers of the job for another job's share."""
+        """Monotonic times at which the controller deleted running trainers of the job for another job's share.
+
+        One that got its node while the controller deleted it has not run; nothing limits how often such ones end.
+        """
         shrinks: list[float] = []
         for at, pod in self.log.ended_of(job):
             intent = facts.intent_of(pod)
             is_new = not shrinks or at > shrinks[-1] + ONE_SHRINK_S
-            if intent in FOR_A_SHARE and pod["spec"].get("nodeName") and is_new:
+            if intent in FOR_A_SHARE and pod["status"].get("startTime") and is_new:
                 shrinks.append(at)
         return shrinks
 

@@ -216,22 +216,22 @@ def utilisation(nodes: Iterable[Object], pods: Iterable[Object], resource: str =
 
 
 def most_trainers(nodes: Sequence[Object], pods: Sequence[Object], trainer: Amounts) -> int:
-    """The most trainers of one request that fit if all pods of all jobs were placed again around the other pods.
+    """The most trainers of one request that fit if pservers and trainers were placed again around the other pods.
 
-    An integer program over patterns: how many masters, pservers and trainers a node of each kind holds. Nodes with
-    equal free resources are of one kind; each existing master and pserver must be placed.
+    Masters stay as the pods of no job do: their journals may be on volumes of a node, so nothing moves them. A master
+    that has no node yet is placed. An integer program over patterns: how many pservers and trainers, and masters
+    without a node, a node of each kind holds. Nodes with equal free resources are of one kind; each existing pserver
+    must be placed.
     """
-    alien = [pod for pod in pods if not (pod["metadata"].get("labels") or {}).get(JOB_LABEL)]
+    stays = [pod for pod in pods if not _is_placed_again(pod)]
     needs = Counter(
         tuple(sorted(request(pod).items()))
         for pod in pods
-        if (pod["metadata"].get("labels") or {}).get(JOB_LABEL)
-        and pod["metadata"]["labels"].get(ROLE_LABEL) != "trainer"
-        and not is_finished(pod)
+        if _is_placed_again(pod) and pod["metadata"]["labels"].get(ROLE_LABEL) != "trainer" and not is_finished(pod)
     )
     fixed = [dict(need) for need in needs]
     names = sorted({*trainer, *(name for need in fixed for name in need)})
-    kinds = Counter(tuple(room.get(name, 0) for name in names) for room in free_room(nodes, alien).values())
+    kinds = Counter(tuple(room.get(name, 0) for name in names) for room in free_room(nodes, stays).values())
     columns = [
         (k, pattern)
         for k, kind in enumerate(kinds)
@@ -254,8 +254,15 @@ def most_trainers(nodes: Sequence[Object], pods: Sequence[Object], trainer: Amou
         options={"mip_rel_gap": 0.0},
     )
     if result.x is None:
-        raise ValueError(f"the masters and pservers alone do not fit: {result.message}")
+        raise ValueError(f"the pservers alone do not fit: {result.message}")
     return round(-float(result.fun))
+
+
+def _is_placed_again(pod: Object) -> bool:
+    """True for a pod of a job, but for a master that has a node."""
+    labels = pod["metadata"].get("labels") or {}
+    is_master = labels.get(ROLE_LABEL) == "master"
+    return bool(labels.get(JOB_LABEL)) and not (is_master and pod["spec"].get("nodeName"))
 
 
 def _patterns(room: Amounts, fixed: Sequence[Amounts]) -> list[tuple[tuple[int, ...], Amounts]]:

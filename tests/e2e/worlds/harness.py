@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -46,13 +46,18 @@ def _is_served(kube: Kube) -> bool:
 
 
 class World:
-    """One cluster under test, and its controller."""
+    """One cluster under test, and its controller.
+
+    Attributes:
+        restless: namespaces whose pods come, go or stay as they like: nobody waits for them.
+    """
 
     def __init__(self, plane: ControlPlane, *flags: str) -> None:
         self.plane = plane
         self.kube = plane.kube
         self.controller = ControllerProcess(install(plane), plane.workdir, *flags)
         self._jobs: dict[str, Object] = {}
+        self.restless = frozenset[str]()
 
     def submit(self, job: Object) -> None:
         """Create a TrainingJob."""
@@ -89,7 +94,8 @@ class World:
     def unfilled(self) -> str:
         """Why the cluster still changes, is not full or slows a trainer; empty if it is at rest and full."""
         nodes, pods = self.kube.list("nodes"), self.pods()
-        moving = [pod["metadata"]["name"] for pod in pods if facts.is_terminating(pod) or not facts.is_running(pod)]
+        awaited = [pod for pod in pods if pod["metadata"]["namespace"] not in self.restless]
+        moving = [pod["metadata"]["name"] for pod in awaited if not facts.is_running(pod)]
         if moving:
             return f"pods start or terminate: {moving}"
         if slowed := facts.slowed(nodes, pods):
@@ -109,6 +115,24 @@ class World:
     def ready_serving(self, name: str = "web") -> int:
         """The number of ready pods of a serving Deployment."""
         return sum(map(facts.is_ready, self.kube.list("pods", "default", labels=f"app={name}")))
+
+
+class WithController:
+    """A scene of a world: in its `with` block the controller runs.
+
+    Attributes:
+        world: the cluster, with the controller.
+    """
+
+    world: World
+
+    def __enter__(self) -> Self:
+        self.world.controller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.world.controller.is_alive():
+            self.world.controller.kill()
 
 
 class _Verdict:

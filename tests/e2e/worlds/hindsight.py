@@ -27,7 +27,7 @@ class Moment:
     """The cluster at rest.
 
     Attributes:
-        most: trainers that would fit if masters, pservers and trainers were placed again now.
+        most: trainers that would fit if pservers and trainers were placed again now.
         weight: the request of all pods in that case, in trainers.
     """
 

@@ -22,6 +22,7 @@ class PodLog:
         lowest: for each job, the least number of live trainers since it first had its minimum.
         most: for each job, the largest number of live trainers.
         created: when each trainer was created, by uid; not those that existed at the start.
+        made: how many trainers each job had created.
         ended: when each trainer was first seen terminating or gone, by uid.
         fixed_ended: for masters and pservers, by uid: the last object, and when it first terminated or was gone.
         changed: when any pod last changed.
@@ -40,6 +41,7 @@ class PodLog:
         self.lowest: dict[str, int] = {}
         self.most: dict[str, int] = defaultdict(int)
         self.created: dict[str, float] = {}
+        self.made: Counter[str] = Counter()
         self.ended: dict[str, float] = {}
         self.fixed_ended: dict[str, tuple[float, Object]] = {}
         self.changed = time.monotonic()
@@ -91,6 +93,7 @@ class PodLog:
         with self._lock:
             if change == "ADDED" and _role(pod) == "trainer":
                 self.created[pod["metadata"]["uid"]] = time.monotonic()
+                self.made[pod["metadata"]["labels"].get(facts.JOB_LABEL, "")] += 1
             self._see(pod, is_gone=change == "DELETED")
 
     def _see(self, pod: Object, *, is_gone: bool) -> None:

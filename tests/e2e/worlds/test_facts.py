@@ -60,7 +60,7 @@ def of_jobs(count: int) -> list[Object]:
 
 @pytest.mark.parametrize(("serving", "trainers"), [(400, 153), (300, 213), (200, 273), (100, 327)])
 def test_the_integer_optimum_of_the_2017_cluster_is_the_known_one(serving: int, trainers: int) -> None:
-    anywhere = [make_pod(3, 3, role="placed anew too")] * serving
+    anywhere = [make_pod(3, 3, role="repacked too")] * serving
     assert facts.most_trainers(nodes_2017(), of_jobs(6) + anywhere, TRAINER) == trainers
 
 
@@ -77,6 +77,13 @@ def test_what_is_not_training_stays_where_it_is() -> None:
     assert facts.most_trainers(nodes, together, TRAINER) == 1
     assert facts.most_trainers(nodes, pserver, TRAINER) == 1
     assert facts.most_trainers(nodes, [], TRAINER) == 2
+
+
+def test_a_master_stays_once_it_has_a_node() -> None:
+    nodes = [make_node("a", "6"), make_node("b", "5")]
+    assert facts.most_trainers(nodes, [make_pod(1, 1, role="master")], TRAINER) == 2
+    assert facts.most_trainers(nodes, [make_pod(1, 1, "a", "master")], TRAINER) == 2
+    assert facts.most_trainers(nodes, [make_pod(1, 1, "b", "master")], TRAINER) == 1
 
 
 @pytest.mark.parametrize(("node", "part"), [("b", 0.8), ("a", 1.0)])

@@ -16,9 +16,9 @@ from edl.explain.best_possible import best_possible
 from edl.explain.certificates.document import certify
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
-from edl.model.resources import Resources
+from edl.model.resources import DEVICE_PREFIX, Resources
 from edl.planner.decide import Study, study
 from edl.planner.policies.registry import policy_named
 from tests.tools.certified_clusters import certify_objects, random_objects
@@ -96,6 +96,16 @@ def test_host_ports_are_refused_with_the_pod() -> None:
     request = job.trainer.request + Resources.of({"hostport/TCP/80": 1})
     made = studied(make_snapshot(make_nodes(2), (replace(job, trainer=replace(job.trainer, request=request)),)))
     with pytest.raises(ConfigError, match="pod default/a trainer uses host ports"):
+        certified(made)
+
+
+def test_devices_by_claim_are_refused_with_the_pod() -> None:
+    job = make_job("a")
+    request = job.trainer.request + Resources.of({f"{DEVICE_PREFIX}gpu.example.com": 1})
+    (node,) = make_nodes(1)
+    node = replace(node, allocatable=node.allocatable + Resources.of({f"{DEVICE_PREFIX}gpu.example.com": 2}))
+    made = studied(make_snapshot((node,), (replace(job, trainer=replace(job.trainer, request=request)),)))
+    with pytest.raises(ConfigError, match="pod default/a trainer uses host ports or devices by claim"):
         certified(made)
 
 

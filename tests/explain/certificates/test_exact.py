@@ -12,7 +12,7 @@ from edl.errors import EdlError
 from edl.explain.certificates.exact import DENOMINATOR, Claim, Prices, bound_of
 from edl.explain.certificates.prices import fluid_prices, grid_of
 from edl.explain.certificates.rules import rules_of
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
 from tests.tools.certified_clusters import certify_objects, random_objects

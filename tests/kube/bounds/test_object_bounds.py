@@ -114,6 +114,7 @@ def test_a_job_that_is_too_large_is_invalid_and_keeps_its_status() -> None:
     read = TRAINING_JOBS.from_bytes(json.dumps(body).encode())
     assert isinstance(read, JobObject)
     found = JobReader().read(read, JobKey("ads", "big"), (), 0.0)
+    assert found.is_oversized
     assert found.problem.startswith("its JSON has 26")
     assert "edl reads up to 262144; make it smaller" in found.problem
     assert (found.uid, found.generation) == ("u-big", 3)
@@ -163,12 +164,14 @@ def test_an_unbound_pod_that_is_too_large_is_left_out() -> None:
 
 
 def test_a_pod_may_be_larger_than_the_job_it_comes_from() -> None:
-    raw = pod(MAX_VALUES // 2, nodeName="n0")
+    body = json.loads(pod(3))
+    body["metadata"]["managedFields"] = [{"manager": "m", "fieldsV1": {f"f:{n}": {} for n in range(MAX_VALUES)}}]
+    raw = json.dumps(body).encode()
     assert MAX_VALUES < raw.count(b",") < MAX_VALUES_OF_POD
     read = PODS.from_bytes(raw)
     assert isinstance(read, PodObject)
     assert read.spec is not None
-    assert len(read.spec.tolerations or ()) == MAX_VALUES // 2
+    assert len(read.spec.tolerations or ()) == 3
     assert not isinstance(decode_object(raw), Oversized)
 
 

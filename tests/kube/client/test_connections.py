@@ -11,8 +11,9 @@ from aiohttp import AddrInfoType, web
 from kubernetes.aio.client import Configuration
 
 from edl.kube.client import session as session_module
+from edl.kube.client.calls import FencedError
 from edl.kube.client.connections import Sockets
-from edl.kube.client.session import ApiSession, FencedError
+from edl.kube.client.session import ApiSession
 from tests.worlds.fake_api import FakeApi, eventually
 
 PODS = "/api/v1/namespaces/n/pods"
@@ -48,6 +49,21 @@ async def test_a_write_that_waited_for_a_connection_is_not_sent_once_the_lease_i
         held = True
         await session.post(PODS, {"metadata": {"name": "q"}})
     assert [(method, path) for method, path, *_ in api.requests] == [("GET", PODS), ("POST", PODS)]
+
+
+async def test_a_session_that_only_reads_sends_no_write_whatever_asks_for_it() -> None:
+    api = FakeApi()
+    async with api.serve(), ApiSession(Configuration(host=api.url)) as session:
+        session.only_read()
+        session.fence(lambda: True, exempt="/apis/coordination")
+        await session.get(PODS)
+        with pytest.raises(FencedError, match="only reads the cluster"):
+            await session.post(PODS, {})
+        with pytest.raises(FencedError, match="only reads the cluster"):
+            await session.patch("/apis/coordination.k8s.io/v1/namespaces/a/leases/b", {})
+        with pytest.raises(FencedError, match="only reads the cluster"):
+            await session.delete(PODS, uid="u")
+    assert [method for method, *_ in api.requests] == ["GET"]
 
 
 async def test_a_closed_session_leaves_no_socket_open_if_a_request_with_tls_was_cancelled(

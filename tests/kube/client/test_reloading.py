@@ -17,7 +17,8 @@ from edl.errors import TemporaryError
 from edl.kube.client import reloading as reloading_module
 from edl.kube.client import session as session_module
 from edl.kube.client.api_errors import RefusedError, UntrustedError
-from edl.kube.client.session import ApiSession, FencedError
+from edl.kube.client.calls import FencedError
+from edl.kube.client.session import ApiSession
 from tests.worlds.fake_api import FakeApi, eventually, refusal
 
 PODS = "/api/v1/namespaces/a/pods"

@@ -18,6 +18,7 @@ JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 OURS = {"paddlepaddle.org/job": "ctr"}
 QUEUES = "/apis/paddlepaddle.org/v1/queues"
+QUOTAS = "/api/v1/resourcequotas"
 
 
 def pod(name: str, *, labels: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -52,8 +53,8 @@ class World:
         watches = 6
         await eventually(lambda: self.cache.is_synced and self.api.count("watch") >= watches)
 
-    def own(self) -> list[str]:
-        return [p.name for j in self.cache.snapshot(0.0).jobs for p in j.pods]
+    def own(self, now_s: float = 0.0) -> list[str]:
+        return [p.name for j in self.cache.snapshot(now_s).jobs for p in j.pods]
 
     def foreign(self) -> list[str]:
         return [p.name for p in self.cache.snapshot(0.0).pods]

@@ -10,11 +10,26 @@ from typing import Any
 import pytest
 
 from edl.errors import NotSyncedError
+from edl.kube.mirror.mirrored import Mirrored
 from edl.kube.mirror.read_once import look
 from edl.kube.translate.decoders import PODS as PODS_DECODER
 from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.pod_book import STILL_COUNTED_S
 from edl.model.names import JobKey
-from tests.kube.mirror.mirrored_cluster import CLASSES, JOBS, NODES, OURS, PODS, QUEUES, World, job, pod, world
+from edl.model.resources import POD_OBJECTS
+from tests.kube.mirror.mirrored_cluster import (
+    CLASSES,
+    JOBS,
+    NODES,
+    OURS,
+    PODS,
+    QUEUES,
+    QUOTAS,
+    World,
+    job,
+    pod,
+    world,
+)
 from tests.worlds.fake_api import FakeApi, connected, eventually, refusal
 
 KEY = ("ads", "ctr-trainer-0")
@@ -116,7 +131,7 @@ def is_moved(here: Mapping[Any, Any], there: Mapping[Any, Any]) -> bool:
 async def test_a_pod_that_gains_or_loses_the_job_label_changes_its_watch_and_stays_with_its_job() -> None:
     async with world() as w:
         await w.settled()
-        own, others = (reflector.store.objects for reflector in w.cache._pods)
+        own, others = (reflector.store.objects for reflector in w.cache._watched.pods)
         w.api.put(JOBS, job())
         for labels, here, there in (({}, others, own), (OURS, own, others), ({}, others, own)):
             w.api.put(PODS, pod("ctr-trainer-0", labels=labels))
@@ -130,7 +145,7 @@ async def test_a_pod_in_both_watches_counts_once_by_its_last_arrival() -> None:
         w.api.put(JOBS, job())
         w.api.put(PODS, pod("ctr-trainer-0", labels=OURS))
         await eventually(lambda: w.own() == ["ctr-trainer-0"])
-        own, others = (reflector.store for reflector in w.cache._pods)
+        own, others = (reflector.store for reflector in w.cache._watched.pods)
         for store, version, labels in ((others, "900", {}), (own, "901", OURS), (others, "902", {})):
             moved = PODS_DECODER.from_dict(pod("ctr-trainer-0", labels=labels, uid="u", resourceVersion=version))
             assert not isinstance(moved, Quarantined)
@@ -143,7 +158,7 @@ async def test_jobs_are_watched_in_the_given_namespaces_only() -> None:
     for namespace in ("ads", "other"):
         stored = {**job(), "metadata": {"name": "ctr", "namespace": namespace}}
         api.put(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs", stored)
-    async with world(api, namespaces=["ads"]) as w:
+    async with world(api, mirrored=Mirrored(["ads"])) as w:
         await w.settled()
         assert [j.key for j in w.cache.snapshot(0.0).jobs] == [("ads", "ctr")]
         assert w.cache.job_body(JobKey("ads", "ctr")) is not None
@@ -157,7 +172,7 @@ async def test_waiting_ends_after_a_change_and_the_debounce_time() -> None:
             pass
         w.clock.slept.clear()
         w.api.put(NODES, {"metadata": {"name": "n1"}})
-        await eventually(lambda: w.cache._nodes.store.objects)
+        await eventually(lambda: w.cache._watched.nodes.store.objects)
         assert await w.cache.wait_for_change(5.0, debounce_s=0.5) is True
         assert w.clock.slept[-1] == 0.5
         assert await w.cache.wait_for_change(5.0) is False
@@ -170,7 +185,7 @@ async def test_urgent_changes_are_counted_and_others_are_not() -> None:
         await eventually(lambda: w.cache.urgent_changes == 1)
         w.api.put(PODS, pod("ctr-trainer-7", labels=OURS))
         w.api.put(JOBS, {**job(), "status": {"phase": "Running"}})
-        await eventually(lambda: ("ads", "ctr-trainer-7") in w.cache._pods[0].store.objects)
+        await eventually(lambda: ("ads", "ctr-trainer-7") in w.cache._watched.pods[0].store.objects)
         await eventually(lambda: stored_status(w) == {"phase": "Running"})
         assert w.cache.urgent_changes == 1
         w.api.put(NODES, {"metadata": {"name": "n9"}})
@@ -271,3 +286,30 @@ async def test_an_object_that_becomes_unreadable_leaves_the_snapshot() -> None:
         await eventually(lambda: w.foreign() == [])
         w.api.put(PODS, pod("web"))
         await eventually(lambda: w.foreign() == ["web"])
+
+
+async def test_pods_that_are_just_gone_count_as_such_for_their_time_although_nothing_else_changes() -> None:
+    """A quota may count a pod for some seconds after its end; then what it counts are pods that nobody lists."""
+    api = FakeApi()
+    hard, used = {"count/pods": "6"}, {"count/pods": "3"}
+    api.put(
+        QUOTAS,
+        {"metadata": {"name": "objects", "namespace": "ads"}, "spec": {"hard": hard}, "status": {"used": used}},
+    )
+    api.put(JOBS, job())
+    for index in range(3):
+        api.put(PODS, pod(f"ctr-trainer-{index}", labels=OURS))
+    async with world(api) as w:
+        await w.settled()
+
+        def unlisted(now_s: float) -> int:
+            (quota,) = w.cache.snapshot(now_s).resource_quotas
+            return dict(quota.others)[POD_OBJECTS]
+
+        assert unlisted(1000.0) == 0
+        for index in range(3):
+            api.remove(PODS, f"ctr-trainer-{index}", "ads")
+        await eventually(lambda: not w.own(1001.0))
+        assert unlisted(1001.0 + STILL_COUNTED_S - 0.5) == 0
+        assert unlisted(1001.0 + STILL_COUNTED_S) == 3
+        assert w.cache.snapshot(2000.0).resource_quotas is w.cache.snapshot(3000.0).resource_quotas

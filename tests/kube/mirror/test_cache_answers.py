@@ -11,6 +11,7 @@ import pytest
 
 from edl.errors import NotSyncedError
 from edl.kube.mirror.cache import OVERDUE_S
+from edl.kube.mirror.mirrored import Mirrored
 from edl.kube.mirror.store import ObjectStore
 from edl.kube.translate.decoders import PODS as PODS_DECODER
 from edl.kube.translate.objects import PodObject
@@ -123,13 +124,13 @@ async def test_a_deleted_job_is_gone() -> None:
 
 
 async def test_a_job_of_one_of_several_namespaces_is_stored_where_its_watch_shows_it() -> None:
-    async with world(namespaces=["ads", "other"]) as w:
+    async with world(mirrored=Mirrored(["ads", "other"])) as w:
         await w.settled()
         for name in ("ads", "other"):
             body = job()
             body["metadata"] |= {"namespace": name, "uid": name, "resourceVersion": "700"}
             w.cache.answered("TrainingJob", body)
-        assert [list(r.store.objects) for r in w.cache._jobs] == [[("ads", "ctr")], [("other", "ctr")]]
+        assert [list(r.store.objects) for r in w.cache._watched.jobs] == [[("ads", "ctr")], [("other", "ctr")]]
 
 
 async def test_events_from_before_an_answer_do_not_undo_it() -> None:
@@ -141,7 +142,7 @@ async def test_events_from_before_an_answer_do_not_undo_it() -> None:
         uid = before["metadata"]["uid"]
         w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "x"}))
         api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "older"}))
-        await eventually(lambda: w.cache._pods[0]._version == str(api.revision))
+        await eventually(lambda: w.cache._watched.pods[0]._version == str(api.revision))
         assert intents(w) == ["x"]
 
 
@@ -151,12 +152,12 @@ async def test_a_list_that_began_before_an_answer_does_not_undo_it() -> None:
     before = api.put(PODS, pod(KEY[1], labels=OURS))
     async with world(api) as w:
         await w.settled()
-        uid, lists = before["metadata"]["uid"], w.cache._pods[0].lists_done
+        uid, lists = before["metadata"]["uid"], w.cache._watched.pods[0].lists_done
         async with list_under_way(w):
-            w.cache._pods[0].request_list()
+            w.cache._watched.pods[0].request_list()
         w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "x"}))
         api.delayed.pop(PODS).set()
-        await eventually(lambda: w.cache._pods[0].lists_done > lists)
+        await eventually(lambda: w.cache._watched.pods[0].lists_done > lists)
         assert intents(w) == ["x"]
 
 
@@ -167,11 +168,11 @@ async def test_a_list_that_began_after_an_answer_is_believed() -> None:
     before = api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "restored"}))
     async with world(api) as w:
         await w.settled()
-        uid, lists = before["metadata"]["uid"], w.cache._pods[0].lists_done
+        uid, lists = before["metadata"]["uid"], w.cache._watched.pods[0].lists_done
         w.cache.answered("Pod", answer(900, uid=uid, annotations={"paddlepaddle.org/intent": "lost"}))
         w.cache.answered("Pod", pod("ctr-trainer-1", labels=OURS, uid="lost", resourceVersion="901"))
-        w.cache._pods[0].request_list()
-        await eventually(lambda: w.cache._pods[0].lists_done > lists)
+        w.cache._watched.pods[0].request_list()
+        await eventually(lambda: w.cache._watched.pods[0].lists_done > lists)
         assert intents(w) == ["restored"]
         api.put(PODS, pod(KEY[1], labels=OURS, annotations={"paddlepaddle.org/intent": "since"}))
         await eventually(lambda: intents(w) == ["since"])
@@ -220,15 +221,15 @@ async def test_an_answer_during_the_first_list_stays() -> None:
 async def test_a_watch_that_does_not_show_an_answer_in_time_is_lost_and_everything_is_listed() -> None:
     async with world() as w:
         await with_job(w)
-        listed = w.cache._pods[0].lists_begun
+        listed = w.cache._watched.pods[0].lists_begun
         w.cache.answered("Pod", answer(900))
         w.clock.time_s += OVERDUE_S - 1
         w.cache.answered("Pod", answer(901))
         w.cache.snapshot(0.0)
-        assert w.cache._pods[0].lists_begun == listed
+        assert w.cache._watched.pods[0].lists_begun == listed
         w.clock.time_s += 1
         w.cache.snapshot(0.0)
-        await eventually(lambda: w.cache._pods[0].lists_done == listed + 1)
+        await eventually(lambda: w.cache._watched.pods[0].lists_done == listed + 1)
 
 
 async def test_an_answer_that_a_later_list_does_not_show_is_awaited_no_more() -> None:
@@ -236,7 +237,7 @@ async def test_an_answer_that_a_later_list_does_not_show_is_awaited_no_more() ->
     async with world() as w:
         await with_job(w)
         w.cache.answered("Pod", answer(900))
-        own, listed = w.cache._pods[0], w.cache._pods[0].lists_begun
+        own, listed = w.cache._watched.pods[0], w.cache._watched.pods[0].lists_begun
         w.clock.time_s += OVERDUE_S
         w.cache.snapshot(0.0)
         await eventually(lambda: own.lists_done == listed + 1)
@@ -248,14 +249,14 @@ async def test_an_answer_that_a_later_list_does_not_show_is_awaited_no_more() ->
 async def test_a_watch_that_shows_the_answers_is_not_lost() -> None:
     async with world() as w:
         await with_job(w)
-        listed = w.cache._pods[0].lists_begun
+        listed = w.cache._watched.pods[0].lists_begun
         for _ in range(3):
             w.cache.answered("Pod", w.api.put(PODS, pod(KEY[1], labels=OURS)))
-            await eventually(lambda: w.cache._pods[0]._version == str(w.api.revision))
+            await eventually(lambda: w.cache._watched.pods[0]._version == str(w.api.revision))
             w.clock.time_s += OVERDUE_S
             w.cache.snapshot(0.0)
         await asyncio.sleep(0)
-        assert w.cache._pods[0].lists_begun == listed
+        assert w.cache._watched.pods[0].lists_begun == listed
 
 
 def store_of(*bodies: dict[str, Any]) -> ObjectStore[PodObject]:

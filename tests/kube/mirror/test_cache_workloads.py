@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from edl.kube.mirror.mirrored import Mirrored
 from edl.model.names import JobKey, WorkloadKind
 from tests.kube.mirror.mirrored_cluster import PODS, world
 from tests.worlds.fake_api import FakeApi, eventually, refusal
@@ -39,7 +40,7 @@ async def test_a_job_that_asks_is_in_the_snapshot_with_its_pods() -> None:
 
 
 async def test_of_watched_namespaces_only() -> None:
-    async with world(namespaces=("ads",)) as w:
+    async with world(mirrored=Mirrored(("ads",))) as w:
         await w.settled()
         w.api.put(BATCH, batch_job())
         w.api.put(BATCH, batch_job("other", namespace="research"))

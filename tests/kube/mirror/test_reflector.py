@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from edl.kube.client.session import ApiSession
-from edl.kube.mirror.reflector import Reflector, ReflectorPace, Resource
+from edl.kube.mirror.reflector import Reflector, ReflectorCalls, ReflectorPace, Resource
 from edl.kube.mirror.store import ObjectStore, version_of
 from edl.kube.translate.decoders import PODS, TRAINING_JOBS
 from edl.kube.translate.objects import JobObject, PodObject
@@ -64,9 +64,9 @@ def _mirror(api: FakeApi, session: ApiSession, pace: ReflectorPace, resource: Re
         PODS,
         store,
         clock,
-        on_change=lambda: changes.append(len(store.objects)),
         pace=pace,
-        rng=random.Random(1),  # noqa: S311 - jitter
+        rng=random.Random(1),  # noqa: S311 - jitter that repeats
+        calls=ReflectorCalls(on_change=lambda: changes.append(len(store.objects))),
     )
     return Mirror(api, clock, store, reflector, changes)
 
@@ -100,6 +100,43 @@ async def test_a_watch_resumes_from_the_last_version() -> None:
         watches = [q["resourceVersion"] for _, _, q in api.requests if "watch" in q]
     assert watches == [first["metadata"]["resourceVersion"], later["metadata"]["resourceVersion"]]
     assert api.count("list") == 1
+
+
+async def test_a_watch_that_was_cut_off_resumes_if_the_history_went_on() -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: api.count("watch") == 1)
+        api.faults += [reset, reset]
+        api.put(PATH, pod("p1"))
+        await mirror.shows("p0", "p1")
+        api.end_watches()
+        await eventually(lambda: api.count("watch") >= 3 and not api.faults)
+        api.put(PATH, pod("p2"))
+        await mirror.shows("p0", "p1", "p2")
+    assert {q["limit"] for _, _, q in api.requests[1:] if "watch" not in q} == {"1"}
+
+
+async def test_after_a_restore_of_etcd_it_lists_again_though_the_watch_could_resume() -> None:
+    """The watch would show nothing before the new history has passed the version from which it resumes."""
+    api = FakeApi()
+    api.put(PATH, pod("kept"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("kept")
+        await eventually(lambda: api.count("watch") == 1)
+        for number in range(9):
+            api.put(PATH, pod("lost", phase=str(number)))
+        await mirror.shows("kept", "lost")
+        api.history.clear()
+        del api.objects[PATH]["a", "lost"]
+        api.revision -= 9
+        api.faults += [reset, reset]  # the client sends a request once more by itself
+        api.end_watches()
+        api.put(PATH, pod("new"))
+        await mirror.shows("kept", "new")
+        api.put(PATH, pod("kept", phase="Running"))
+        await eventually(lambda: version_of(mirror.store.objects["a", "kept"]) == str(api.revision))
 
 
 async def test_a_bookmark_updates_the_version_to_resume_from() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from edl.kube.mirror.urgency import is_urgent
 from edl.kube.translate.decoders import DAEMON_SETS, NODES, PODS, TRAINING_JOBS, Quarantined
+from edl.kube.translate.kueue.objects import WORKLOADS
 from edl.kube.translate.objects import HasMetadata
 
 OURS = {"labels": {"paddlepaddle.org/job": "a"}}
@@ -100,3 +101,29 @@ def test_a_daemon_set_can_wait() -> None:
     found = DAEMON_SETS.from_dict({"metadata": {"name": "d"}})
     assert not isinstance(found, Quarantined)
     assert not is_urgent(None, found)
+
+
+def of_kueue(*true: str, slice_of: str = "") -> HasMetadata:
+    conditions = [{"type": name, "status": "True"} for name in true]
+    annotations = {"kueue.x-k8s.io/workload-slice-replacement-for": slice_of} if slice_of else {}
+    body = {"metadata": {"name": "w", "uid": "u", "annotations": annotations}, "status": {"conditions": conditions}}
+    found = WORKLOADS.from_dict(body)
+    assert not isinstance(found, Quarantined)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "urgent"),
+    [
+        (None, of_kueue(), True),
+        (of_kueue(), of_kueue("QuotaReserved"), True),
+        (of_kueue("QuotaReserved"), of_kueue("QuotaReserved", "Admitted"), False),
+        (of_kueue("QuotaReserved"), of_kueue("QuotaReserved", "Finished"), True),
+        (of_kueue("Finished"), None, False),
+        (None, of_kueue(slice_of="ads/w"), False),
+    ],
+)
+def test_who_waits_for_quota_waits_for_a_plan(
+    before: HasMetadata | None, after: HasMetadata | None, urgent: bool
+) -> None:
+    assert is_urgent(before, after) is urgent

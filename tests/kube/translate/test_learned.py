@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import PodTerms, pod_manifest
 from edl.api.v1 import parse_job
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.explain.job_text import job_report_json
@@ -16,8 +16,8 @@ from edl.kube.translate.objects import PodObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from tests.worlds.raw_objects import GI, Object, job, node, owned_by, pod, take
 
 KEY = JobKey("ads", "ctr")
@@ -164,10 +164,31 @@ def test_a_trainer_that_lends_does_not_undo_what_others_show() -> None:
     answer = msgspec.convert(admitted(lends, "500m"), PodObject)
     assert full.learn(KEY, "uid-ctr", Role.TRAINER, answer)
     lender = pod_manifest(
-        parse_job(lends), Role.TRAINER, 5, default_master_image="", priority_classes=(), cpu_request=0.2
+        parse_job(lends), Role.TRAINER, 5, default_master_image="", priority_classes=(), terms=PodTerms(0.2)
     )
     found = take(lends, {**lender, "metadata": {**lender["metadata"], "uid": "u"}}, translator=full)
     assert request_of(found)["cpu"] == 500
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("is_dry_run", [True, False])
+def test_an_older_pod_does_not_undo_what_a_newer_one_showed_that_is_gone(role: Role, is_dry_run: bool) -> None:
+    """A policy that came while the job ran doubles its pods: the ones that run say nothing about the next ones."""
+    translator, older, newer = Translator(), admitted(JOB, "1", role=role), admitted(JOB, "2", role=role)
+    older["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    newer["metadata"] |= {"creationTimestamp": "2026-01-01T00:01:00Z", "uid": "uid-newer", "name": "newer"}
+    take(JOB, older, translator=translator)
+    if is_dry_run:
+        assert translator.learn(KEY, "uid-ctr", role, msgspec.convert(newer, PodObject))
+    else:
+        assert request_of_role(take(JOB, older, newer, translator=translator), role) == 2000
+    assert request_of_role(take(JOB, older, translator=translator), role) == 2000
+    status = {**JOB, "status": {"phase": "Running"}}
+    assert request_of_role(take(status, older, translator=translator), role) == 2000, "the job has changed"
+    newest = admitted(JOB, "1", role=role)
+    newest["metadata"] |= {"creationTimestamp": "2026-01-01T00:02:00Z", "uid": "uid-newest", "name": "newest"}
+    assert request_of_role(take(status, older, newest, translator=translator), role) == 1000, "the policy is gone"
+    assert request_of_role(take(status, older, translator=translator), role) == 1000
 
 
 def test_explain_names_both_requests() -> None:
@@ -195,3 +216,73 @@ def test_two_jobs_whose_trainers_a_policy_doubles_are_planned_as_large_as_they_a
     plan = plan_snapshot(take(*nodes, *jobs, translator=translator), "", Limits())
     targets = [decision.target for decision in plan.decisions]
     assert (sum(targets), min(targets)) == (15, 7)
+
+
+GPU = {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+TOLERATES = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+DEDICATED = node(
+    "gpu",
+    metadata={"labels": {"pool": "gpu"}},
+    spec={"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+    status={"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "3"}},
+)
+OPEN = node("open", status={"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "8"}})
+
+
+def on_gpus(metadata: Object | None = None) -> Object:
+    return one_core(job(spec={"trainer": trainer_of("1", resources=GPU)}, metadata=metadata or {}))
+
+
+def placed(obj: Object, name: str = "", **spec: object) -> Object:
+    """A trainer as admission leaves it, with other labels of its node and other tolerations."""
+    made = admitted(obj, "1")
+    made["spec"] |= spec
+    made["metadata"] |= {"uid": f"uid-{name}", "name": name} if name else {}
+    return made
+
+
+def target(found: ClusterSnapshot) -> int:
+    return next(decision.target for decision in plan_snapshot(found, "", Limits()).decisions)
+
+
+def test_a_taint_that_admission_tolerates_keeps_no_job_from_its_nodes() -> None:
+    """Many clusters taint GPU nodes, and the API server adds the toleration to each pod that requests one."""
+    translator, obj = Translator(), on_gpus()
+    plain = node("plain")  # its master fits there
+    assert target(take(plain, DEDICATED, obj, translator=translator)) == 0
+    answer = msgspec.convert(placed(obj, tolerations=[TOLERATES]), PodObject)
+    assert translator.learn(KEY, "uid-ctr", Role.TRAINER, answer)
+    assert not translator.learn(KEY, "uid-ctr", Role.TRAINER, answer)
+    assert target(take(plain, DEDICATED, obj, translator=translator)) == 3
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False])
+def test_nodes_that_admission_takes_away_are_not_planned(is_dry_run: bool) -> None:
+    """A RuntimeClass and a namespace may require labels of the node that the template does not name."""
+    translator, obj = Translator(), on_gpus()
+    assert target(take(OPEN, DEDICATED, obj, translator=translator)) == 6
+    pod_of_it = placed(obj, nodeSelector={"pool": "gpu"}, tolerations=[TOLERATES])
+    if is_dry_run:
+        assert translator.learn(KEY, "uid-ctr", Role.TRAINER, msgspec.convert(pod_of_it, PodObject))
+        assert target(take(OPEN, DEDICATED, obj, translator=translator)) == 3
+    else:
+        pod_of_it["metadata"]["ownerReferences"] = [owned_by("uid-ctr")]
+        pod_of_it["spec"]["nodeName"] = "gpu"
+        pod_of_it["status"] = {"phase": "Running"}
+        assert target(take(OPEN, DEDICATED, obj, pod_of_it, translator=translator)) == 3
+        assert target(take(OPEN, DEDICATED, obj, translator=translator)) == 3, "also once the pod is gone"
+
+
+@pytest.mark.parametrize(
+    ("more", "metadata"),
+    [
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {}),
+        ({}, {"labels": {"kueue.x-k8s.io/queue-name": "gpus"}}),
+    ],
+    ids=["it-may-be-of-an-older-spec", "kueue-chose-its-flavor"],
+)
+def test_a_pod_whose_node_says_nothing_about_the_next_ones(more: Object, metadata: Object) -> None:
+    obj = on_gpus(metadata)
+    made = placed(obj, nodeSelector={"pool": "gpu"})
+    made["metadata"] |= {"ownerReferences": [owned_by("uid-ctr")], **more.get("metadata", {})}
+    assert the_job_of(take(OPEN, obj, made)).trainer.placement == the_job_of(take(OPEN, obj)).trainer.placement

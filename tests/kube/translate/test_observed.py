@@ -16,8 +16,8 @@ from edl.kube.workloads.resize import resize_request
 from edl.lifecycle.resized_workload import workload_actions
 from edl.model.actions import ResizeWorkload
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from tests.worlds.raw_objects import (
     Object,
     batch_job,
@@ -100,6 +100,21 @@ def test_a_new_template_and_a_new_object_begin_anew() -> None:
     the_job(translator, obj, *real_pods(1))
     take(translator=translator)
     assert cpu_of(the_job(translator, obj)) == 100, "it was deleted meanwhile"
+
+
+def test_an_older_pod_does_not_undo_what_a_newer_one_showed_that_is_gone() -> None:
+    """A policy came while the Job ran: the pods that run say nothing about the next ones."""
+    translator, obj = Translator(), batch_job(spec=SMALL)
+
+    def made_at(minute: int, *containers: Object) -> Object:
+        created = {"creationTimestamp": f"2026-01-01T00:{minute:02}:00Z"}
+        return batch_pod(f"p{minute}", spec={"containers": list(containers)}, metadata=created, ready_at=1)
+
+    plain, changed = made_at(1, container("100m", "64Mi")), made_at(2, container("100m", "64Mi"), AGENT)
+    assert cpu_of(the_job(translator, obj, plain)) == 100
+    assert cpu_of(the_job(translator, obj, plain, changed)) == 1100
+    assert cpu_of(the_job(translator, obj, plain)) == 1100
+    assert cpu_of(the_job(translator, obj, plain, made_at(3, container("100m", "64Mi")))) == 100, "it is gone again"
 
 
 EIGHT = [node(f"n{n}", status={"allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"}}) for n in range(2)]

@@ -10,7 +10,7 @@ import pytest
 
 from edl.kube.translate import sorted_values
 from edl.kube.translate.objects import JobObject, NodeObject, PodObject
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from tests.worlds.raw_objects import Object, decoded, job, node, owned_by, pod, trainer
@@ -22,6 +22,18 @@ QUOTAS = [
 DAEMONS = [
     decoded({"kind": "DaemonSet", "metadata": {"name": "log", "namespace": "ads"}, "spec": {"template": pod("log")}})
 ]
+
+NOW_S = 1000.0
+
+
+def for_node(name: str) -> Object:
+    """What the controller of DaemonSets writes into a pod for one node."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    return {
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        }
+    }
 
 
 @dataclass
@@ -109,20 +121,24 @@ class Cluster:
                 return pod(f"web-{index}", spec=spec, status=status)
             case 3:
                 daemon = {"kind": "DaemonSet", "name": "log", "uid": "d"}
-                return pod(f"web-{index}", owner=daemon, spec={"nodeName": self.rng.choice(["n1", "n2"])})
+                place = self.rng.choice([{"nodeName": "n1"}, {"nodeName": "n2"}, for_node("n1")])
+                return pod(f"web-{index}", owner=daemon, spec=place, status={"phase": "Pending"})
             case _:
                 resources = {"requests": {"cpu": self.rng.choice(["1", "much"])}}
                 return pod(f"web-{index}", spec={"containers": [{"name": "c", "resources": resources}], **spec})
 
     def snapshot(self) -> ClusterSnapshot:
         """What the translator sees that heard of changes."""
-        return self.translator.snapshot(nodes=None, pods=None, jobs=None, **self.rest())
+        return self.translator.snapshot(ClusterObjects(nodes=None, pods=None, jobs=None, **self.rest()), NOW_S)
 
     def afresh(self) -> tuple[ClusterSnapshot, set[str]]:
         """What a new translator sees, and the pods that it leaves out."""
         translator = Translator()
         found = translator.snapshot(
-            nodes=self.nodes.values(), pods=self.pods.values(), jobs=self.jobs.values(), **self.rest()
+            ClusterObjects(
+                nodes=self.nodes.values(), pods=self.pods.values(), jobs=self.jobs.values(), **self.rest()
+            ),
+            NOW_S,
         )
         return found, set(map(str, translator.quarantined))
 
@@ -131,7 +147,6 @@ class Cluster:
             "daemonsets": self.daemons,
             "priority_classes": self.classes,
             "resource_quotas": QUOTAS,
-            "now_s": 1000.0,
         }
 
 

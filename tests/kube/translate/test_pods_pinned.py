@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.api.manifest import pod_manifest
+from edl.api.pods import PodPlace, pod_manifest
 from edl.api.v1 import TrainingJob
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -39,7 +39,7 @@ def read(terms: list[Object], **options: Any) -> tuple[Job, Pod]:
 )
 def test_the_pin_is_not_part_of_the_shape(terms: list[Object]) -> None:
     for pinned in (True, False):
-        found, pod = read(terms, planned_node="n7", pinned=pinned)
+        found, pod = read(terms, place=PodPlace("n7", is_required=pinned))
         assert pod.shape == found.trainer
         assert (pod.planned, pod.pinned) == ("n7", pinned)
 

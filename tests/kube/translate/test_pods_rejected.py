@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl.lifecycle.pod_events import event_of
+from edl.lifecycle.pod_events import describe_failure, event_of
 from edl.model.job_policies import JobEvent
 from edl.model.pods import Pod
 from tests.worlds.raw_objects import job, the_job, trainer
@@ -63,7 +63,46 @@ def test_a_pod_that_ran_out_of_its_time_has_failed() -> None:
     assert event_of(failed("DeadlineExceeded", containerStatuses=running), frozenset()) is JobEvent.POD_FAILED
 
 
-@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "Terminated", "NodeShutdown"])
+@pytest.mark.parametrize("code", [137, 255])
+@pytest.mark.parametrize(
+    "reason", ["NodeAffinity", "UnexpectedAdmissionError", "OutOfcpu", "OutOfnvidia.com/gpu", "TopologyAffinityError"]
+)
+def test_a_kubelet_that_starts_again_and_does_not_admit_what_ran_is_no_failure_of_the_program(
+    reason: str, code: int
+) -> None:
+    for state in ({"terminated": {"exitCode": code}}, {"running": {"startedAt": "2026-01-05T10:00:00Z"}}):
+        found = failed(reason, "Pod was rejected", containerStatuses=[{"name": "trainer", "state": state}])
+        assert (found.rejection, found.disruption) == ("", reason)
+        assert event_of(found, frozenset()) is JobEvent.POD_EVICTED
+
+
+@pytest.mark.parametrize("reason", ["Error", "ProviderFailed", "OOMKilled", "DeadlineExceeded"])
+def test_a_reason_that_no_kubelet_gives_for_an_end_by_its_own_hand_leaves_it_a_failure(reason: str) -> None:
+    ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 1}}}]
+    assert event_of(failed(reason, containerStatuses=ended), frozenset()) is JobEvent.POD_FAILED
+
+
+def test_a_container_that_a_kubelet_lost_is_not_said_to_have_used_too_much_memory() -> None:
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
+    found = failed(containerStatuses=[{"name": "c", "state": {"terminated": lost}}])
+    said = "its kubelet found no container any more, for example because the node restarted"
+    assert describe_failure(found) == f"ctr-trainer-0 exited with code 137 (ContainerStatusUnknown: {said})"
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ({"running": {"startedAt": "2026-01-05T10:00:00Z"}}, "an unknown code"),
+        ({"terminated": {"exitCode": 137}}, "code 137"),
+    ],
+)
+def test_a_pod_that_ran_out_of_its_time_is_said_to_have(state: Any, code: str) -> None:
+    found = failed("DeadlineExceeded", containerStatuses=[{"name": "c", "state": state}])
+    said = "DeadlineExceeded: it ran longer than its activeDeadlineSeconds"
+    assert describe_failure(found) == f"ctr-trainer-0 exited with {code} ({said})"
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost"])
 def test_what_a_kubelet_did_to_a_running_pod_is_an_eviction(reason: str) -> None:
     ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 137}}}]
     found = failed(reason, containerStatuses=ended)

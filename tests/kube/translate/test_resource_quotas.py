@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
+from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ResourceQuota
 from tests.worlds.raw_objects import GI, Object, job, pod, take
 
@@ -29,6 +32,24 @@ def test_a_quota_is_read_with_what_the_pods_of_others_use() -> None:
             others=(("cpu", 500), ("limits.cpu", 2000), ("memory", GI), ("pods", 1)),
         ),
     )
+
+
+@pytest.mark.parametrize(("now_s", "cpu"), [(1029.0, 500), (1061.0, 0)])
+def test_a_pod_that_a_dead_node_holds_is_charged_no_longer_than_the_api_server_does(now_s: float, cpu: int) -> None:
+    """It terminates by its deletion timestamp, and is charged for its grace period after that."""
+    held = limited_pod("web")
+    held["metadata"]["deletionTimestamp"] = "1970-01-01T00:17:10Z"
+    held["spec"]["terminationGracePeriodSeconds"] = 30
+    translator = Translator()
+    found = take(
+        job(),
+        held,
+        quota(spec={"hard": {"requests.cpu": "4", "count/pods": "9"}}),
+        now_s=now_s,
+        translator=translator,
+    )
+    assert dict(found.resource_quotas[0].others) == {"count/pods": 1, **({"cpu": cpu} if cpu else {})}
+    assert translator.valid_until_s == (1060.0 if cpu else inf)
 
 
 def test_two_names_of_one_resource_give_the_smaller_limit() -> None:

@@ -12,7 +12,7 @@ import pytest
 from edl.controller.planning import plan_snapshot
 from edl.explain.blocked_serving import blocked_lines
 from edl.model.actions import DeletePod
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.raw_objects import Object, node, pod, the_pod
 from tests.worlds.simulated_cluster import World
@@ -21,6 +21,7 @@ from tests.worlds.simulated_controller import Living
 USELESS, NO_VICTIMS = "Preemption is not helpful for scheduling", "No preemption victims found for incoming pod"
 NOT_HELPFUL = f"preemption: 0/4 nodes are available: 4 {USELESS}."
 FOUR_SHORT = "0/4 nodes are available: 4 Insufficient cpu."
+NO_DEVICES = "0/4 nodes are available: 4 cannot allocate all claims."
 ONE_SHORT = "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't match Pod's node affinity/selector."
 
 
@@ -61,6 +62,14 @@ def waiting(message: str, **condition: str) -> Object:
             "0/4 nodes are available: 1 node(s) had untolerated taint {gpu: }, 3 node(s) didn't match Pod's node"
             " affinity/selector.",
         ),
+        (
+            f"{NO_DEVICES} still not schedulable, preemption: not eligible due to preemptionPolicy=Never.",
+            NO_DEVICES,
+        ),
+        (
+            f"{NO_DEVICES} still not schedulable, preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.",
+            NO_DEVICES,
+        ),
     ],
 )
 def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:
@@ -75,6 +84,8 @@ def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> Non
         f"{ONE_SHORT} preemption: 0/4 nodes are available: 1 {NO_VICTIMS}, 3 {USELESS}.",
         f"{FOUR_SHORT} no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
         f"{FOUR_SHORT} preemption: 0/4 nodes are available: 3 {USELESS}.",
+        "0/4 nodes are available: 1 Insufficient cpu, 3 cannot allocate all claims. still not schedulable.",
+        f"0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules. preemption: {NO_VICTIMS}.",
         "",
     ],
 )
@@ -92,6 +103,13 @@ def test_a_pod_that_was_not_tried_or_has_a_node_is_not_blocked() -> None:
     assert the_pod(bound, node()).blocked == ""
 
 
+def test_what_kube_scheduler_says_of_a_trainer_is_kept_without_its_words_on_preemption() -> None:
+    text = f"{NO_DEVICES} still not schedulable, preemption: not eligible due to preemptionPolicy=Never."
+    assert the_pod(waiting(text), node()).unscheduled == NO_DEVICES
+    assert the_pod(waiting(text, status="True"), node()).unscheduled == ""
+    assert the_pod(waiting(""), node()).unscheduled == "it gives no reason"
+
+
 NO_CLAIM = "its PersistentVolumeClaim x does not exist"
 BLOCKED = replace(make_serving("web", cpu=2), tried=True, created_s=0.0, blocked=NO_CLAIM)
 
@@ -101,11 +119,11 @@ def test_no_plan_takes_a_trainer_for_it_and_says_why() -> None:
     snapshot = make_snapshot(make_nodes(1, cpu=8), (full,), pods=(BLOCKED,))
     plan = plan_snapshot(snapshot, "", Limits())
     assert (plan.decisions[0].victims, plan.serving.waiting, plan.serving.short) == ((), 1, 1)
-    assert list(blocked_lines(snapshot)) == [
-        f"serving pod serving/web: no eviction helps it, so nobody makes room: {NO_CLAIM}"
-    ]
+    assert list(blocked_lines(snapshot)) == [f"serving pod serving/web: nobody frees capacity for it: {NO_CLAIM}"]
     many = tuple(replace(BLOCKED, name=f"web-{number}", uid=f"u{number}") for number in range(5))
-    assert list(blocked_lines(replace(snapshot, pods=many)))[3:] == ["and 2 more serving pods that no eviction helps"]
+    assert list(blocked_lines(replace(snapshot, pods=many)))[3:] == [
+        "and 2 more serving pods for which nobody frees capacity"
+    ]
 
 
 @pytest.fixture
@@ -121,8 +139,8 @@ def test_none_is_deleted_for_it_in_ten_minutes_and_the_log_names_it_once(living:
     for _ in range(300):
         living.step(2.0)
     assert not [action for action in living.world.writes if isinstance(action, DeletePod)]
-    lines = [line for line in living.recorder.put_off if "no eviction helps" in line]
+    lines = [line for line in living.recorder.put_off if "deletes no trainers for it" in line]
     assert len(lines) == 1
     living.do(lambda world: world.serving.update({"web": replace(BLOCKED, blocked="")}))
     living.settle()
-    assert living.world.serving["web"].node, "it gets its room once its claim exists"
+    assert living.world.serving["web"].node, "it gets its capacity once its claim exists"

@@ -9,8 +9,7 @@ import pytest
 from edl.kube.translate.decoders import PODS, Quarantined
 from edl.kube.translate.objects import PodSpec, PodStatus
 from edl.kube.translate.shapes import ANY_ADDRESS, placement_of, qos_of, shape_of
-from edl.model.qos import QosClass
-from edl.model.resources import NodeTerm, Toleration
+from edl.model.resources import NodeTerm, QosClass, Toleration
 from tests.worlds.raw_objects import GI, MI, Object, container, sidecar
 
 
@@ -135,6 +134,25 @@ def test_during_a_resize_in_place_the_larger_amount_counts(
 ) -> None:
     status = {"containerStatuses": [{"name": "c", "resources": given}], "conditions": conditions}
     assert request({"containers": [container("2")]}, status) == {"cpu": expected}
+
+
+@pytest.mark.parametrize(
+    ("given", "allocated", "reason", "expected"),
+    [
+        ({"requests": {"cpu": "3"}}, {"cpu": "3"}, "", 3000),  # it shrinks, and still has what it had
+        ({"requests": {"cpu": "1"}}, {"cpu": "3"}, "", 3000),
+        ({"requests": {"cpu": "1"}}, {"cpu": "1"}, "Deferred", 2000),
+        ({"requests": {"cpu": "1"}}, {"cpu": "1"}, "Infeasible", 1000),
+        (None, {"cpu": "3"}, "", 2000),  # a kubelet that does not resize whole pods
+    ],
+)
+def test_so_it_does_while_a_whole_pod_is_resized(
+    given: Object | None, allocated: Object, reason: str, expected: int
+) -> None:
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
+    status = {"resources": given, "allocatedResources": allocated, "conditions": conditions}
+    spec = {"resources": {"requests": {"cpu": "2"}}, "containers": [container("500m")]}
+    assert request(spec, status) == {"cpu": expected}
 
 
 def test_an_affinity_without_terms_selects_no_node() -> None:

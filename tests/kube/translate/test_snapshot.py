@@ -8,7 +8,7 @@ import pytest
 
 from edl.kube.translate.decoders import PODS, PRIORITY_CLASSES, Quarantined
 from edl.kube.translate.jobs import read_status
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.names import Role
 from edl.model.resources import Toleration
 from edl.model.status import JobPhase, Resize
@@ -109,8 +109,10 @@ def test_a_change_of_the_classes_changes_the_priority_of_unchanged_pods() -> Non
     assert not isinstance(source, Quarantined)
     gold = PRIORITY_CLASSES.from_dict({"metadata": {"name": "gold"}, "value": 9})
     assert not isinstance(gold, Quarantined)
-    before = translator.snapshot(nodes=(), pods=[source], jobs=(), now_s=1.0)
-    after = translator.snapshot(nodes=(), pods=[source], jobs=(), priority_classes=[gold], now_s=1.0)
+    before = translator.snapshot(now_s=1.0, objects=ClusterObjects(nodes=(), pods=[source], jobs=()))
+    after = translator.snapshot(
+        now_s=1.0, objects=ClusterObjects(nodes=(), pods=[source], jobs=(), priority_classes=[gold])
+    )
     assert [s.pods[0].priority for s in (before, after)] == [0, 9]
 
 

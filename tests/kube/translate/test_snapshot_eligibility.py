@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from edl.explain.decision import decide
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import policy_named
 from tests.worlds.raw_objects import DAEMON_SET, Object, container, job, node, owned_by, pod, take, trainer
 

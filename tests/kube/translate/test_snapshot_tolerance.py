@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.cluster import ClusterSnapshot
 from tests.worlds.raw_objects import (
     DAEMON_SET,
@@ -51,7 +51,7 @@ def test_unchanged_objects_are_not_translated_again() -> None:
     nodes, jobs = [decoded(node())], [decoded(job())]
 
     def once() -> ClusterSnapshot:
-        return translator.snapshot(nodes=nodes, pods=sources, jobs=jobs, now_s=1.0)
+        return translator.snapshot(now_s=1.0, objects=ClusterObjects(nodes=nodes, pods=sources, jobs=jobs))
 
     one, two = once(), once()
     assert one == two
@@ -180,12 +180,14 @@ def test_a_damaged_object_never_prevents_the_others_from_being_read(objects: lis
         else:
             by_kind[obj["kind"]].append(decoded)
     found = Translator().snapshot(
-        nodes=by_kind["Node"],
-        pods=by_kind["Pod"],
-        jobs=by_kind["TrainingJob"],
-        daemonsets=by_kind["DaemonSet"],
-        priority_classes=by_kind["PriorityClass"],
         now_s=0.0,
+        objects=ClusterObjects(
+            nodes=by_kind["Node"],
+            pods=by_kind["Pod"],
+            jobs=by_kind["TrainingJob"],
+            daemonsets=by_kind["DaemonSet"],
+            priority_classes=by_kind["PriorityClass"],
+        ),
     )
     assert "sound" in {n.name for n in found.nodes}
 

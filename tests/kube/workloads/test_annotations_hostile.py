@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.explain.decision import decide
-from edl.kube.workloads.annotations import INDEXES, MAX, MIN, QUEUE, RECORD, TASK
+from edl.kube.workloads.annotations import ELASTIC, INDEXES, MAX, MIN, QUEUE, RECORD, TASK, read_wish
 from edl.kube.workloads.volcano_tasks import STOPPED
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.policies.registry import policy_named
 from tests.worlds.effort import examples
 from tests.worlds.raw_objects import Object, batch_job, node, ray_cluster, take, volcano_job
@@ -62,3 +62,16 @@ def test_no_annotation_stops_a_plan_or_changes_what_another_job_gets(annotations
 def test_a_body_that_no_parser_takes_counts_as_none(make: Callable[..., Object], body: str) -> None:
     (job,) = take(make(annotations={RECORD: body, STOPPED: body})).jobs
     assert job.status is None or job.status.last_resize is None
+
+
+def test_few_of_many_annotations_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def note(name: str, *_: object) -> list[str]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr("edl.kube.workloads.annotations.get_close_matches", note)
+    many = {f"paddlepaddle.org/x{number:04d}": "" for number in range(6000)}
+    assert not read_wish(many | {ELASTIC: "true", MIN: "1", MAX: "2"}).problem
+    assert len(compared) == 20

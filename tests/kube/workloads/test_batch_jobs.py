@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edl.errors import ConflictError
-from edl.kube.translate.snapshot import Translator
+from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.workloads.annotations import RECORD
 from edl.kube.workloads.batch_jobs import BatchJobs
 from edl.kube.workloads.resize import resize_request
@@ -79,7 +79,9 @@ def test_pods_that_are_sorted_between_snapshots_stay_with_their_job() -> None:
     pods = [decoded(batch_pod("a", ready_at=1))]
 
     def snapshot() -> ClusterSnapshot:
-        return translator.snapshot(nodes=(), pods=pods, jobs=(), workloads=[(BatchJobs(), source)], now_s=0.0)
+        return translator.snapshot(
+            now_s=0.0, objects=ClusterObjects(nodes=(), pods=pods, jobs=(), workloads=[(BatchJobs(), source)])
+        )
 
     first = snapshot()
     translator.sort_pods(at_most=100)
@@ -108,7 +110,7 @@ def test_a_training_job_and_a_job_may_have_one_name() -> None:
         ({"status": {"succeeded": 1}}, "so it is finishing"),
         ({"spec": INDEXED, "annotations": RANKS, "status": {"succeeded": 1}}, "so it is finishing"),
         ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "spec.managedBy is kueue"),
-        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives the Job to Kueue"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives it to Kueue, which starts it anew"),
         ({"spec": {"template": {"spec": {"containers": [container()]}}}}, "request neither cpu nor memory"),
         ({"annotations": recorded(4), "managedFields": managed("keda")}, "keda set spec.parallelism to 3"),
     ],

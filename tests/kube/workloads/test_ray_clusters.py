@@ -95,7 +95,7 @@ def test_kuberay_keeps_the_replicas_within_the_bounds_of_the_group(replicas: int
     [
         ({"spec": {"enableInTreeAutoscaling": True}}, "spec.enableInTreeAutoscaling is true"),
         ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "spec.managedBy is kueue.x-k8s.io/multikueue"),
-        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives the cluster to Kueue"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives it to Kueue, which starts it anew"),
         ({"ownerReferences": owned_by("RayJob")}, "it belongs to RayJob night"),
         ({"annotations": {"paddlepaddle.org/max-instance": None}}, "max-instance is missing"),
         ({"annotations": {"paddlepaddle.org/min-instance": "7"}}, "min-instance 7 exceeds"),
@@ -151,7 +151,7 @@ def test_a_shrink_names_the_workers_that_go_in_the_same_patch() -> None:
     (group,) = stored["spec"]["workerGroupSpecs"]
     assert (group["replicas"], group["scaleStrategy"]["workersToDelete"]) == (2, ["ray-workers-b"])
     job = the_job(stored, *PODS)
-    assert [pod.name for pod in job.pods if pod.terminating] == ["ray-workers-b"], "it is on its way out"
+    assert [pod.name for pod in job.pods if pod.terminating] == ["ray-workers-b"], "it are terminating"
     assert [pod.index for pod in job.live_trainers] == [0, 1]
     assert job.status is not None
     assert job.status.last_resize == Resize(0.0, 3, 2, "AtMax", None)
@@ -169,7 +169,7 @@ def test_a_cluster_that_stops_is_suspended_and_gets_back_its_head_with_its_worke
     job = the_job(stopped, *PODS)
     assert (job.owner_count, job.suspended, job.is_schedulable, job.live_trainers) == (0, False, True, ())
     assert all(pod.terminating for pod in job.pods), "its head goes too"
-    assert [(fixed.role, fixed.count) for fixed in job.fixed] == [(Role.MASTER, 1)], "its room is still asked for"
+    assert [(fixed.role, fixed.count) for fixed in job.fixed] == [(Role.MASTER, 1)], "its capacity is still asked for"
     started = resized(again(stopped), 4)
     assert (started["spec"]["suspend"], started["spec"]["workerGroupSpecs"][0]["replicas"]) == (False, 4)
 

@@ -9,7 +9,7 @@ import pytest
 
 from edl.kube.snapshot_files import read_snapshot_texts
 from edl.kube.workloads.annotations import RECORD
-from edl.kube.workloads.resize import ResizeRequest, resize_request
+from edl.kube.workloads.resize import MOST_UNSEEN, ResizeRequest, resize_request
 from edl.kube.workloads.volcano_jobs import VolcanoJobs
 from edl.kube.workloads.volcano_tasks import STOPPED
 from edl.model.actions import ResizeWorkload
@@ -21,6 +21,7 @@ from tests.worlds.raw_objects import Object, batch_job, decoded, take, task, the
 
 KEY = JobKey.of(WorkloadKind.VOLCANO_JOB, "ads", "ctr")
 PODS = tuple(volcano_pod(f"ctr-{name}") for name in ("pserver-0", "pserver-1", "trainer-0", "trainer-1", "trainer-2"))
+PARTITIONS: Object = {"partitionPolicy": {"totalPartitions": 2, "partitionSize": 4, "minPartitions": 1}}
 
 
 def problem_of(obj: Object) -> str:
@@ -54,6 +55,15 @@ def managed(manager: str) -> list[Object]:
 
 def recorded(to: int) -> Object:
     return {RECORD: json.dumps({"time": "2026-01-01T00:00:00Z", "from": 3, "to": to, "reason": "AtMax"})}
+
+
+def test_a_pod_without_its_annotations_stays_one_of_its_task() -> None:
+    """Its name says the task: annotations are anybody's to write, and nothing else would count the pod."""
+    bare = [{**pod, "metadata": {k: v for k, v in pod["metadata"].items() if k != "annotations"}} for pod in PODS]
+    renamed = [{**pod, "metadata": {**pod["metadata"], "annotations": {"volcano.sh/task-spec": "x"}}} for pod in PODS]
+    expected = the_job(volcano_job(), *PODS).pods
+    for pods in (bare, renamed):
+        assert the_job(volcano_job(), *pods).pods == expected
 
 
 def test_a_job_that_asks_is_read_with_the_pods_of_all_its_tasks() -> None:
@@ -120,6 +130,11 @@ def test_the_queue_is_that_of_the_job_unless_the_annotation_names_one(
         ({"tasks": [task("ps", 10_001), task("trainer", 1)]}, "task ps has 10001 replicas; edl plans at most 10000"),
         ({"tasks": [task("trainer", 2**31 - 1)]}, "task trainer has 2147483647 replicas; edl plans at most 10000"),
         ({"spec": {"plugins": {"svc": [], "pytorch": ["--master=a"]}}}, "plugin pytorch writes the number of pods"),
+        (
+            {"tasks": [task("trainer", 8, **PARTITIONS)]},
+            "a partition of task trainer is 4 pods; edl resizes by single",
+        ),
+        ({"tasks": [task("pserver", 2), task("trainer", 4, **PARTITIONS)]}, "a partition of task trainer is 4 pods"),
         ({"status": {"taskStatusCount": {"trainer": {"phase": {"Succeeded": 1}}}}}, "so the job is finishing"),
         ({"tasks": [task("trainer", 3, cpu="")]}, "request neither cpu nor memory"),
         ({"annotations": recorded(5), "managedFields": managed("vcctl")}, "vcctl set replicas of task trainer to 3"),
@@ -134,6 +149,8 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
     [
         {},
         {"tasks": [task("a", 3)]},
+        {"tasks": [task("trainer", 3, partitionPolicy={"totalPartitions": 3, "partitionSize": 1})]},
+        {"tasks": [task("pserver", 8, **PARTITIONS), task("trainer", 3)]},
         {"tasks": [task("a", 1), task("b", 3)], "annotations": {"paddlepaddle.org/task": "b"}},
         {"tasks": [task("launcher", 1), task("ps", 1), task("trainer", 3)]},
         {"spec": {"plugins": {"svc": [], "env": [], "ssh": []}}},
@@ -175,7 +192,9 @@ def test_a_job_that_stops_stops_whole_and_gets_back_what_it_had() -> None:
     stopped = resized(volcano_job(), 0)
     assert sizes(stopped) == (0, [(0, 0), (0, 0)])
     job = the_job(stopped)
-    assert [(fixed.role, fixed.count) for fixed in job.fixed] == [(Role.PSERVER, 2)], "its room is still asked for"
+    assert [(fixed.role, fixed.count) for fixed in job.fixed] == [(Role.PSERVER, 2)], (
+        "its capacity is still asked for"
+    )
     assert (job.owner_count, job.pods) == (0, ())
     started = resized({**stopped, "metadata": {**stopped["metadata"], "resourceVersion": "8"}}, 3)
     assert sizes(started) == (4, [(2, 2), (3, 2)])
@@ -214,6 +233,27 @@ def test_surplus_pods_are_marked_before_volcano_deletes_them() -> None:
     marked = json_patch(pod, request.mark)
     assert marked["metadata"]["annotations"]["volcano.sh/job-version"] == "-1"
     assert json_patch(marked, request.unmark) == pod, "the version of the job is 4"
+
+
+def of_many(name: str = "trainer") -> Object:
+    """A job of one task whose owner wrote ten thousand replicas into it."""
+    body = volcano_job(annotations={"paddlepaddle.org/min-instance": "1", "paddlepaddle.org/task": name})
+    body["spec"]["tasks"] = [{**body["spec"]["tasks"][1], "name": name, "replicas": 10_000}]
+    return body
+
+
+def test_few_pods_are_marked_that_do_not_exist() -> None:
+    """Each mark is a request, and a tenant may write any count, again and again."""
+    body = of_many()
+    action = ResizeWorkload(KEY, "uid-ctr", 10_000, 3, Resize(0.0, 10_000, 3, "AtMax"))
+    request = resize_request(action, decoded(body), lambda name: name in {"ctr-trainer-7000", "ctr-trainer-9000"})
+    names = [path.rpartition("/")[2] for path in request.surplus]
+    assert len(names) == MOST_UNSEEN + 2
+    assert names[-2:] == ["ctr-trainer-7000", "ctr-trainer-9000"]
+
+
+def test_no_name_of_a_task_leads_to_an_object_elsewhere() -> None:
+    assert request_for(of_many("x/../../../kube-system/pods/dns"), 3).surplus == ()
 
 
 def test_a_record_is_read_back() -> None:

@@ -8,14 +8,17 @@ import pytest
 
 from edl.controller.planning import plan_snapshot
 from edl.kube.snapshot_files import read_snapshot_texts
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from tests.worlds.raw_objects import (
     Object,
     batch_job,
     batch_pod,
+    elastic_pytorch_job,
     job,
     node,
     pod,
+    pytorch_pod,
     task,
     the_job,
     volcano_job,
@@ -74,6 +77,7 @@ def _requests(cpu: str) -> Object:
         ({"failedIndexes": "7"}, 7),
         ({"succeeded": 1, "failedIndexes": ""}, 7),
         ({"failedIndexes": "1,3-4,6"}, 4),
+        ({"succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["uid-a", "uid-b"], "failed": ["uid-c"]}}, 5),
     ],
 )
 def test_what_is_left_are_the_indexes_that_neither_succeeded_nor_failed(status: Object, left: int) -> None:
@@ -115,6 +119,17 @@ def test_a_volcano_job_that_nobody_restarts_is_left_to_its_end_once_a_trainer_ha
     pods = [volcano_pod("ctr-trainer-0"), *(_failed(f"ctr-trainer-{index}") for index in (1, 2))]
     found = the_job(volcano_job(spec=spec, tasks=[trainers], status=FAILED), *pods)
     assert ("a pod of the task has failed" in found.problem) is is_left
+
+
+@pytest.mark.parametrize("status", [{"active": 2, "succeeded": 1}, {"active": 2, "succeeded": 1, "failed": 3}])
+def test_a_pytorch_job_of_which_a_worker_has_succeeded_gets_no_more(status: Object) -> None:
+    """The workers of a training end together with torchrun: another one would wait for its peers for ever."""
+    done = {**pytorch_pod("torch-worker-0"), "status": {"phase": "Succeeded"}}
+    pods = (done, pytorch_pod("torch-worker-1"), pytorch_pod("torch-worker-2"))
+    (decision,) = planned(
+        cores(10), elastic_pytorch_job(status={"replicaStatuses": {"Worker": status}}), *pods
+    ).decisions
+    assert (decision.target, decision.victims, decision.reason) == (2, (), "Finishing")
 
 
 def _failed(name: str) -> Object:

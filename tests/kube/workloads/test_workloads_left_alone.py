@@ -15,8 +15,9 @@ from edl.explain.job_text import find_job, print_job_report
 from edl.explain.queue_status import queue_statuses
 from edl.kube.snapshot_files import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey, WorkloadKind
-from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.queues import QueueStatus
 from edl.planner.guard import check
 from tests.worlds.raw_objects import (

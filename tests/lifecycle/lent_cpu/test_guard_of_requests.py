@@ -16,11 +16,11 @@ from edl.model.actions import ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import Lending, RunningRequest
-from edl.model.plan import Limits
+from edl.model.limits import LendingLimits, Limits
 from edl.model.pods import Pod
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 
-LENDS = Limits(surplus_cpu_request=0.1, lend_running=True)
+LENDS = Limits(lending=LendingLimits(surplus_cpu_request=0.1, running=True))
 
 
 def with_request(pod: Pod, requested: int, granted: int = 0, refusal: str = "") -> Pod:
@@ -58,7 +58,7 @@ def allowed(found: Judged) -> list[int]:
         (world(1000, 1000, 1000), LENDS),
         (world(1000, 100, 100), LENDS),
         (world(1000, 100, 100, lending=Lending.NEVER), LENDS),
-        (world(1000, 100, 100), Limits(lend_running=True)),
+        (world(1000, 100, 100), Limits(lending=LendingLimits(running=True))),
         (world(100, 100, lending=Lending.ALL, serving=(make_serving("web", cpu=3, node="n"),)), LENDS),
     ],
     ids=["lower", "as it should be", "never", "off", "serving"],
@@ -74,7 +74,9 @@ def test_no_trainer_lends_more_than_the_floor_allows() -> None:
     assert found.problems == (
         "trainer ctr-trainer-1: a CPU request of 99m is refused: at least 100m of 1000m must stay",
     )
-    tiny = judged(world(1000, 1000), None, 9, limits=replace(LENDS, surplus_cpu_request=0.001))
+    tiny = judged(
+        world(1000, 1000), None, 9, limits=replace(LENDS, lending=replace(LENDS.lending, surplus_cpu_request=0.001))
+    )
     assert "at least 10m" in tiny.problems[0]
 
 
@@ -155,7 +157,7 @@ FULL = world(100, 100, lending=Lending.NEVER, serving=(make_serving("web", cpu=2
         ("_free_milli", _all_is_free, FULL, "are free on its node"),
         ("_that_fit", _nothing_back, world(1000, 100, lending=Lending.NEVER), "is not given back 900m"),
     ],
-    ids=["below the floor", "into room that serving took", "never given back"],
+    ids=["below the floor", "into capacity that serving took", "never given back"],
 )
 def test_the_guard_finds_what_the_decision_got_wrong(
     monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any], snapshot: ClusterSnapshot, problem: str

@@ -16,9 +16,9 @@ from edl.planner.eligibility import takes
 from tests.worlds.builders import make_job, make_nodes, make_shape
 
 NODES = make_nodes(3)
-REJECTING = (AvoidedNode("n001", 1000.0, ()),)
 FIXED = (FixedPods(Role.MASTER, make_shape(0.25), 1), FixedPods(Role.PSERVER, make_shape(0.5), 2))
 JOB = make_job("a", fixed=FIXED)
+REJECTING = (AvoidedNode("n001", 1000.0, (JOB.key,)),)
 
 
 def test_no_pod_of_the_job_is_planned_there() -> None:

@@ -101,6 +101,15 @@ def test_a_node_that_rejects_is_avoided_by_the_job_for_longer_each_time() -> Non
     assert times == [60, 120, 240, 480]
 
 
+def test_pods_that_a_node_rejects_at_one_time_are_one_time() -> None:
+    job = make_job("a", trainers=9, on=("n0", "n1"))
+    pods = tuple(replace(p, phase=PodPhase.FAILED, rejection=REJECTION) for p in job.pods)
+    retries = Retries()
+    retries.note(replace(job, pods=pods[:6]), 1000.0, 1000.0)
+    retries.note(replace(job, pods=pods), 1001.0, 1001.0)
+    assert [node.until_s for node in retries.rejecting(job, 1001.0)] == [1060.0, 1060.0]
+
+
 def test_a_rejection_is_told_with_the_words_of_the_kubelet_until_a_pod_has_begun() -> None:
     here = Trials()
     for number in (1, 2):

@@ -14,7 +14,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import JobPhase
-from tests.worlds.builders import make_job, make_nodes, make_shape
+from tests.worlds.builders import make_job, make_node, make_nodes, make_shape
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 
@@ -68,6 +68,18 @@ def test_an_elastic_job_goes_to_other_nodes_and_names_the_one_that_rejects(livin
     assert created(living.world) <= 20
 
 
+def test_the_node_that_a_job_avoids_is_named_beside_those_that_are_full(living: Living) -> None:
+    enter(living, replace(make_job("a", min_trainers=2, max_trainers=12), backoff_limit=0), "n000")
+    spend(living, 30)
+    living.world.fate = rejecting()
+    assert living.trainers(A) == 8
+    assert living.status_of(A).explanation == (
+        "8 of 12: cpu is full on all 2 nodes that accept its trainers; it avoids node n000, which rejected its pods"
+    )
+    spend(living, 200)
+    assert living.status_of(A).explanation == "12 of 12: at its maximum"
+
+
 def test_a_gang_starts_on_the_other_nodes(living: Living) -> None:
     enter(living, gang(5), "n000")
     spend(living, 60)
@@ -92,6 +104,23 @@ def test_where_every_node_rejects_the_attempts_become_rare_and_the_cause_is_show
     spend(living, 480)
     assert living.trainers(A) == 2
     assert degraded(living)[0] == "AsExpected"
+
+
+def test_the_only_node_with_what_it_needs_is_tried_again_and_not_called_too_small() -> None:
+    nodes = (*make_nodes(3, cpu=4), make_node("gpus", 4, gpu=4))
+    with closing(Living(nodes, runs=True)) as living:
+        job = replace(make_job("a", max_trainers=2), trainer=make_shape(1, 1, None, gpu=1))
+        enter(living, job, "gpus")
+        said = set()
+        for _ in range(40):
+            living.step(1.0)
+            said.add(living.status_of(A).explanation)
+        assert not [line for line in said if "largest node" in line]
+        assert 3 <= created(living.world) <= 8
+        assert degraded(living)[0] == "PodRejected"
+        living.world.fate = rejecting()
+        spend(living, 240)
+        assert living.trainers(A) == 2
 
 
 def test_a_master_that_is_rejected_is_tried_again(living: Living) -> None:

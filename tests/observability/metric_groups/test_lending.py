@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits, ServingLimits
 from edl.model.progress import Measured
 from edl.observability.metrics import Metrics
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
@@ -24,7 +24,7 @@ def cluster(*, lends: bool) -> ClusterSnapshot:
 
 def values(snapshot: ClusterSnapshot) -> dict[str, float]:
     metrics = Metrics()
-    metrics.limited(Limits(serving_headroom=1))
+    metrics.limited(Limits(serving=ServingLimits(headroom=1)))
     metrics.observed(snapshot, leader=True)
     metrics.planned(snapshot, plan_for(snapshot))
     lines = [line for line in metrics.render().decode().splitlines() if not line.startswith("#")]

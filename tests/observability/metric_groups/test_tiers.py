@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.observability.metrics import Metrics
 from tests.worlds.builders import make_job, make_node, make_resources, make_snapshot
 

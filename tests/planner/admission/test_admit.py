@@ -8,8 +8,8 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
+from edl.model.limits import Limits, ServingLimits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.pods import PodPhase
 from edl.model.resources import Placement, Taint, Toleration
 from edl.model.status import Reason
@@ -114,7 +114,7 @@ def test_pods_of_negative_priority_and_gated_ones_do_not_count_as_serving() -> N
 
 
 def test_a_young_serving_pod_kills_nobody_until_kube_scheduler_has_tried() -> None:
-    limits = Limits(serving_grace_s=30.0)
+    limits = Limits(serving=ServingLimits(grace_s=30.0))
     young = make_serving("s", cpu=3)
     assert victims(plan_for(with_pods(two_full_nodes(), young), limits)) == []
     assert len(victims(plan_for(with_pods(two_full_nodes(), replace(young, tried=True)), limits))) == 3
@@ -123,7 +123,7 @@ def test_a_young_serving_pod_kills_nobody_until_kube_scheduler_has_tried() -> No
 
 def test_a_young_serving_pod_keeps_free_room_from_growth() -> None:
     world = make_snapshot(make_nodes(1), (make_job("a", trainers=2, on=("n000",)),))
-    plan = plan_for(with_pods(world, make_serving("s", cpu=3)), Limits(serving_grace_s=30.0))
+    plan = plan_for(with_pods(world, make_serving("s", cpu=3)), Limits(serving=ServingLimits(grace_s=30.0)))
     assert targets(plan) == {"a": 5}
     assert plan.serving.placed == 1
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from benchmarks.overload_worlds import half_lost, outage, overload
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.status import Reason
 from edl.planner import minimums, victims
 from edl.planner.admission import trial
-from edl.planner.admission.admit import Admission, admit, cap
+from edl.planner.admission.admit import Admission, admit
+from edl.planner.admission.capping import cap
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
@@ -32,8 +33,8 @@ DEADLINE_S = 60.0
 def admitted(snapshot: ClusterSnapshot) -> Admission:
     problem = read_problem(snapshot, Limits())
     served = serve(problem, DEADLINE_S)
-    capped, hopeless = cap(problem, served, DEADLINE_S)
-    return admit(capped, served, hopeless, DEADLINE_S)
+    capped, infeasible = cap(problem, served, DEADLINE_S)
+    return admit(capped, served, infeasible, DEADLINE_S)
 
 
 def one_by_one(snapshot: ClusterSnapshot) -> tuple[int, ...]:
@@ -113,7 +114,7 @@ def test_orders_of_placing_are_not_tried_again_if_none_serves_so_many(monkeypatc
 
 
 def test_serving_pods_that_fill_every_free_slot_are_placed_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = _Counted("_cheapest", monkeypatch, victims)
+    tables = _Counted("cheapest", monkeypatch, victims)
 
     served = serve(read_problem(half_lost(300, 80, 1), Limits()), DEADLINE_S)
 

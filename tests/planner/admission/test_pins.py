@@ -13,8 +13,9 @@ from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.model.actions import DeletePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.admission.pins import with_pins_that_fit
 from edl.planner.guard import check
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot

@@ -13,7 +13,8 @@ from edl.controller.policy_planner import PolicyPlanner
 from edl.errors import PlanError
 from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits, ServingLimits
+from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.model.topology import Topology, TopologyMode
@@ -85,8 +86,8 @@ def test_a_second_pod_costs_only_what_it_needs_itself() -> None:
 
 def test_a_pod_that_is_left_to_kube_scheduler_for_now_costs_nobody_anything() -> None:
     world = full()  # the pod is ten seconds old, and nobody has tried it
-    assert not relief_in(world, limits=Limits(serving_grace_s=60.0))
-    assert relief_in(world, limits=Limits(serving_grace_s=5.0))
+    assert not relief_in(world, limits=Limits(serving=ServingLimits(grace_s=60.0)))
+    assert relief_in(world, limits=Limits(serving=ServingLimits(grace_s=5.0)))
 
 
 def test_a_policy_that_pins_jobs_keeps_them() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.admission import repacking
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
@@ -27,7 +27,7 @@ def trial(*, head_wait_s: float = 600.0, clock: Clock | None = None, running: in
         make_job("young", cpu=5, min_trainers=1, max_trainers=1, age_s=50.0),
         make_job("zz-wide", cpu=8, min_trainers=3, max_trainers=3, age_s=200.0),
     )
-    limits = replace(Limits(), head_wait_s=head_wait_s)
+    limits = replace(Limits(), sharing=replace(Limits().sharing, head_wait_s=head_wait_s))
     return AdmissionTrial(
         read_problem(make_snapshot(make_nodes(2), jobs), limits, clock=clock or Clock()), NOTHING_SERVED, 9.0
     )

@@ -8,9 +8,10 @@ from typing import Any
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits, Quota, ServingLimits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, Quota, ScaleDecision, ScalePlan
-from edl.model.qos import QosClass
+from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.resources import QosClass
 from edl.model.status import Condition, JobStatus, Reason, Resize
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
@@ -90,14 +91,20 @@ def test_a_running_trainer_takes_the_place_of_one_that_must_leave_its_node() -> 
 def test_no_trainer_goes_for_room_that_is_only_kept() -> None:
     running = free_rider("a", trainers=4, on=("n1",), max_trainers=4)
     serving = make_serving("s", cpu=1, node="n1")
-    plan = plan_of(make_snapshot((make_node("n1", 8, pods=5),), (running,), (serving,)), Limits(serving_headroom=2))
+    plan = plan_of(
+        make_snapshot((make_node("n1", 8, pods=5),), (running,), (serving,)),
+        Limits(serving=ServingLimits(headroom=2)),
+    )
     assert (of(plan, "a").target, of(plan, "a").victims) == (4, ())
 
 
 def test_it_starts_none_in_room_that_is_kept() -> None:
     running = free_rider("a", trainers=1, on=("n1",), max_trainers=9)
     serving = make_serving("s", cpu=1, node="n1")
-    plan = plan_of(make_snapshot((make_node("n1", 8, pods=6),), (running,), (serving,)), Limits(serving_headroom=2))
+    plan = plan_of(
+        make_snapshot((make_node("n1", 8, pods=6),), (running,), (serving,)),
+        Limits(serving=ServingLimits(headroom=2)),
+    )
     assert of(plan, "a").target == 3
 
 
@@ -145,7 +152,7 @@ def test_an_unbound_trainer_keeps_its_planned_node() -> None:
 def test_a_trainer_that_goes_for_a_job_while_serving_is_in_its_grace_goes_for_the_job() -> None:
     running = free_rider("a", trainers=6, on=("n1",))
     jobs = (running, make_job("b", min_trainers=2, max_trainers=2))
-    limits = Limits(serving_grace_s=60.0)
+    limits = Limits(serving=ServingLimits(grace_s=60.0))
     plan = plan_of(make_snapshot((make_node("n1", 8, pods=6),), jobs, (make_serving("s", cpu=1),)), limits)
     assert (of(plan, "a").target, of(plan, "a").shrink_reason) == (4, Reason.ADMITTED)
     assert of(plan, "a").message.startswith("4 of 10: yields 2 trainers to default/b")

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
-from edl.model.qos import QosClass
+from edl.model.resources import QosClass
 from edl.planner.guard import DEAD_BAND, check
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem

@@ -8,7 +8,7 @@ from itertools import chain, count, repeat
 import pytest
 
 from benchmarks.hostile_jobs import HONEST, KINDS, beside, cluster
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner import decide
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.best_effort.rooms import Rooms

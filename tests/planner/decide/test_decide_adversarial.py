@@ -12,7 +12,8 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
 from edl.model.pods import PodPhase
 from edl.model.resources import GPU, NodeTerm, Placement, Requirement, Resources
 from edl.model.status import Reason
@@ -69,14 +70,14 @@ CASES: dict[str, Case] = {
         lambda: make_snapshot(make_nodes(10, cpu=3), (make_job("a", cpu=2, min_trainers=11, max_trainers=15),)),
         {"a": Got(0, NEVER, ("11 trainers", "22 cores"))},
     ),
-    "cores on one node and memory on the other are no room": Case(
+    "cores on one node and memory on the other are no capacity": Case(
         lambda: make_snapshot(
             (make_node("n0", 32, 1), make_node("n1", 1, 256)), (make_job("a", cpu=4, memory_gib=8),)
         ),
         {"a": Got(0, NEVER, ("4 cores",))},
     ),
     # Shapes
-    "a pod of 48 cores has one node, and the small ones leave it that room": Case(
+    "a pod of 48 cores has one node, and the small ones leave it that capacity": Case(
         lambda: make_snapshot(
             (*make_nodes(9), make_node("big", 64, 512)),
             (make_job("huge", cpu=48, memory_gib=400, max_trainers=5), make_job("small", max_trainers=200)),
@@ -177,7 +178,7 @@ CASES: dict[str, Case] = {
         ),
         {"a": Got(3, FULL, ("number of pods", "default/b")), "b": Got(3, FULL, ("number of pods", "default/a"))},
     ),
-    "requests near 2^63 are no room, however few ask": Case(
+    "requests near 2^63 are no capacity, however few ask": Case(
         lambda: make_snapshot(
             make_nodes(2),
             (asking(make_job("a", min_trainers=2), HUGE), make_job("b")),

@@ -21,7 +21,8 @@ from edl.model.jobs import Job
 from edl.model.plan import ScalePlan
 from edl.model.resources import PodShape
 from edl.model.status import Reason
-from edl.planner.admission.admit import admit, cap
+from edl.planner.admission.admit import admit
+from edl.planner.admission.capping import cap
 from edl.planner.guard import check
 from edl.planner.minimums import serve
 from edl.planner.problem_reader import read_problem
@@ -149,8 +150,8 @@ def test_the_bound_of_the_minimums_alone_holds_too(world: ClusterSnapshot) -> No
     """The program does not know the plan, so that it bounds every way to share."""
     read = read_problem(world, LIMITS)
     served = serve(read, 10.0)
-    capped, hopeless = cap(read, served, 10.0)
-    room = admit(capped, served, hopeless, 10.0).packing
+    capped, infeasible = cap(read, served, 10.0)
+    room = admit(capped, served, infeasible, 10.0).packing
     assume(room.members)
     jobs = [capped.demands[j].job for j in room.members]
     least = {job.key: oracle.low_of(job) for job in jobs}

@@ -10,7 +10,8 @@ from itertools import count
 import pytest
 
 from benchmarks.worst_worlds import FAMILIES
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner import decide, sharing
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.decide import study

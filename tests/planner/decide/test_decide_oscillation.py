@@ -10,13 +10,14 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import VOLUNTARY_SHRINKS, Limits
+from edl.model.limits import Limits, ServingLimits
+from edl.model.plan import VOLUNTARY_SHRINKS
 from edl.model.pods import Pod, PodPhase
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import apply_plan, cores_of, later, plan_for, with_jobs, with_pods
 
 ROUND_S, HALF_PERIOD_S, LENGTH_S = 5, 20, 600
-LIMITS = Limits(serving_grace_s=2.0)
+LIMITS = Limits(serving=ServingLimits(grace_s=2.0))
 
 
 def jobs_of(policy: str) -> tuple[Job, ...]:
@@ -86,7 +87,7 @@ def test_a_serving_wave_every_twenty_seconds(policy: str, serving: tuple[int, ..
     for times in voluntary.values():
         assert all(b - a >= 60.0 for a, b in pairwise(times)), "a cooldown lies between two voluntary shrinks"
         assert len(times) <= LENGTH_S / 60 + 1
-    assert placed_s == [], "serving waits for nothing but the round that makes room"
+    assert placed_s == [], "serving waits for nothing but the round that frees capacity"
     assert world.observed_at_s == start_s + LENGTH_S
 
 

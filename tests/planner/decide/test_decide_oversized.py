@@ -9,8 +9,9 @@ import pytest
 from benchmarks.worst_worlds import one_odd_job
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.resources import Resources
 from edl.model.status import Reason
 from edl.planner.policies.registry import POLICIES

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.random_worlds import random_world
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.status import Reason
 from edl.planner.clock import Clock
 from edl.planner.decide import Study, study
@@ -65,9 +65,9 @@ def wrongly_left_out(snapshot: ClusterSnapshot, made: Study, limits: Limits) -> 
     serving = {shapes[s]: count for s, count in due.items()}
     runs = [job for job, decision in pairs if decision.admitted]
     waits = [job for job, decision in pairs if decision.reason in NO_ROOM]
-    may_pass = all(snapshot.observed_at_s - job.created_s < limits.head_wait_s for job in waits)
-    hopeless = [job for job, decision in pairs if decision.reason is Reason.UNSCHEDULABLE]
+    may_pass = all(snapshot.observed_at_s - job.created_s < limits.sharing.head_wait_s for job in waits)
+    infeasible = [job for job, decision in pairs if decision.reason is Reason.UNSCHEDULABLE]
     return [
         *(str(job.key) for job in waits if may_pass and can_run(snapshot, (*runs, job), serving)),
-        *(f"{job.key} alone" for job in hopeless if can_run(snapshot, (job,), serving)),
+        *(f"{job.key} alone" for job in infeasible if can_run(snapshot, (job,), serving)),
     ]

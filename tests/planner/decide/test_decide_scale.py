@@ -9,7 +9,8 @@ import pytest
 from benchmarks.worlds import carried_out, fleet, with_changes
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import KeptColumns, Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import KeptColumns, ScalePlan
 from edl.observability.decision_records import DecisionRecord, decode_record, encode_record
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.resources import CPU
 from edl.planner.decide import study
 from edl.planner.findings.context import DecisionContext

@@ -9,7 +9,8 @@ import pytest
 
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import LendingLimits, Limits, ServingLimits
+from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.progress import Measured
 from edl.model.resources import CPU
@@ -20,7 +21,7 @@ from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for, targets, with_status
 
-CLEAR = Limits(clear_lending_after_s=120.0)
+CLEAR = Limits(lending=LendingLimits(clear_after_s=120.0))
 
 
 def lending(job: Job, part: float = 0.1) -> Job:
@@ -202,7 +203,7 @@ def test_headroom_counts_on_the_cheapest_lenders_first(prices: tuple[float, floa
     ]
     running = make_serving("web-0", cpu=4, node="n002")
     snapshot = make_snapshot((*make_nodes(2, 10), make_node("n002", 4)), tuple(jobs), (running,))
-    packing = TrialPacking(read_problem(snapshot, Limits(serving_headroom=1)), range(2))
+    packing = TrialPacking(read_problem(snapshot, Limits(serving=ServingLimits(headroom=1))), range(2))
     before = packing.lent.copy()
     assert keep_lent_room(packing, packing.problem.headroom[0], 1) == 1
     assert np.flatnonzero((packing.lent < before).any(axis=1)).tolist() == [kept_on]
@@ -212,16 +213,16 @@ def test_headroom_that_trainers_lend_costs_no_trainer() -> None:
     running = make_serving("web-0", cpu=4, node="n001")
     job = with_status(lending(make_job("ctr", trainers=2, max_trainers=4, cpu=5, on=("n000",))), admitted=True)
     snapshot = make_snapshot((make_node("n000", 15), make_node("n001", 4)), (job,), (running,))
-    assert targets(plan_for(snapshot, Limits(serving_headroom=1))) == {"ctr": 3}
+    assert targets(plan_for(snapshot, Limits(serving=ServingLimits(headroom=1)))) == {"ctr": 3}
     own = replace(job, pods=tuple(replace(p, lent_cpu_milli=0) for p in job.pods))
-    assert targets(plan_for(replace(snapshot, jobs=(own,)), Limits(serving_headroom=1))) == {"ctr": 2}
+    assert targets(plan_for(replace(snapshot, jobs=(own,)), Limits(serving=ServingLimits(headroom=1)))) == {"ctr": 2}
 
 
 def test_headroom_keeps_memory_although_cpu_is_lent() -> None:
     running = make_serving("web-0", cpu=4, memory_gib=30, node="n001")
     job = with_status(lending(make_job("ctr", trainers=2, max_trainers=4, cpu=5, on=("n000",))), admitted=True)
     snapshot = make_snapshot((make_node("n000", 15), make_node("n001", 4)), (job,), (running,))
-    assert targets(plan_for(snapshot, Limits(serving_headroom=1))) == {"ctr": 2}
+    assert targets(plan_for(snapshot, Limits(serving=ServingLimits(headroom=1)))) == {"ctr": 2}
 
 
 def test_the_time_begins_with_the_pod_that_passed_what_was_free() -> None:

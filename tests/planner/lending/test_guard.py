@@ -8,7 +8,8 @@ import pytest
 
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, ScalePlan, ServingReport
+from edl.model.limits import LendingLimits, Limits
+from edl.model.plan import ScalePlan, ServingReport
 from edl.model.resources import CPU
 from edl.model.status import Reason, Resize
 from edl.planner.guard import RefusedPlanError
@@ -17,7 +18,7 @@ from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.small_clusters import plan_for, with_status
 
-CLEAR = Limits(clear_lending_after_s=120.0)
+CLEAR = Limits(lending=LendingLimits(clear_after_s=120.0))
 
 
 def world(*serving_cores: float, bound: bool, age_s: float = 500.0, resize: Resize | None = None) -> ClusterSnapshot:
@@ -43,7 +44,8 @@ def test_serving_has_what_requests_leave_and_no_more() -> None:
     assert check_lent_room(snapshot, keeps_all(snapshot, 2), Limits()) == ()
     (problem,) = check_lent_room(snapshot, keeps_all(snapshot, 3), Limits())
     assert problem == (
-        "serving: 3 waiting pods are placed, but by requests there is CPU for 2; room that trainers lend counts once"
+        "serving: 3 waiting pods are placed, but by requests there is CPU for 2; "
+        "capacity that trainers lend counts once"
     )
 
 
@@ -63,7 +65,7 @@ def test_a_plan_that_counts_lent_room_twice_is_refused(monkeypatch: pytest.Monke
         return view
 
     monkeypatch.setattr(TrialPacking, "for_requests", twice)
-    with pytest.raises(RefusedPlanError, match="room that trainers lend counts once"):
+    with pytest.raises(RefusedPlanError, match="capacity that trainers lend counts once"):
         plan_for(replace(world(3, 3, 3, bound=False), nodes=make_nodes(1, 14)))
 
 

@@ -13,9 +13,10 @@ from edl.errors import PlanFailure
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot, NodeRequest
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, NodeLimits, Quota
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeAsk, NodeGroup, NoNode, ScaleUp
-from edl.model.plan import Limits, Quota, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU, PODS, Placement, Taint, Toleration
 from edl.planner.fallback import without_growth
@@ -44,7 +45,7 @@ def full_cluster(*jobs: Job) -> ClusterSnapshot:
 
 
 def plan(snapshot: ClusterSnapshot, *groups: NodeGroup, **limits: Any) -> ScalePlan:
-    made = decide(snapshot, policy_named(""), Limits(expected_nodes=groups, **limits))
+    made = decide(snapshot, policy_named(""), Limits(**limits, nodes=NodeLimits(expected=groups)))
     assert check(snapshot, made) == ()
     return made
 
@@ -217,7 +218,7 @@ def test_without_a_job_that_asks_the_plan_is_the_same(lows: list[int], cores: li
     jobs = tuple(make_job(f"j{i}", min_trainers=low, max_trainers=low + i) for i, low in enumerate(lows))
     snapshot = make_snapshot(nodes=tuple(make_node(f"n{i}", cpu) for i, cpu in enumerate(cores)), jobs=jobs)
     policy = policy_named("")
-    with_groups = decide(snapshot, policy, Limits(expected_nodes=(make_group(),), drain_idle_s=60.0))
+    with_groups = decide(snapshot, policy, Limits(nodes=NodeLimits(expected=(make_group(),), drain_idle_s=60.0)))
     without = decide(snapshot, policy, Limits())
     assert replace(with_groups, seconds=0.0) == replace(without, seconds=0.0)
 

@@ -10,9 +10,10 @@ import pytest
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits, NodeLimits
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeGroup, ScaleUp
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.planner.guard import check
@@ -21,7 +22,7 @@ from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_resources, make_shape, make_snapshot
 
 SPOT = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4)
-LIMITS = Limits(expected_nodes=(SPOT,), drain_idle_s=60.0)
+LIMITS = Limits(nodes=NodeLimits(expected=(SPOT,), drain_idle_s=60.0))
 
 
 def cluster(*jobs: Job, pods: tuple[Pod, ...] = ()) -> ClusterSnapshot:
@@ -42,7 +43,7 @@ def test_nodes_of_a_group_that_only_surplus_holds_are_idle() -> None:
 
 def test_an_empty_node_is_idle_and_one_of_no_group_never_is() -> None:
     assert idle_nodes(cluster(), LIMITS) == ("s", "t")
-    assert idle_nodes(cluster(), Limits(drain_idle_s=60.0)) == ()
+    assert idle_nodes(cluster(), Limits(nodes=NodeLimits(drain_idle_s=60.0))) == ()
 
 
 @pytest.mark.parametrize(("low", "names"), [(4, ("s", "t")), (5, ("s",)), (8, ("s",)), (9, ())])
@@ -52,7 +53,7 @@ def test_no_trainer_of_a_minimum_is_on_them(low: int, names: tuple[str, ...]) ->
 
 def test_nodes_that_the_group_keeps_are_not_idle() -> None:
     group = replace(SPOT, keep=1)
-    assert len(idle_nodes(cluster(surplus()), replace(LIMITS, expected_nodes=(group,)))) == 1
+    assert len(idle_nodes(cluster(surplus()), replace(LIMITS, nodes=replace(LIMITS.nodes, expected=(group,))))) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role, WorkloadKind
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import PodPhase
 from edl.model.queues import Queue, Reclaim
 from edl.model.resources import CPU
@@ -215,7 +216,7 @@ def test_a_workload_that_keeps_its_pods_says_why() -> None:
     nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
     plan = plan_of(make_snapshot(nodes, (kept, ours), (make_serving("web", cpu=3),)))
     assert (decision_of(plan, kept).target, decision_of(plan, ours).target) == (3, 1)
-    because = "keeps its pods, because its own controller would not delete those whose room is needed"
+    because = "keeps its pods, because its own controller would not delete those whose capacity is needed"
     assert decision_of(plan, kept).message == f"3 of 3: {because}"
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from edl.explain.sentences import with_comparison_sentences
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits, ScalePlan
+from edl.model.plan import ScalePlan
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU, GPU, PodShape, Resources
 from edl.model.status import Reason

@@ -8,10 +8,12 @@ import pytest
 
 from benchmarks.worlds import carried_out, mixed
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, Quota, ScalePlan
-from edl.model.resources import CPU
+from edl.model.limits import Limits, Quota, SharingLimits
+from edl.model.plan import ScalePlan
+from edl.model.resources import CPU, Placement
 from edl.planner.guard import check
 from edl.planner.problem_reader import LARGE_NODES
+from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import plan_for
 
 NODES = LARGE_NODES + 44
@@ -51,7 +53,7 @@ def test_a_quota_bounds_its_queue_and_nobody_else(cluster: ClusterSnapshot) -> N
 
 
 def test_growth_stops_at_the_desired_load(cluster: ClusterSnapshot) -> None:
-    plan = plan_for(cluster, Limits(max_load_desired=0.5))
+    plan = plan_for(cluster, Limits(sharing=SharingLimits(max_load_desired=0.5)))
     total = sum(node.allocatable[CPU] for node in cluster.nodes)
     assert total // 2 - largest_trainer(cluster) < cpu_of(cluster, plan) <= total // 2
     assert plan.certificate.bound >= plan.certificate.achieved
@@ -77,3 +79,35 @@ def test_jobs_with_curves_share_by_their_worth(cluster: ClusterSnapshot) -> None
     assert check(curves, plan) == ()
     assert plan.certificate.bound >= plan.certificate.achieved
     assert plan.certificate.gap <= 0.01
+
+
+@pytest.mark.parametrize(("late", "quiet"), [("a", "b"), ("b", "a")])
+def test_a_minimum_moves_to_a_node_where_it_need_not_wait_for_pods_that_end(late: str, quiet: str) -> None:
+    """The serving pod may use the job's node alone, and all other nodes are full but for one on which a pod ends."""
+    only = Placement(node_selector=(("kubernetes.io/hostname", "home"),))
+    web = replace(make_serving("web", cpu=4), shape=make_shape(4, placement=only), tried=True)
+    job = make_job("moves", cpu=4, trainers=1, max_trainers=1, on=("home",))
+    ended = make_job("ended", cpu=4, trainers=1, max_trainers=1, on=(late,))
+    ended = replace(ended, suspended=True, pods=tuple(replace(pod, terminating=True) for pod in ended.pods))
+    full = tuple(f"x{number}" for number in range(LARGE_NODES))
+    others = make_job("others", cpu=4, trainers=len(full), min_trainers=len(full), on=full)
+    nodes = tuple(make_node(name, 4) for name in ("home", late, quiet, *full))
+    plan = plan_for(make_snapshot(nodes, (job, ended, others), (web,)))
+    moves = next(decision for decision in plan.decisions if decision.job == job.key)
+    assert (moves.victims, moves.nodes) == (("moves-trainer-0",), ((quiet, 1),))
+
+
+@pytest.mark.parametrize(("late", "quiet"), [("a", "b"), ("b", "a")])
+def test_the_node_that_is_free_at_once_is_for_the_minimum_and_not_for_growth(late: str, quiet: str) -> None:
+    """A job that grows comes first by its name; another one moves, and a pod ends on one of the two nodes."""
+    only = Placement(node_selector=(("kubernetes.io/hostname", "home"),))
+    web = replace(make_serving("web", cpu=4), shape=make_shape(4, placement=only), tried=True)
+    full = tuple(f"x{number}" for number in range(LARGE_NODES))
+    grows = make_job("grows", cpu=4, trainers=len(full), min_trainers=1, max_trainers=len(full) + 1, on=full)
+    job = make_job("moves", cpu=4, trainers=1, max_trainers=1, on=("home",))
+    ended = make_job("ended", cpu=4, trainers=1, max_trainers=1, on=(late,))
+    ended = replace(ended, suspended=True, pods=tuple(replace(pod, terminating=True) for pod in ended.pods))
+    nodes = tuple(make_node(name, 4) for name in ("home", late, quiet, *full))
+    plan = plan_for(make_snapshot(nodes, (grows, job, ended), (web,)))
+    new = {decision.job.name: decision.nodes for decision in plan.decisions if decision.nodes}
+    assert new == {"grows": ((late, 1),), "moves": ((quiet, 1),)}

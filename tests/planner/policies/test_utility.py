@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,16 +14,18 @@ from hypothesis import strategies as st
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScalePlan
+from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.model.status import Reason
 from edl.planner.guard import check
 from edl.planner.packing import grow
+from edl.planner.policies import trading
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
-from edl.planner.speedup import curve_of
+from edl.planner.speedup import Worth, curve_of
 from edl.planner.trial_packing import TrialPacking
-from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.small_clusters import (
     LIMITS,
@@ -263,3 +266,32 @@ def test_under_maxmin_a_curve_limits_its_own_job_alone() -> None:
     world = make_snapshot(make_nodes(4), (job, other))
     assert targets(plan_for(world, policy="maxmin")) == {"a": 4, "b": 16}
     assert targets(plan_for(with_jobs(world, replace(job, throughput=())), policy="maxmin")) == {"a": 16, "b": 16}
+
+
+@pytest.mark.parametrize(("most", "orders"), [(200, 2), (9_000, 1)])
+def test_much_growth_is_tried_in_one_order_alone(monkeypatch: pytest.MonkeyPatch, most: int, orders: int) -> None:
+    """A job that wants ten thousand trainers costs one decision twice the time otherwise."""
+    packings = set[int]()
+
+    def noted(packing: TrialPacking, *args: Any, **more: Any) -> None:
+        packings.add(id(packing))
+        kept.append(packing)
+        grow(packing, *args, **more)
+
+    kept: list[TrialPacking] = []
+    monkeypatch.setattr(trading, "grow", noted)
+    jobs = tuple(
+        replace(make_job(f"j{i}", cpu=0.01, memory_gib=0, max_trainers=most), throughput=((1, 10.0), (most, 900.0)))
+        for i in range(3)
+    )
+    world = make_snapshot((make_node("n0", cpu=1000, pods=100_000),), jobs)
+    plan = plan_for(world, Limits(deadline_s=120.0), policy="utility")  # the count matters here, not the time
+    assert set(targets(plan).values()) == {most}
+    assert len(packings) == orders
+
+
+@pytest.mark.parametrize("count", range(-1, 12))
+def test_the_next_trainer_is_worth_what_the_total_rises_by(count: int) -> None:
+    worth = Worth(1, ((2, 5.0), (1, 3.0), (4, 1.0)))
+    rises = worth.value(count + 1) - worth.value(count) if count >= 1 else 5.0
+    assert worth.next(count) == rises

@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.errors import PlanError, PlanFailure
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.resources import Resources
 from edl.planner.guard import check
 from edl.planner.problem import Problem
@@ -37,7 +37,7 @@ def problems(draw: st.DrawFn) -> Problem:
     )
     sizes = range(draw(st.integers(2, 4)))
     jobs = tuple(make_job(f"j{i}", cpu=draw(MILLI), memory_gib=draw(st.integers(1, 40))) for i in sizes)
-    return replace(read_problem(make_snapshot(nodes, jobs), Limits()), is_large=draw(st.booleans()))
+    return replace(read_problem(make_snapshot(nodes, jobs), Limits()), plans_in_bulk=draw(st.booleans()))
 
 
 @st.composite

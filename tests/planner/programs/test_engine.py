@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.ruled import rules_for, world
 from benchmarks.worlds import carried_out
 from benchmarks.worst_worlds import many_sizes, one_odd_job
+from edl.kube.translate.rules.apply import RuledSnapshots
+from edl.kube.translate.rules.facts import NO_FACTS
+from edl.kube.translate.rules.terms import PodRules
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits, Quota, ScalePlan
+from edl.model.limits import Limits, Quota
+from edl.model.plan import ScalePlan
 from edl.model.resources import CPU
 from edl.planner.decide import study
 from edl.planner.guard import check
@@ -72,7 +77,9 @@ def test_quotas_and_the_allowed_load_hold() -> None:
     snapshot = many_sizes(20, 24, 5).snapshot
     snapshot = replace(snapshot, jobs=tuple(replace(job, queue="q") for job in snapshot.jobs))
     free = sum(node.allocatable[CPU] for node in snapshot.nodes)
-    limits = replace(LIMITS, quotas=(Quota("q", ((CPU, free * 6 // 10),)),), max_load_desired=0.8)
+    limits = replace(
+        LIMITS, quotas=(Quota("q", ((CPU, free * 6 // 10),)),), sharing=replace(LIMITS.sharing, max_load_desired=0.8)
+    )
 
     plan = planned(snapshot, limits)
 
@@ -178,3 +185,21 @@ def test_odd_sizes_on_many_nodes_of_few_kinds_are_packed_by_patterns() -> None:
     assert not problem.is_many
     assert not check(snapshot, made.plan)
     assert made.plan.certificate.gap <= 0.005
+
+
+def test_serving_with_rules_leaves_patterns_to_jobs() -> None:
+    """Each rule is a resource, so sizes are many; programs of pods of jobs alone have their patterns all the same."""
+    snapshot = world(300, 20, 4, 1)
+    found = {}
+    for share in (0.0, 1.0):
+        ruled = RuledSnapshots().apply(
+            snapshot, NO_FACTS, rules_for(snapshot, share), lambda _job, _role: PodRules("")
+        )
+        problem = with_engine(read_problem(ruled, LIMITS))
+        assert problem.is_many is (share > 0)
+        assert problem.few_shapes == ({demand.shape for demand in problem.demands} if share else set())
+        plan = planned(ruled)
+        assert not check(ruled, plan)
+        found[share] = plan
+    assert found[1.0].serving.placed == found[0.0].serving.placed
+    assert found[1.0].certificate.gap <= found[0.0].certificate.gap + 0.005

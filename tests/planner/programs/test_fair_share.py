@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.errors import PlanError
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.packing import grow
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import make_columns

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from benchmarks.worst_worlds import fragmented_gpus, mixed_architectures, tight_memory
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.decide import study
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import count_slots

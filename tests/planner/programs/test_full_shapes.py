@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.full_shapes import full_shapes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from edl.errors import PlanError, PlanFailure
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.problem import IntArray, Problem
 from edl.planner.problem_reader import read_problem

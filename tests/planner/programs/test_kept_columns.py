@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.worlds import carried_out, fleet, with_changes
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import NO_COLUMNS, KeptColumns, Limits
+from edl.model.limits import Limits
+from edl.model.plan import NO_COLUMNS, KeptColumns
 from edl.planner.decide import Study, study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named

@@ -61,7 +61,7 @@ def test_a_complete_list_holds_exactly_the_maximal_patterns(
     capacity: list[tuple[int, int]], rows: list[tuple[int, int]]
 ) -> None:
     for group in classes_of(capacity, rows):
-        menu = list_patterns(group, np.array(rows), limit=100)  # three shapes of one core have 55 on nine cores
+        (menu,) = list_patterns([group], np.array(rows), limit=100)  # three shapes of one core have 55 on nine cores
         fits = all_patterns(group.capacity, rows)
         maximal = {
             way for way in fits if not any((*way[:s], way[s] + 1, *way[s + 1 :]) in fits for s in range(len(rows)))
@@ -73,10 +73,23 @@ def test_a_complete_list_holds_exactly_the_maximal_patterns(
 def test_a_long_list_of_patterns_is_replaced_by_one_for_each_shape_filled_first() -> None:
     rows = np.array([(1, 0), (2, 0), (3, 0), (4, 0)])
     (group,) = classify(np.array([(60, 0)]), rows, np.ones((4, 1), dtype=np.bool_))
-    menu = list_patterns(group, rows)
+    (menu,) = list_patterns([group], rows)
     assert not menu.is_complete
     assert (60, 0, 0, 0) in menu.patterns
     assert (0, 0, 0, 15) in menu.patterns
+
+
+def test_many_classes_have_the_lists_that_each_has_alone() -> None:
+    rows = np.array([(1, 1), (2, 1), (3, 2), (5, 1), (0, 0)])
+    opened = np.array([[True] * 4, [True, False] * 2, [True] * 4, [True] * 4, [True] * 4])
+    groups = classify(np.array([(60, 40), (60, 40), (7, 9), (31, 80)]), rows, opened)
+    together = list_patterns(groups, rows)
+    assert together == [menu for group in groups for menu in list_patterns([group], rows)]
+    assert {menu.is_complete for menu in together} == {True, False}
+    for group, menu in zip(groups, together, strict=True):
+        for pattern in menu.patterns:
+            assert (np.array(pattern) @ rows <= group.capacity).all()
+            assert menu.is_complete or pattern[-1] == 0
 
 
 @given(capacities, requests, st.lists(st.floats(0, 5), min_size=3, max_size=3))
@@ -115,3 +128,14 @@ def test_the_bound_of_a_pricing_search_holds_however_short_the_search_is(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(patterns, "BEAM", 1)
             assert price(group, np.array(rows), worth).bound >= best - 1e-6
+
+
+def test_a_search_keeps_beginnings_that_are_not_all_alike() -> None:
+    """Fifteen odd shapes are nearly equally good; the best 200 beginnings lack the pods that fill the node."""
+    random = np.random.default_rng(16)
+    rows = np.column_stack([random.integers(11, 60, 15) * 100, random.integers(20, 140, 15) * 256])
+    capacity = (64_000 + int(random.integers(0, 50)) * 10, 262_144)
+    worth = rows @ (0.5 / np.array(capacity)) * (1 - 0.002 * random.random(15))  # of a full node: nearly 1
+    most = tuple((np.array(capacity) // rows).min(axis=1).tolist())
+    found = price(NodeClass(nodes=(0,), capacity=capacity, most=most), rows, worth.tolist())
+    assert float(np.dot(found.pattern, worth)) > 0.98

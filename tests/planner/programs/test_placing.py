@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs import placing
 from edl.planner.programs.placing import place_whole

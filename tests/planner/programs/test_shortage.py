@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import serve
 from edl.planner.problem import free_beside_fixed

@@ -13,7 +13,8 @@ from edl.explain.decision import decide
 from edl.lifecycle.tenancy import as_held
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, Quota, ScalePlan
+from edl.model.limits import Limits, Quota
+from edl.model.plan import ScalePlan
 from edl.model.queues import Queue, Reclaim
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named

@@ -16,15 +16,28 @@ from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.model.actions import CreatePod, DeletePod, Result
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits, ScaleDecision
+from edl.model.plan import ScaleDecision
 from edl.model.pods import PodPhase
 from edl.model.resources import POD_OBJECTS
 from edl.model.status import Condition, JobPhase, JobStatus, RoleCount
 from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
-from tests.worlds.raw_objects import Object, batch_job, batch_pod, job, pod, take
+from tests.worlds.raw_objects import (
+    Object,
+    batch_job,
+    batch_pod,
+    job,
+    node,
+    pod,
+    ray_cluster,
+    ray_pod,
+    take,
+    volcano_job,
+    volcano_pod,
+)
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 
@@ -94,6 +107,19 @@ def test_the_start_of_a_pod_counts_what_the_decision_counts() -> None:
     new = waiting("b", 2)
     assert not QuotaNow(capped(5, ended("first", 5), new)).has(new, Role.TRAINER)
     assert QuotaNow(capped(6, ended("first", 5), new)).has(new, Role.TRAINER)
+
+
+@pytest.mark.parametrize(("overdue_s", "may_start"), [(-1.0, False), (29.0, False), (30.0, True)])
+def test_a_start_waits_for_a_dead_node_no_longer_than_the_api_server_charges_its_pods(
+    overdue_s: float, may_start: bool
+) -> None:
+    stuck = make_job("stuck", trainers=4, on=("n000",))
+    ends: dict[str, Any] = {"terminating": True, "ends_by_s": 1000.0 - overdue_s, "grace_s": 30}
+    held = replace(stuck, pods=tuple(replace(pod, **ends) for pod in stuck.pods))
+    quota = ResourceQuota("default", "cpus", hard=(("cpu", 4000),))
+    snapshot = replace(make_snapshot(make_nodes(2), (held, waiting("new", 1))), observed_at_s=1000.0)
+    now = QuotaNow(replace(snapshot, resource_quotas=(quota,)))
+    assert now.has(waiting("new", 1), Role.TRAINER) is may_start
 
 
 def test_as_many_kept_pods_make_way_as_are_needed_those_of_the_first_end_first() -> None:
@@ -191,3 +217,29 @@ def test_a_pod_that_is_just_gone_is_none_that_only_the_api_server_knows() -> Non
     assert unlisted(1001.0, first) == 1
     assert unlisted(1001.0 + STILL_COUNTED_S, first) == 2
     assert unlisted(1002.0 + STILL_COUNTED_S, first, second) == 1
+
+
+SUCCEEDED = [batch_pod(f"done-{i}", status={"phase": "Succeeded"}) for i in range(2)]
+OTHERS: dict[str, list[Object]] = {
+    "a Job that goes on beside its finished pods": [
+        batch_job(spec={"completions": 20}, status={"succeeded": 2}),
+        *SUCCEEDED,
+        *(batch_pod(f"a-{i}", ready_at=1) for i in range(3)),
+    ],
+    "a Volcano Job with pservers": [
+        volcano_job(),
+        *(volcano_pod(f"ctr-{name}") for name in ("pserver-0", "pserver-1", "trainer-0", "trainer-1", "trainer-2")),
+    ],
+    "a RayCluster, and a finished pod of nobody": [
+        ray_cluster(),
+        ray_pod("ray-head-x", group="headgroup"),
+        *(ray_pod(f"ray-workers-{name}") for name in "abc"),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_workloads_of_others_grow_up_to_it(case: str) -> None:
+    (decision,) = plan_snapshot(take(node(), *OTHERS[case], quota(used={"count/pods": "5"})), "", Limits()).decisions
+    assert (decision.target, decision.reason) == (4, "QuotaReached")
+    assert "uses all of its quota of 6 pods by count/pods" in decision.message

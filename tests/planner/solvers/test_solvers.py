@@ -20,7 +20,7 @@ from benchmarks.random_worlds import random_world
 from benchmarks.worlds import fleet, mixed
 from benchmarks.worst_worlds import many_sizes
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.worst_worlds import many_sizes
-from edl.model.plan import Limits, Quota
+from edl.model.limits import Limits, Quota
 from edl.model.resources import CPU, HOST_PORT_PREFIX, Resources
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem

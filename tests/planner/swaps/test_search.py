@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.worst_worlds import many_sizes
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.minimums import Served, place_in_free_room
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.search import Wanted, fill_by_swaps

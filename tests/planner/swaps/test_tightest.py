@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.tightest import place_minimums, tightest_first
 from edl.planner.trial_packing import TrialPacking

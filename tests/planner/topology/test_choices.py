@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
-from edl.model.plan import Limits
 from edl.model.pods import Pod, PodPhase
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.topology.choices import Choices, read_choices

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.guard import check
-from edl.planner.interruption import HORIZON_S
 from edl.planner.topology.gathering import Gathering, holds_together
+from edl.planner.waits import HORIZON_S
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 from tests.worlds.effort import examples
 from tests.worlds.pserver_jobs import REST
@@ -120,9 +121,16 @@ def test_a_move_is_only_made_if_each_trainer_comes_back_in_that_rack() -> None:
 
 def test_a_job_whose_trainers_are_young_waits() -> None:
     assert (
-        planned(at_rest(split(), now_s=900.0 + HORIZON_S - 1), replace(REST, consolidate_after_s=1.0)).victims == ()
+        planned(
+            at_rest(split(), now_s=900.0 + HORIZON_S - 1),
+            replace(REST, sharing=replace(REST.sharing, consolidate_after_s=1.0)),
+        ).victims
+        == ()
     )
-    assert planned(at_rest(split(), now_s=900.0 + HORIZON_S), replace(REST, consolidate_after_s=1.0)).victims
+    assert planned(
+        at_rest(split(), now_s=900.0 + HORIZON_S),
+        replace(REST, sharing=replace(REST.sharing, consolidate_after_s=1.0)),
+    ).victims
 
 
 def test_a_job_at_its_minimum_and_one_moves_one_trainer_at_a_time() -> None:
@@ -175,7 +183,7 @@ def a_minute(world: ClusterSnapshot, limits: Limits) -> tuple[ClusterSnapshot, d
 
 def test_over_two_hours_of_serving_waves_jobs_move_seldom_and_then_come_to_rest() -> None:
     """Serving takes two racks for ten minutes in each half hour, so jobs are split again and again."""
-    world, limits = two_jobs(), replace(REST, consolidate_after_s=60.0)
+    world, limits = two_jobs(), replace(REST, sharing=replace(REST.sharing, consolidate_after_s=60.0))
     moves: dict[str, list[int]] = {"one": [], "two": []}
     for minute in range(120):
         crowded = {"a0", "b0", "b1"} if 5 <= minute % 30 < 15 else set[str]()

@@ -10,13 +10,14 @@ import pytest
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import Role
-from edl.model.plan import Limits
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.problem_reader import read_problem
+from edl.planner.scores import PlanScore
 from edl.planner.topology.choices import read_choices
 from edl.planner.topology.relaxed import without_domains
-from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, PlanScore, decide_together
+from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, decide_together
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for

@@ -244,7 +244,7 @@ def fluid_engine() -> Iterator[None]:
     """Plans are made by the fluid program and by swaps, however few the sizes are."""
 
     def forced(problem: Problem) -> Problem:
-        return replace(problem, is_many=True, is_large=True)
+        return replace(problem, is_many=True, plans_in_bulk=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decide, "with_engine", forced)

@@ -10,7 +10,7 @@ import pytest
 from edl.errors import ConfigError
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.model.quantity import parse_quantity
 from edl.model.resources import CPU, PodShape, Resources, Taint
 from edl.observability.decision_records import DecisionRecord, RecordFolder

@@ -22,6 +22,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import Resources
+from edl.model.status import Reason
 from edl.planner.guard import check
 from edl.planner.starts import startable
 from edl.sim.virtual_time import InlineRunner, LoopClock, VirtualLoop
@@ -149,10 +150,16 @@ class History:
         for _ in range(MOST_STEPS):
             before = len(self.world.writes), set(self.world.pods)
             await self._step()
-            quiet = quiet + 1 if before == (len(self.world.writes), set(self.world.pods)) else 0
+            is_quiet = before == (len(self.world.writes), set(self.world.pods)) and not self._waits_for_a_retry()
+            quiet = quiet + 1 if is_quiet else 0
             if quiet == QUIET_STEPS:
                 return
         self.broken.append(f"the cluster does not come to rest: {self.world.writes[-4:]}")
+
+    def _waits_for_a_retry(self) -> bool:
+        """True if a job whose pods were refused has none yet: edl tries again after minutes."""
+        jobs = (stored.job for stored in self.world.jobs.values())
+        return any(job.status is not None and job.status.reason == Reason.PODS_REFUSED for job in jobs)
 
     def _heal(self) -> None:
         """No more faults: writes succeed, the watch shows everything, and nodes that are not ready come back."""
@@ -275,7 +282,7 @@ class History:
                     room = room + pod.shape.request  # noqa: PLW2901 - summed up
             for pod in self.world.serving.values():
                 if not pod.node and pod.shape.request.fits(room):
-                    yield f"serving pod {pod.name} waits, and trainers hold its room on {name}"
+                    yield f"serving pod {pod.name} waits, and trainers hold its capacity on {name}"
 
     def _job_at_rest(self, job: Job, free: dict[str, Resources]) -> Iterator[str]:
         live = len(job.live_trainers)

@@ -66,11 +66,12 @@ class Reach:
         if isinstance(action, MarkPod | DeletePod):
             self._judge(action)
         seen = self.jobs.get(action.job)
+        self.world.judge(action)  # by what is known now, and not when it arrives
         if self.slow_s:
             await asyncio.sleep(self.slow_s)
             if not self.alive:
                 raise Crash
-        outcome = self.world.apply(action)
+        outcome = self.world.apply(action, is_judged=True)
         if isinstance(action, CreatePod) and action.role is Role.TRAINER and seen is not None:
             self._count(seen)
         if self.wrote == self.dies_at:

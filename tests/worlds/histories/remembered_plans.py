@@ -15,11 +15,16 @@ from edl.explain.decision import decide
 from edl.explain.relief import relief_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
-from edl.model.plan import Limits, ScaleDecision, ScalePlan
+from edl.model.limits import Limits, ServingLimits, SharingLimits
+from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.planner.policies.registry import policy_named
 
-UNHURRIED = Limits(serving_grace_s=0.0, consolidate_after_s=0.0, growth_hold_s=0.0, head_wait_s=1e9, deadline_s=1e9)
+UNHURRIED = Limits(
+    deadline_s=1e9,
+    serving=ServingLimits(grace_s=0.0),
+    sharing=SharingLimits(consolidate_after_s=0.0, growth_hold_s=0.0, head_wait_s=1e9),
+)
 """Limits under which no decision waits for a time."""
 
 

@@ -66,6 +66,33 @@ _BOUNDS = [
         "pinned above max", trainer(instances=7), "is not between min-instance 2 and max-instance 6", "write 0 to let"
     ),
     accepted("pinned", trainer(instances=4)),
+    accepted("sizes", trainer(sizes=[2, 4, 6])),
+    accepted("sizes in any order", trainer(sizes=[6, 2, 3])),
+    accepted("a step", trainer(step=2)),
+    accepted("pinned to a size", trainer(sizes=[2, 4, 6], instances=4)),
+    accepted("no sizes", trainer(sizes=[], step=1)),
+    refused(
+        "sizes beyond max", trainer(sizes=[2, 8]), "max-instance 6, but go from 2 to 8; change", "sizes must begin"
+    ),
+    refused("sizes above min", trainer(sizes=[4, 6]), "min-instance 2 and end", "sizes must begin with min-instance"),
+    refused("a size below min", trainer(sizes=[1, 2, 6]), "but go from 1 to 6", "sizes must begin with min-instance"),
+    refused("a size twice", trainer(sizes=[2, 6, 6]), "has 6 twice", "Duplicate value"),
+    refused("a size of 0", trainer(sizes=[0, 2, 6]), "sizes", "sizes"),
+    refused("65 sizes", trainer(max_instance=66, sizes=[*range(2, 67)]), "sizes", "sizes"),
+    refused("a text as size", trainer(sizes=["2", 6]), "sizes", "sizes"),
+    refused("sizes and a step", trainer(sizes=[2, 6], step=2), "are both set; remove one", "are both set"),
+    refused(
+        "a step beside min", trainer(step=4), "min-instance 2 and max-instance 6 are not both multiples of", "both"
+    ),
+    refused("a step of 0", trainer(step=0), "step", "step"),
+    refused("pinned to no size", trainer(sizes=[2, 6], instances=4), "instances 4 is no count that", "is no count"),
+    refused("pinned beside a step", trainer(step=2, instances=3), "sizes or step allow (2, 4 and 6)", "is no count"),
+    refused(
+        "sizes of trainers without requests",
+        with_spec(lambda s: s["trainer"].update(sizes=[2, 6], resources={})),
+        "cannot keep them to sizes or a step",
+        "cannot keep them to sizes or a step",
+    ),
     refused("pserver min above max", edited("pserver", **{"min-instance": 3}), "pserver: min-instance 3", "exceeds"),
     refused("pserver min is -1", edited("pserver", **{"min-instance": -1}), "pserver.min-instance", "pserver.min"),
     accepted("no pserver", edited(pserver=None)),
@@ -135,7 +162,10 @@ _AMOUNTS = [
         "at most 16",
     ),
     refused(
-        "resources of a master without room", edited("master", resources={"limits": {GPU: 1}}), "master", "neither"
+        "resources of a master without capacity",
+        edited("master", resources={"limits": {GPU: 1}}),
+        "master",
+        "neither",
     ),
     accepted("resources of a master", edited("master", resources={"limits": SIZE})),
 ]

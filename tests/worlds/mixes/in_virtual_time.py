@@ -12,8 +12,8 @@ from functools import partial
 
 from edl.model.actions import ResizeWorkload
 from edl.model.jobs import FixedPods, Job
+from edl.model.limits import Limits
 from edl.model.names import JobKey, Role, WorkloadKind
-from edl.model.plan import Limits
 from tests.worlds.builders import make_job, make_nodes, make_shape
 from tests.worlds.job_owner import make_batch, make_volcano
 from tests.worlds.mixes.random_mix import CORES, Member, Mix, Wave
@@ -89,7 +89,7 @@ class _Stage:
             if all(pod.node for pod in self._living.world.serving.values()):
                 return self._now_s() - since_s
             self._step()
-        self._broken.append(f"serving of wave {number} has no room")
+        self._broken.append(f"serving of wave {number} has no capacity")
         return self._now_s() - since_s
 
     def _rest(self, when: str, wave: Wave) -> None:

@@ -158,7 +158,7 @@ class Automaton:
             may_search=parts.evictions.search is None and bool(core.snapshot.waiting_serving),
             is_searching=parts.evictions.search is not None,
             is_idle=not (
-                core.under_way.writes or core._dirty or core._pending.has(Lane) or core.under_way.unanswered
+                core.under_way.writes or core._due._now or core._pending.has(Lane) or core.under_way.unanswered
             ),
         )
 

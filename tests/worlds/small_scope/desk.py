@@ -22,7 +22,7 @@ from edl.controller.job_writes import JobWrites
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace
 from edl.controller.pending_writes import Write
-from edl.controller.plan_cycle import PlanCycle
+from edl.controller.plan_cycle import CycleCalls, PlanCycle
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, PatchStatus
 from edl.model.cluster import ClusterSnapshot
@@ -40,7 +40,7 @@ WRITES = 2
 FORGOTTEN = (
     "core.looked_at",
     "core._quota",
-    "core._earliest_s",
+    "core._due._earliest_s",
     "core._writes._closed",
     "cycle.timer.",
     "cycle._made",
@@ -49,7 +49,7 @@ FORGOTTEN = (
     "cycle._held_requests",
 )
 """What makes no difference here: caches, and what decides when something happens that may happen here at any time."""
-ORDERED = ("core._dirty", "core._pending._ready")
+ORDERED = ("core._due._now", "core._pending._ready")
 """Where the order of a dict says whose turn it is."""
 
 
@@ -131,13 +131,9 @@ class Desk:
             plans,
             observer,
             backoff=backoff,
-            recorder=recorder,
             pace=Pace(),
             limits=UNHURRIED,
-            is_finishing=_is_not,
-            advisor=None,
-            look=_looked,
-            wake=_nothing,
+            calls=CycleCalls(recorder, _is_not, _looked, _nothing),
         )
         evictions = EarlyEvictions(core, clock, plans, recorder, view=self._view, wake=_nothing)
         return Parts(core, cycle, evictions, RequestRules(minimums_fit=minimums_fit))
@@ -160,13 +156,13 @@ class Desk:
 
         ... when a job is looked at that is dirty already, and how long what a job needs is taken for granted.
         """
-        core, writes = self.parts.core, self.parts.core._writes
-        core.look_at([uid for uid, at_s in core._later.items() if at_s <= NOW_S])
+        core, writes, due = self.parts.core, self.parts.core._writes, self.parts.core._due
+        core.look_at([uid for uid, at_s in due._later.items() if at_s <= NOW_S])
         core._done.clear()  # it is for a cache that does not show what was answered
-        core._later = {uid: at_s for uid, at_s in core._later.items() if uid not in core._dirty}
+        due._later = {uid: at_s for uid, at_s in due._later.items() if uid not in due._now}
         core.under_way.writes.sort(key=called)
         core._turns = 0
-        core._rests = {uid: (1, until_s) for uid, (_, until_s) in core._rests.items() if until_s > NOW_S}
+        due._rests = {uid: (1, until_s) for uid, (_, until_s) in due._rests.items() if until_s > NOW_S}
         self._simplify_pauses()
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
         if (planning := core.allotments.planning) is not None:
@@ -212,7 +208,7 @@ class Desk:
             setattr(holder, name, copy(value) if type(value) in {dict, list, set} else value)
         for (_, holder, name), frozen in zip(self._attributes, memory, strict=True):
             setattr(holder, name, self.memories.thaw(frozen, older_s))
-        self.parts.core._earliest_s = NOW_S
+        self.parts.core._due._earliest_s = NOW_S
         allotments = self.parts.core.allotments
         if older_s and allotments.held_since_s is not None:
             allotments.held_since_s = FREE_S if allotments.held_since_s + older_s == NOW_S else None

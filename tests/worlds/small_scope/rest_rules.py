@@ -23,7 +23,7 @@ def broken_at_rest(cluster: Cluster, world: World) -> list[str]:
         for name, left in free.items()
     }
     waits = [
-        f"{p.name} waits, although trainers hold its room"
+        f"{p.name} waits, although trainers hold its capacity"
         for p in serving
         if not p.node and _fits(p.shape.request, lent)
     ]

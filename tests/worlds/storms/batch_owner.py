@@ -92,6 +92,6 @@ class BatchOwner:
 
 def _pod_of(job: Object, template: Object) -> Object:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name_of(job), "uid": uid_of(job), "controller": True}
-    own = {"generateName": f"{name_of(job)}-", "ownerReferences": [owner]}
+    own = {"generateName": f"{name_of(job)}-", "namespace": namespace_of(job), "ownerReferences": [owner]}
     metadata = {**(template.get("metadata") or {}), **own}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

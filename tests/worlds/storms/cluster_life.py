@@ -7,8 +7,8 @@ is decided by the troubles of the hour.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from edl.sandbox.apiserver.quotas import refresh_quotas
@@ -70,14 +70,21 @@ class ClusterLife:
     """The parts of a cluster that are not edl.
 
     Attributes:
+        owner_s, scheduler_s: how often the controller of `batch/v1` Jobs and kube-scheduler look; 0 for each step.
         ran: UIDs of the pods whose containers have run, and since when.
+        preempted_s: when kube-scheduler preempted pods, in seconds of the loop.
     """
 
     server: LocalServer
     fate: Fate
+    owner_s: float = 0.0
+    scheduler_s: float = 0.0
     ran: dict[str, float] = field(default_factory=dict)
+    preempted_s: list[float] = field(default_factory=list)
     _lives: dict[str, _Life] = field(default_factory=dict)
     _tried: tuple[int, float] = (0, 0.0)
+    _owner_due_s: float = 0.0
+    _scheduler_due_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.batch = BatchOwner(self.server)
@@ -87,8 +94,12 @@ class ClusterLife:
         now_s = asyncio.get_running_loop().time()
         before = self.server.cluster.store.version
         self._collect()
-        self.batch.step(now_s)
-        self._schedule(now_s)
+        if now_s >= self._owner_due_s:
+            self._owner_due_s = now_s + self.owner_s
+            self.batch.step(now_s)
+        if now_s >= self._scheduler_due_s:
+            self._scheduler_due_s = now_s + self.scheduler_s
+            self._schedule(now_s)
         for key in self.server.cluster.store.keys("pods"):
             if (entry := self.server.cluster.store.get("pods", key)) is not None:
                 self._keep(entry.value, now_s)
@@ -119,20 +130,32 @@ class ClusterLife:
         pods = self.server.objects("pods")
         waiting = [pod_view(p) for p in pods if not (p["spec"].get("nodeName") or is_deleted(p) or is_finished(p))]
         nodes = {n.name: n for n in node_views(self.server.objects("nodes"), pods, {}, pod_view)}
+        nominees = {pod.uid: pod for pod in waiting if pod.nominated}
         for pod in sorted(waiting, key=lambda one: (-one.priority, one.created, one.key)):
-            self._place(pod, nodes)
+            self._place(pod, nodes, nominees)
         self._tried = (self.server.cluster.store.version, now_s)
 
-    def _place(self, pod: PodView, nodes: dict[str, NodeView]) -> None:
-        reasons = {n.name: [why] if (why := refusal_for_good(pod, n)) else shortages(pod, n) for n in nodes.values()}
-        fitting = [node for node in nodes.values() if not reasons[node.name]]
+    def _place(self, pod: PodView, nodes: dict[str, NodeView], nominees: dict[str, PodView]) -> None:
+        """Bind a pod, or preempt others for it.
+
+        Args:
+            pod: that waits.
+            nodes: by name; a pod that gets its node is added.
+            nominees: the pods that wait for those they preempted, by UID, kept up to date. Their room is theirs
+                unless the pod is more important.
+        """
+        nominees.pop(pod.uid, None)
+        seen = [_with_nominees(node, pod, nominees.values()) for node in nodes.values()]
+        reasons = {n.name: [why] if (why := refusal_for_good(pod, n)) else shortages(pod, n) for n in seen}
+        fitting = [node for node in seen if not reasons[node.name]]
         if fitting:
-            node = next((n for n in fitting if n.name == pod.nominated), None) or best_node(pod, fitting)
-            nodes[node.name] = node.with_pods([*node.pods, pod])
+            chosen = next((n for n in fitting if n.name == pod.nominated), None) or best_node(pod, fitting)
+            nodes[chosen.name] = nodes[chosen.name].with_pods([*nodes[chosen.name].pods, pod])
             bound = _with_condition(pod.body, _condition("PodScheduled", "True", "", "", self._stamp()))
-            self.server.put("pods", {**bound, "spec": {**bound["spec"], "nodeName": node.name}})
+            self.server.put("pods", {**bound, "spec": {**bound["spec"], "nodeName": chosen.name}})
             return
-        self._preempt(pod, list(nodes.values()))
+        if nominated := self._preempt(pod, seen):
+            nominees[pod.uid] = replace(pod, nominated=nominated)
         message = explain(len(nodes), [text for texts in reasons.values() for text in texts])
         known = condition(pod.body, "PodScheduled")
         if known is None or known.get("message") != message:
@@ -140,18 +163,23 @@ class ClusterLife:
             current = self.server.cluster.store.get("pods", pod.key)
             self.server.put("pods", _with_condition(pod.body if current is None else current.value, said))
 
-    def _preempt(self, pod: PodView, nodes: list[NodeView]) -> None:
-        found = find_preemption(pod, nodes) if may_preempt(pod, nodes) else None
-        if found is None:
-            return
-        status = {**(pod.body.get("status") or {}), "nominatedNodeName": found.node}
-        self.server.put("pods", {**pod.body, "status": status})
-        for victim in found.victims:
+    def _preempt(self, pod: PodView, nodes: list[NodeView]) -> str:
+        """Preempt pods for one; returns the node for which it waits now, empty if preemption does not help."""
+        if not may_preempt(pod, nodes):
+            return pod.nominated
+        found = find_preemption(pod, nodes)
+        nominated = found.node if found else ""
+        if nominated != pod.nominated:
+            status = {**(pod.body.get("status") or {}), "nominatedNodeName": nominated}
+            self.server.put("pods", {**pod.body, "status": status})
+        for victim in found.victims if found else ():
             if is_deleted(victim.body):
                 continue
             said = _condition("DisruptionTarget", "True", "PreemptionByScheduler", "preempted", self._stamp())
             self.server.put("pods", _with_condition(victim.body, said))
             self.delete(victim.body)
+            self.preempted_s.append(asyncio.get_running_loop().time())
+        return nominated
 
     # --- Kubelets
 
@@ -279,3 +307,9 @@ def _with_condition(pod: Object, said: Object) -> Object:
     status: dict[str, Any] = pod.get("status") or {}
     others = [one for one in status.get("conditions") or () if one["type"] != said["type"]]
     return {**pod, "status": {**status, "conditions": [*others, said]}}
+
+
+def _with_nominees(node: NodeView, pod: PodView, nominees: Iterable[PodView]) -> NodeView:
+    """The node with those that wait for it and are no less important than the pod."""
+    own = [one for one in nominees if one.nominated == node.name and one.priority >= pod.priority]
+    return node.with_pods([*node.pods, *own]) if own else node

@@ -16,7 +16,8 @@ from kubernetes.aio.client import Configuration
 from edl.api.crd import render_crd, render_queue_crd
 from edl.install.objects import priority_classes
 from edl.kube.client.api_errors import error_of
-from edl.kube.client.session import ApiSession, TooLongError
+from edl.kube.client.calls import TooLongError
+from edl.kube.client.session import ApiSession
 from edl.sandbox.apiserver.api import Api
 from edl.sandbox.apiserver.cluster import Cluster
 from edl.sandbox.apiserver.http.request import Request

@@ -17,7 +17,7 @@ from edl.kube.cluster import KubernetesCluster
 from edl.kube.master_key import MasterKey
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
-from edl.model.plan import Limits
+from edl.model.limits import Limits
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.sandbox.apiserver.storage.store import Change, ChangeType
@@ -33,7 +33,7 @@ from tests.worlds.storms.local_server import (
     Object,
     StormClock,
 )
-from tests.worlds.storms.random_hour import HOUR_S, Hour, JobPlan, hour_of, manifest, node, quota, serving_pod
+from tests.worlds.storms.random_hour import Hour, JobPlan, hour_of, manifest, node, quota, serving_pod
 from tests.worlds.storms.storm_rules import StormRules
 from tests.worlds.storms.troubles import Kind, Trouble, Troubles, job_of
 from tests.worlds.storms.truth import Truth
@@ -67,7 +67,7 @@ class Played:
         loop = asyncio.get_running_loop()
         self.troubles = Troubles(self.hour.troubles, loop.time, {job.key: job for job in self.hour.jobs})
         self.server.webhook = self.troubles.review
-        self.life = ClusterLife(self.server, self.troubles)
+        self.life = ClusterLife(self.server, self.troubles, self.hour.owner_s, self.hour.scheduler_s)
         self.watcher, self.truth = Watcher(), Truth()
         self.rules = StormRules(self.hour.jobs, self.troubles)
         self.server.cluster.store.listen("pods", self._note_pod)
@@ -79,7 +79,7 @@ class Played:
         mirror = asyncio.ensure_future(cache.run())
         running = asyncio.ensure_future(self._controller(session, cache).run(stop))
         try:
-            await self._live(START_S + HOUR_S)
+            await self._live(START_S + self.hour.lasts_s)
         finally:
             stop.set()
             await running
@@ -195,7 +195,12 @@ class Played:
 
 def play(seed: int, folder: Path, on_look: Callable[[Played], None] = lambda _: None) -> Played:
     """Play the hour of a seed."""
-    played = Played(hour_of(seed, START_S), folder, on_look)
+    return play_hour(hour_of(seed, START_S), folder, on_look)
+
+
+def play_hour(hour: Hour, folder: Path, on_look: Callable[[Played], None] = lambda _: None) -> Played:
+    """Play an hour."""
+    played = Played(hour, folder, on_look)
     loop = VirtualLoop()
     loop.ignore_threads()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -73,13 +73,21 @@ class Wave:
 
 @dataclass(frozen=True)
 class Hour:
-    """What happens in an hour."""
+    """What happens in an hour.
+
+    Attributes:
+        owner_s, scheduler_s: how often the controller of `batch/v1` Jobs and kube-scheduler look; 0 for each step.
+        lasts_s: how long the hour is.
+    """
 
     seed: int
     nodes: int
     jobs: tuple[JobPlan, ...]
     waves: tuple[Wave, ...]
     troubles: tuple[Trouble, ...]
+    owner_s: float = 0.0
+    scheduler_s: float = 0.0
+    lasts_s: float = HOUR_S
 
     def __str__(self) -> str:
         return "\n".join(
@@ -138,7 +146,8 @@ def _trouble(chance: random.Random, kind: Kind, jobs: Sequence[JobPlan], nodes: 
     if kind is Kind.REJECTED:
         return Trouble(kind, f"n{chance.randrange(nodes)}", begin_s, end_s, chance.choice(REJECTIONS))
     if kind is Kind.RECREATED:
-        times = sorted(start_s + chance.uniform(60, 3000) for _ in range(chance.randint(1, 3)))
+        comes_s = start_s + victim.comes_s  # nobody creates again what has not been created
+        times = sorted(comes_s + chance.uniform(60, 3000 - victim.comes_s) for _ in range(chance.randint(1, 3)))
         return Trouble(kind, victim.key, start_s, 1e9, (chance.choice(["Background", "Orphan"]), tuple(times)))
     if kind is Kind.QUOTA:
         name, values = chance.choice(QUOTAS)

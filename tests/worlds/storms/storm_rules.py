@@ -37,13 +37,14 @@ class StormRules:
 
     Attributes:
         broken: the rules that were broken, so far.
+        made_by_name: (UID of a TrainingJob, `namespace/pod`) -> when a pod of that name was made for it.
     """
 
     jobs: Sequence[JobPlan]
     troubles: Troubles
     broken: list[str] = field(default_factory=list)
+    made_by_name: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     _made: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    _names: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     _owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     _said: set[tuple[str, str]] = field(default_factory=set)
@@ -58,7 +59,7 @@ class StormRules:
             self._owners[pod["metadata"]["uid"]] = owner
             if owners[0]["kind"] == "TrainingJob":
                 self._made[owner].append(now_s)
-                self._names[owner[0], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"].append(now_s)
+                self.made_by_name[owner[0], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"].append(now_s)
 
     def count(self, asked: Sequence[Asked]) -> Iterator[str]:
         """The storms of the hour."""
@@ -74,7 +75,7 @@ class StormRules:
             for what, times in kinds.items():
                 if (often := moments(times)) > (MOST_WHILE_BUSY if what.endswith("now") else MOST):
                     yield f"{key}: storm: edl {what} at {often} times ({len(times)} in all)"
-        for (_, name), times in self._names.items():
+        for (_, name), times in self.made_by_name.items():
             if len(times) > MOST:
                 yield f"{name}: storm: made {len(times)} times"
 
@@ -134,10 +135,15 @@ class StormRules:
                 continue
             own = sum(pod.is_live and pod.role == "trainer" for pod in view.of(body))
             wanted = int(body["spec"].get("parallelism", (status.get("trainer") or {}).get("desired") or 0))
-            others = [who for who, request in wants.items() if who != key and _is_room_for(request, view)]
+            others = [who for who, request in wants.items() if who != key and self._is_room_for(request, view)]
             if wanted > max(own, plans[key].low) and others:
-                text = f"{key}: hoard: {wanted - own} trainers that nobody makes; {others[0]} wants their room"
+                text = f"{key}: hoard: {wanted - own} trainers that nobody makes; {others[0]} wants their capacity"
                 yield (f"promise {body['metadata']['uid']}", ""), (text, HELD_S + REACTION_S)
+
+    def _is_room_for(self, request: Amounts, view: WorldView) -> bool:
+        """True if a pod has a place; a node that rejects every pod now has none, whoever leaves it free."""
+        rejecting = {one.target for one in self.troubles.of(Kind.REJECTED)}
+        return any(name not in rejecting and copies(request, free) for name, free in view.free())
 
     def _wants(self, view: WorldView) -> dict[str, dict[str, int]]:
         """Who could use more capacity, and what one more pod of it requests; only those whom no trouble touches."""
@@ -208,6 +214,8 @@ class StormRules:
                 continue
             shown = str([status.get("explanation"), [c["message"] for c in status.get("conditions") or ()]])
             causes = [one for one in self._of(plan) if one.kind in _OF_ADMISSION and failed[-2].at_s >= one.begin_s]
+            if failed[-1].code == 429:  # whatever else would refuse them, this is the answer
+                causes = [one for one in self.troubles.all if one.kind is Kind.SERVER_BUSY]
             words = [word for one in causes for word in one.words]
             what = (f"silence {uid}", "refused")
             if not words or view.now_s - failed[-1].at_s < SILENT_S or what in self._said:
@@ -224,10 +232,6 @@ def moments(times: Sequence[float]) -> int:
     """At how many times something happened; what follows within `ONCE_S` of the one before is the same time."""
     ordered = sorted(times)
     return bool(ordered) + sum(b - a > ONCE_S for a, b in pairwise(ordered))
-
-
-def _is_room_for(request: Amounts, view: WorldView) -> bool:
-    return any(copies(request, free) for _, free in view.free())
 
 
 def _owner_of(one: Asked) -> str:

@@ -29,7 +29,7 @@ class Kind(StrEnum):
     WEBHOOK_RAISES = "a webhook doubles the cpu of pods"
     WEBHOOK_LOWERS = "a webhook halves the cpu of pods"
     WEBHOOK_INJECTS = "a webhook puts a sidecar first"
-    WEBHOOK_REFUSES = "a webhook refuses pods"
+    WEBHOOK_REFUSES = "a webhook rejects pods"
     WEBHOOK_FAILS = "a webhook times out"
     CREATION_FAILS = "the API server answers 500 to each creation"
     SERVER_BUSY = "the API server answers 429 to each creation"

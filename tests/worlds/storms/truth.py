@@ -21,14 +21,16 @@ ROOM_LATE_S = 90.0
 """For statements about room: a job that yielded to serving may grow again after 30 s, and cooldowns last a minute."""
 REFUSAL_LATE_S = 330.0
 """For statements about refusals: they are asked again after at most 300 s."""
-REJECTION_S = 600.0
-"""So long after its kubelet refused a pod, a node need not count as one that accepts trainers."""
+REJECTION_S = 3600.0
+"""So long after its kubelet refused a pod of a job, the job may avoid the node, if it says so."""
 
 _COUNT = re.compile(r"^(\d+) of (\d+): (.*)$", re.DOTALL)
 _FULL = re.compile(r"\b(cpu|memory|ephemeral-storage|pods) (?:is|are) full\b")
-_ROOM = re.compile(r"waits for room for (\d+) trainers?")
+_ON_ONE = re.compile(r"\bfull on node ([a-z0-9-]+)")
+_ROOM = re.compile(r"waits for capacity for (\d+) trainers?")
 _CODE = re.compile(r"(\S+-(?:trainer|pserver|master)-\d+) exited with code (\d+)")
 _UNKNOWN = re.compile(r"(\S+) exited with an unknown code")
+_AVOIDS = re.compile(r"avoids nodes? ([a-z0-9, -]+?), which rejected its pods")
 _CANNOT = re.compile(r"(\S+-(?:trainer|pserver|master)-\d+) cannot start")
 
 
@@ -83,11 +85,7 @@ class _Job:
     @property
     def trainer_request(self) -> Amounts:
         """What a trainer really requests: as the last one was admitted; else as the spec has it."""
-        last = self.view.admitted.get(self.body["metadata"]["uid"])
-        if last is not None:
-            return request_of(last)
-        resources = self.spec["trainer"].get("resources") or {}
-        return {"pods": 1, **amounts(resources.get("limits")), **amounts(resources.get("requests"))}
+        return _one_of(self.body, self.view)
 
 
 Check = Callable[[_Job], Iterator[str]]
@@ -182,16 +180,30 @@ def _room(job: _Job) -> Iterator[str]:
     }:
         return
     request = job.trainer_request
-    shunned = {node for node, at_s in job.view.rejected_s.items() if job.view.now_s - at_s < REJECTION_S}
-    room = {name: copies(request, free) for name, free in job.view.free() if name not in shunned}
+    room = {name: copies(request, free) for name, free in job.view.free() if name not in _avoided(job)}
     promised = _promised(job)
     if (waits := _ROOM.search(job.explanation)) is not None:
         if not job.pods and sum(room.values()) - promised >= int(waits[1]) + _others(job):
-            yield f"{job.explanation!r}, but the nodes have room for {sum(room.values())}"
+            yield f"{job.explanation!r}, but the nodes have capacity for {sum(room.values())}"
     elif (full := _FULL.search(job.explanation)) is not None and _COUNT.match(job.explanation):
+        if (only := _ON_ONE.search(job.explanation)) is not None:  # it says nothing of the others
+            room = {name: most for name, most in room.items() if name == only[1]}
         free = [name for name, most in room.items() if most]
         if full[1] in request and sum(room.values()) > promised:
-            yield f"{job.explanation!r}, but {free[0]} has room for a trainer"
+            yield f"{job.explanation!r}, but {free[0]} has capacity for a trainer"
+
+
+def _avoided(job: _Job) -> list[str]:
+    """The nodes that a job says it avoids because they rejected its pods."""
+    found = _AVOIDS.search(job.explanation)
+    return re.split(r", | and ", found[1]) if found is not None else []
+
+
+def _rejections(job: _Job) -> Iterator[str]:
+    now_s, uid = job.view.now_s, job.body["metadata"]["uid"]
+    for name in _avoided(job):
+        if now_s - job.view.rejected_s.get((uid, name), -REJECTION_S) >= REJECTION_S:
+            yield f"{job.explanation!r}, but {name} has not"
 
 
 def _promised(job: _Job) -> int:
@@ -203,9 +215,19 @@ def _promised(job: _Job) -> int:
         is_over = bool(status.get("completionTime")) or bool(status.get("succeeded"))
         wanted = body["spec"].get("parallelism", (status.get("trainer") or {}).get("desired") or 0)
         if (missing := int(wanted) - len(owned)) > 0 and not is_over:
-            last = job.view.admitted.get(body["metadata"]["uid"])
-            waiting += [job.trainer_request if last is None else request_of(last)] * missing
+            waiting += [_one_of(body, job.view)] * missing
     return sum(1 + max(0, one.get("cpu", 0) - 1) // max(1, job.trainer_request.get("cpu", 1)) for one in waiting)
+
+
+def _one_of(body: Object, view: WorldView) -> Amounts:
+    """What a trainer of a TrainingJob, or a pod of a `batch/v1` Job, requests; see `_Job.trainer_request`."""
+    last = view.admitted.get(body["metadata"]["uid"])
+    if last is not None:
+        return request_of(last)
+    if (template := body["spec"].get("template")) is not None:
+        return request_of(template)
+    resources = body["spec"]["trainer"].get("resources") or {}
+    return {"pods": 1, **amounts(resources.get("limits")), **amounts(resources.get("requests"))}
 
 
 def _others(job: _Job) -> int:
@@ -220,15 +242,19 @@ def _quotas(job: _Job) -> Iterator[str]:
     namespace = job.body["metadata"]["namespace"]
     quotas = [one for one in job.view.quotas if one["metadata"]["namespace"] == namespace]
     if not any(_is_full(job, quota) for quota in quotas):
-        yield f"{said[0]!r}, but " + ("it has room" if quotas else "there is no such quota")
+        yield f"{said[0]!r}, but " + ("it has capacity" if quotas else "there is no such quota")
 
 
 def _is_full(job: _Job, quota: Object) -> bool:
+    """True if the quota has no room for one more trainer; for a job without pods, for its master and its minimum."""
+    trainers, masters = (1, 0) if job.pods else (job.low, 1)
     status: dict[str, Any] = quota.get("status") or {}
     for name, hard in (status.get("hard") or {}).items():
         used = amount((status.get("used") or {}).get(name, 0), name)
         plain = name.removeprefix("requests.").removeprefix("count/")
-        more = job.trainer_request.get(plain, 1 if plain not in {"cpu", "memory", "limits.cpu"} else 0)
+        more = 1 if plain not in {"cpu", "memory", "limits.cpu"} else 0
+        if plain in job.trainer_request:
+            more = trainers * job.trainer_request[plain] + masters * (plain == "pods")
         if name.startswith("limits.") or used + max(1, more) > amount(hard, name):
             return True
     return False
@@ -242,6 +268,7 @@ CHECKS: tuple[tuple[Check, float], ...] = (
     (_exits, LATE_S),
     (_starts, LATE_S),
     (_room, ROOM_LATE_S),
+    (_rejections, LATE_S),
     (_quotas, REFUSAL_LATE_S),
 )
 

@@ -139,7 +139,7 @@ class WorldView:
         now_s: in seconds of the loop.
         jobs: TrainingJobs; batch: `batch/v1` Jobs.
         ended: UID of an owner -> how its pods have ended since the beginning, by name.
-        rejected_s: node -> when its kubelet last refused a pod.
+        rejected_s: (UID of an owner, node) -> when its kubelet last refused a pod of it.
         admitted: UID of a job -> the last trainer that was admitted for it.
     """
 
@@ -150,7 +150,7 @@ class WorldView:
     batch: list[Object]
     quotas: list[Object]
     ended: Mapping[str, list[tuple[str, int]]] = field(default_factory=dict)
-    rejected_s: Mapping[str, float] = field(default_factory=dict)
+    rejected_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
     admitted: Mapping[str, Object] = field(default_factory=dict)
 
     def of(self, job: Object) -> list[SeenPod]:
@@ -177,7 +177,8 @@ class Watcher:
     _bound: dict[str, float] = field(default_factory=dict)
     _ran: set[str] = field(default_factory=set)
     _ended: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
-    _rejected_s: dict[str, float] = field(default_factory=dict)
+    _rejected: set[str] = field(default_factory=set)
+    _rejected_s: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def note(self, pod: Object, now_s: float) -> None:
         """Note a state of a pod."""
@@ -188,8 +189,9 @@ class Watcher:
         states = [one["state"] for one in status.get("containerStatuses") or ()]
         if any("running" in one or "terminated" in one for one in states):
             self._ran.add(uid)
-        if status.get("phase") == "Failed" and not states:
-            self._rejected_s[pod["spec"]["nodeName"]] = now_s
+        if status.get("phase") == "Failed" and not states and uid not in self._rejected:
+            self._rejected.add(uid)
+            self._rejected_s[_owner(pod)[0], pod["spec"]["nodeName"]] = now_s
         for state in states:
             if "terminated" in state:
                 name, code = pod["metadata"]["name"], state["terminated"]["exitCode"]

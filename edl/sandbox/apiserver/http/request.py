@@ -57,13 +57,13 @@ class Request:
     """One request.
 
     Attributes:
-        method: of HTTP.
+        method: the HTTP method.
         path: decoded, without the query.
         query: the parameters.
         headers: with lower-case names.
         body: as sent.
         user: who sends it, as authentication found.
-        groups: of the user.
+        groups: the groups of the user.
         as_of: a read is answered with the state at this version (see `faults`); None for the present.
     """
 

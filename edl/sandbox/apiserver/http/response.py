@@ -16,13 +16,13 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class Response:
-    """What is sent back.
+    """A response.
 
     Attributes:
         code: the HTTP status.
         body: all of it; empty for a stream.
         stream: the chunks of a watch or a log.
-        content_type: of the body.
+        content_type: the content type of the body.
         headers: further ones.
     """
 
@@ -62,7 +62,7 @@ class Accepted:
     Attributes:
         form: `json` or `yaml`.
         as_kind: the kind that objects are turned into (`Table`, `PartialObjectMetadata`...); empty for none.
-        version: of that kind.
+        version: the version of that kind.
     """
 
     form: str = "json"

@@ -13,9 +13,9 @@ def table(kind: Kind, values: Sequence[Object], metadata: Object, now: datetime,
     """A Table of objects.
 
     Args:
-        kind: of the objects.
+        kind: the kind of the objects.
         values: the objects.
-        metadata: of the list, or of the single object.
+        metadata: the metadata of the list, or of the single object.
         now: for the ages.
         include: what a row carries: `None`, `Metadata` (the default) or `Object`.
     """

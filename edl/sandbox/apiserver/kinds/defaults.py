@@ -84,7 +84,7 @@ def _fresh_status(value: Object, old: Object | None, status: Object) -> None:
 
 
 def template_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a kind that makes pods of a template."""
+    """Describe what is wrong with a kind that makes pods of a template."""
     return list(_template_errors(value, old))
 
 
@@ -142,7 +142,7 @@ def service(value: Object, old: Object | None) -> None:
 
 
 def service_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a Service."""
+    """Describe what is wrong with a Service."""
     errors: list[FieldError] = []
     spec = value["spec"]
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
@@ -173,7 +173,7 @@ def secret(value: Object, _old: Object | None) -> None:
 
 
 def secret_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a Secret."""
+    """Describe what is wrong with a Secret."""
     errors = [
         FieldError(f"data[{key}]", "FieldValueInvalid", 'Invalid value: "<secret contents redacted>": not base64')
         for key, text in value.get("data", {}).items()
@@ -210,7 +210,7 @@ def claim(value: Object, old: Object | None) -> None:
 
 
 def claim_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a PersistentVolumeClaim."""
+    """Describe what is wrong with a PersistentVolumeClaim."""
     spec = value["spec"]
     errors = []
     if not spec.get("accessModes"):
@@ -256,7 +256,7 @@ _MAX_PRIORITY = 1_000_000_000
 
 
 def priority_class_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a PriorityClass."""
+    """Describe what is wrong with a PriorityClass."""
     if old is not None:
         return [
             forbidden_field(field, "may not be changed in an update.")
@@ -300,14 +300,14 @@ def role_binding(value: Object, _old: Object | None) -> None:
 
 
 def role_binding_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a binding of a role."""
+    """Describe what is wrong with a binding of a role."""
     if old is not None and value.get("roleRef") != old.get("roleRef"):
         return [FieldError("roleRef", "FieldValueInvalid", "Invalid value: cannot change roleRef")]
     return []
 
 
 def event_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with an Event of core/v1: it stands in the namespace of the object that it is about."""
+    """Describe what is wrong with an Event of core/v1: it is in the namespace of the object that it is about."""
     if old is not None:
         return ()
     about = dig(value, "involvedObject", "namespace", default="")
@@ -324,7 +324,7 @@ def event_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
 
 
 def lease_rules(value: Object, _old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a Lease."""
+    """Describe what is wrong with a Lease."""
     seconds = dig(value, "spec", "leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         return [invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")]
@@ -332,7 +332,7 @@ def lease_rules(value: Object, _old: Object | None) -> Sequence[FieldError]:
 
 
 def selector_text_rules(value: Object, _old: Object | None) -> Sequence[FieldError]:
-    """Labels of a PodDisruptionBudget's selector can be parsed."""
+    """Check that the selector of a PodDisruptionBudget is valid."""
     for key, text in dig(value, "spec", "selector", "matchLabels", default={}).items():
         LabelSelector(f"{key}={text}")
     return ()

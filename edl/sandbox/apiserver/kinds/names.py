@@ -9,7 +9,7 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 
 
 def subdomain_problem(name: str) -> str:
-    """What is wrong with a name; empty if nothing."""
+    """Describe what is wrong with a name; empty if nothing."""
     if len(name) > 253:
         return "must be no more than 253 bytes"
     if re.fullmatch(_SUBDOMAIN, name):
@@ -22,7 +22,7 @@ def subdomain_problem(name: str) -> str:
 
 
 def label_problem(name: str) -> str:
-    """What is wrong with a name that is a DNS label; empty if nothing."""
+    """Describe what is wrong with a name that is a DNS label; empty if nothing."""
     if len(name) > 63:
         return "must be no more than 63 bytes"
     if re.fullmatch(_LABEL, name):
@@ -34,7 +34,7 @@ def label_problem(name: str) -> str:
 
 
 def path_problem(name: str) -> str:
-    """What is wrong with a name that need only be a segment of a path (RBAC); empty if nothing."""
+    """Describe what is wrong with a name that need only be a segment of a path (RBAC); empty if nothing."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
     bad = [mark for mark in ("/", "%") if mark in name]

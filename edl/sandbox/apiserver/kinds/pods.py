@@ -164,14 +164,14 @@ def qos_class(spec: Object) -> str:
 
 
 def rules(pod: Object, old: Object | None) -> Sequence[FieldError]:
-    """What is wrong with a pod."""
+    """Describe what is wrong with a pod."""
     if old is None:
         return list(spec_errors(pod.get("spec", {}), "spec"))
     return list(_update_errors(pod["spec"], old["spec"]))
 
 
 def spec_errors(spec: Object, path: str) -> Iterator[FieldError]:
-    """What is wrong with a pod's spec at a path."""
+    """Describe what is wrong with a pod's spec at a path."""
     if not spec.get("containers"):
         yield required(f"{path}.containers")
     seen: set[str] = set()

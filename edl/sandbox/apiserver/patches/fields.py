@@ -93,7 +93,7 @@ def _json(value: Any) -> str:
 
 
 def to_fields_v1(paths: Iterable[Path]) -> Object:
-    """A set of paths as nested objects; `.` marks a path that has others below it."""
+    """Encode a set of field paths as nested objects (FieldsV1); `.` marks a path that also has paths below it."""
     root: Object = {}
     for path in sorted(paths):
         node = root

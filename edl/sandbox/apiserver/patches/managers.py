@@ -124,7 +124,7 @@ class Applied:
     """What an apply request sets, and what it no longer sets.
 
     Attributes:
-        paths: of the fields that the manager owns from now on.
+        paths: the paths of the fields that the manager owns from now on.
         dropped: paths that it owned before, and that nobody else owns.
     """
 

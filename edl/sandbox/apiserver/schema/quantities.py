@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _MILLI = Decimal("1e-3")
-_MOST_DIGITS = 30
+_MOST = Decimal(2**63 - 1)
+_MOST_DIGITS = 1_000
+"""A number has at most so many digits, and so many zeros behind it; the API server knows no limit."""
+_EXACT = Context(prec=4 * _MOST_DIGITS, rounding=ROUND_CEILING)
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The value of a quantity.
+    """The value of a quantity; one with a binary suffix is at most 2^63 - 1, as in the API server.
 
     Raises:
         ValueError: it is not a quantity.
     """
     number, suffix = _split(text)
     if suffix in _BINARY[1:]:
-        return number * Decimal(1024) ** _BINARY.index(suffix)
+        value = _EXACT.multiply(number, Decimal(1024) ** _BINARY.index(suffix))
+        return max(-_MOST, min(value, _MOST))
     if suffix[:1] in {"e", "E"} and suffix != "E":
-        # Beyond any amount that can be stored, larger and smaller make no difference.
-        return number.scaleb(max(-_MOST_DIGITS, min(int(suffix[1:]), _MOST_DIGITS)))
-    return number.scaleb(3 * (_DECIMAL.index(suffix) - 3))
+        return _EXACT.scaleb(number, max(-_MOST_DIGITS, min(int(suffix[1:]), _MOST_DIGITS)))
+    return _EXACT.scaleb(number, 3 * (_DECIMAL.index(suffix) - 3))
 
 
 def canonical(text: str) -> str:
@@ -38,16 +41,16 @@ def canonical(text: str) -> str:
         ValueError: it is not a quantity.
     """
     number, suffix = _split(text)
-    value = parse_quantity(text).quantize(_MILLI, rounding=ROUND_CEILING)
+    value = _EXACT.quantize(parse_quantity(text), _MILLI)
     if suffix in _BINARY[1:] and (abs(value) < 1024 or value % 1):
         suffix = ""
     if suffix in _BINARY[1:]:
         return _shortened(int(value), 1024, _BINARY)
     if suffix[:1] in {"e", "E"} and suffix != "E":
-        digits = int(value.normalize().as_tuple().exponent)
+        digits = int(_EXACT.normalize(value).as_tuple().exponent)
         power = 3 * (digits // 3)
-        return f"{value.scaleb(-power):.0f}" + (f"e{power}" if power else "")
-    return _shortened(int(value / _MILLI), 1000, _DECIMAL[2:]) if number else "0"
+        return f"{_EXACT.scaleb(value, -power):.0f}" + (f"e{power}" if power else "")
+    return _shortened(int(_EXACT.divide(value, _MILLI)), 1000, _DECIMAL[2:]) if number else "0"
 
 
 def _shortened(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
@@ -61,7 +64,7 @@ def _shortened(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 def _split(text: str) -> tuple[Decimal, str]:
     match = _FORM.fullmatch(text)
-    if match is None:
+    if match is None or len(match[1]) > _MOST_DIGITS:
         raise ValueError(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
@@ -75,7 +78,9 @@ def total(texts: Iterable[str]) -> str:
         ValueError: one is not a quantity.
     """
     parts = list(texts)
-    value = sum((parse_quantity(text) for text in parts), Decimal(0))
-    if value % 1 == 0 and any(text.endswith("i") for text in parts):
+    value = Decimal(0)
+    for text in parts:
+        value = _EXACT.add(value, parse_quantity(text))
+    if _EXACT.remainder_near(value, Decimal(1)) == 0 and any(text.endswith("i") for text in parts):
         return _shortened(int(value), 1024, _BINARY)
-    return canonical(f"{int(value / _MILLI)}m")
+    return canonical(f"{int(_EXACT.divide(value, _MILLI))}m")

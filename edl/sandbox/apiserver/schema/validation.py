@@ -44,9 +44,9 @@ def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT)
     """What a schema refuses in a value, expressions apart.
 
     Args:
-        schema: of the value.
+        schema: the schema of the value.
         value: the new state.
-        path: of the value.
+        path: the path of the value.
         old: the former state; what has not changed since is not refused.
     """
     if (value is None and schema.get("nullable")) or (old is not ABSENT and value == old):
@@ -72,7 +72,7 @@ def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT)
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern of Go's syntax is found in a text; its `$` is the end, never a last line's."""
+    """True if a text matches a pattern in Go's syntax, in which `$` is the end of the text and not of a line."""
     return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), text) is not None
 
 

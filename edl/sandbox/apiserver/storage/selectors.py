@@ -150,7 +150,7 @@ class FieldSelector:
         """Parse a selector.
 
         Args:
-            text: of the query; empty selects everything.
+            text: the text of the query; empty selects everything.
             known: the fields that this resource can be selected by, besides metadata.name and metadata.namespace.
 
         Raises:

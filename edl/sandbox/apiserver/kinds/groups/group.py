@@ -21,7 +21,7 @@ from edl.sandbox.apiserver.kinds.kind import (
 
 
 class Special(TypedDict, total=False):
-    """What is special about a kind; see the fields of `Kind`."""
+    """The properties in which a kind differs from others; see the fields of `Kind`."""
 
     singular: str
     categories: tuple[str, ...]
@@ -43,9 +43,9 @@ class Group:
     """One version of an API group.
 
     Attributes:
-        name: of the group; empty for the core group.
+        name: the name of the group; empty for the core group.
         types: the package of its types in `builtin_types.json`.
-        version: of the group.
+        version: the version of the group.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Group:
 
         Args:
             name: in the singular, as `kind` says it in an object.
-            columns: of its table.
+            columns: the columns of its table.
             row: makes a row of that table.
             namespaced: whether its objects have a namespace.
             plural: if it does not follow from the name.

@@ -13,7 +13,7 @@ TEMPLATE_COLUMNS = (Column("Containers", priority=1), Column("Images", priority=
 
 
 def wide(*names: str) -> tuple[Column, ...]:
-    """Columns that only `-o wide` shows."""
+    """Mark columns that only `-o wide` shows."""
     return tuple(Column(name, priority=1) for name in names)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from edl.sandbox.apiserver.kinds.devices import state_of
 from edl.sandbox.apiserver.kinds.kind import AGE, NAME, Column, Object, dig
 from edl.sandbox.apiserver.kinds.rows.cells import at_most_three, format_selector, head, plain, whole, wide
 
@@ -67,6 +68,25 @@ def slice_row(value: Object, now: datetime) -> Sequence[Any]:
     addresses = [text for one in value.get("endpoints", ()) for text in one.get("addresses", ())]
     detail = at_most_three(ports) if ports else "<unset>"
     return name, value.get("addressType", ""), detail, at_most_three(addresses) if addresses else "<unset>", since
+
+
+DEVICE_CLAIM_COLUMNS = (NAME, *plain("State"), AGE)
+
+
+def device_claim_row(value: Object, now: datetime) -> Sequence[Any]:
+    """A ResourceClaim."""
+    name, since = head(value, now)
+    return name, state_of(value), since
+
+
+RESOURCE_SLICE_COLUMNS = (NAME, *plain("Node", "Driver", "Pool"), AGE)
+
+
+def resource_slice_row(value: Object, now: datetime) -> Sequence[Any]:
+    """A ResourceSlice."""
+    name, since = head(value, now)
+    node, driver = (dig(value, "spec", field, default="") for field in ("nodeName", "driver"))
+    return name, node, driver, dig(value, "spec", "pool", "name", default=""), since
 
 
 BINDING_COLUMNS = (NAME, *plain("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts"))

@@ -1,0 +1,174 @@
+"""Which jobs are looked at next: those that have changed, and those whose time has come; never one that rests.
+
+To look at a job is to compute its writes anew. What a job needs follows from the job with its pods, its allotment,
+the facts around it, and the time. The time enters only through the ends that are listed in `next_end_s`: of the
+deadline, of the time to live, of a cooldown or growth hold, of the time in which kube-scheduler must bind a pod to
+its node, and of those in which a pod must start and end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from math import inf
+from zlib import crc32
+
+from edl.lifecycle.conditions import has_reason
+from edl.lifecycle.node_pinning import REFUSED_AFTER_S
+from edl.lifecycle.pod_events import FAILED, steady_s
+from edl.lifecycle.trials.unstarted import NOT_STARTED_AFTER_S
+from edl.model.actions import Outcome, Result
+from edl.model.jobs import Job
+from edl.model.limits import GROWTH_HOLD_S
+from edl.model.pods import OVERDUE_S
+from edl.model.status import JobStatus
+
+TROUBLE_S = 1.0
+"""How often a job is looked at that had trouble with a node: its other trainers confirm that once they do well."""
+LOOK_AFTER_S = 300.0
+"""A job is looked at again after this time at most, and after half of it at least: each job at its own moment."""
+
+JOBS_AT_ONCE = 5
+"""So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
+CONFLICT_S = 0.5
+"""How long a job rests after its first conflict: the watch shows soon what has changed."""
+
+
+class DueJobs:
+    """The jobs to look at, by UID; all times are monotonic seconds.
+
+    Args:
+        retry_s, retry_at_most_s: how long a job rests after a write failed; doubled each time.
+    """
+
+    def __init__(self, retry_s: float, retry_at_most_s: float) -> None:
+        self._retry_s, self._retry_at_most_s = retry_s, retry_at_most_s
+        self._now: dict[str, bool] = {}  # the jobs to look at, and whether they have changed themselves
+        self._later: dict[str, float] = {}  # when a job is looked at without a change
+        self._earliest_s = inf  # no time in `_later` is earlier
+        self._rests: dict[str, tuple[int, float]] = {}  # failures in a row, and until when it rests
+
+    def __contains__(self, uid: str) -> bool:
+        """True if a job is to be looked at as soon as it may be."""
+        return uid in self._now
+
+    def add(self, uid: str, *, is_news: bool) -> None:
+        """Look at a job; it comes first if something has happened to the job itself."""
+        self._now[uid] = is_news or self._now.get(uid, False)
+
+    def later(self, uid: str, at_s: float, *, or_sooner: bool = False) -> None:
+        """Look at a job at that time; `or_sooner`: unless that is due sooner already."""
+        self._later[uid] = min(at_s, self._later.get(uid, inf)) if or_sooner else at_s
+        self._earliest_s = min(self._earliest_s, at_s)
+
+    def take_later(self, now_s: float) -> list[str]:
+        """The jobs whose time has come, once."""
+        if now_s < self._earliest_s:
+            return []
+        due = [uid for uid, at_s in self._later.items() if at_s <= now_s]
+        for uid in due:
+            del self._later[uid]
+        self._earliest_s = min(self._later.values(), default=inf)
+        return due
+
+    def has_more(self, closed: Callable[[], Collection[str]], now_s: float) -> bool:
+        """True if a job may be looked at now; `closed` returns the jobs for which something is waited for."""
+        return bool(self._now) and any(self._open(self._now, closed(), now_s))
+
+    def first(self, closed: Collection[str], now_s: float, order: Callable[[str], tuple[str, bool]]) -> list[str]:
+        """The next `JOBS_AT_ONCE` jobs: of equal rank, the first ones of all namespaces, then their second ones.
+
+        Args:
+            closed: the jobs for which something is waited for.
+            now_s: the time.
+            order: the namespace of a job, and whether it comes after those that have changed as much.
+        """
+        before: Counter[tuple[str, bool, bool]] = Counter()
+        turns = []
+        for number, uid in enumerate(self._open(self._now, closed, now_s)):
+            namespace, is_after = order(uid)
+            rank = (not self._now[uid], is_after)
+            turns.append((rank, before[namespace, *rank], number, uid))
+            before[namespace, *rank] += 1
+        return [uid for *_, uid in nsmallest(JOBS_AT_ONCE, turns)]
+
+    def remove(self, uid: str) -> None:
+        """A job is being looked at."""
+        del self._now[uid]
+
+    def _open(self, uids: Iterable[str], closed: Collection[str], now_s: float) -> Iterator[str]:
+        """Those jobs that do not rest, and for which nothing is waited for."""
+        return (uid for uid in uids if uid not in closed and self._rests.get(uid, (0, -inf))[1] <= now_s)
+
+    def let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
+        """Let a job rest after a failure or a conflict, longer each time; a success ends that.
+
+        What ends while the job rests was sent before, and says nothing new.
+        """
+        before, until_s = self._rests.get(uid, (0, -inf))
+        if now_s < until_s:
+            return
+        if not failed:
+            self._rests.pop(uid, None)
+            return
+        first_s = {Result.FAILED: self._retry_s, Result.CONFLICT: CONFLICT_S}.get(failed[-1].result)
+        if first_s is not None:
+            pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(before, 10))
+            self._rests[uid] = (before + 1, now_s + pause_s)
+
+    def end_rests(self, uids: Iterable[str] | None = None) -> None:
+        """Let these jobs rest no more; None: all."""
+        for uid in list(self._rests) if uids is None else uids:
+            self._rests.pop(uid, None)
+
+    def next_s(self) -> list[float]:
+        """The times at which a job may be looked at although nothing changes."""
+        return [*self._later.values(), *(self._rests[uid][1] for uid in self._now if uid in self._rests)]
+
+    def forget(self, uid: str) -> None:
+        """Forget a job that is gone."""
+        for known in (self._now, self._later, self._rests):
+            known.pop(uid, None)
+
+
+def spread(job_uid: str) -> float:
+    """A number from 0 to 1 that depends on the UID alone, so that periodic work of many jobs does not coincide."""
+    return crc32(job_uid.encode()) / 2**32
+
+
+def next_end_s(job: Job, now_s: float) -> float:
+    """The first time after now at which what the job needs may change by itself.
+
+    Args:
+        job: with its pods and its status.
+        now_s: seconds since the epoch, as the result.
+    """
+    return min(end_s for end_s in _ends(job, now_s) if end_s > now_s)
+
+
+def _ends(job: Job, now_s: float) -> Iterator[float]:
+    is_troubled = job.status is not None and job.status.troubles
+    yield now_s + (TROUBLE_S if is_troubled else LOOK_AFTER_S * (0.5 + 0.5 * spread(job.uid)))
+    for pod in job.pods:
+        if pod.pinned and pod.answered_s is not None:
+            yield pod.answered_s + REFUSED_AFTER_S
+        if not pod.has_begun and pod.created_s:  # else it is being created
+            yield pod.created_s + NOT_STARTED_AFTER_S
+        if pod.terminating and pod.ends_by_s is not None:
+            yield pod.ends_by_s + OVERDUE_S
+    if job.status is not None:
+        yield from _ends_of(job, job.status)
+        if has_reason(job.status, "Degraded", FAILED):
+            yield steady_s(job)
+
+
+def _ends_of(job: Job, status: JobStatus) -> Iterator[float]:
+    if job.active_deadline_s is not None and status.start_s is not None:
+        yield status.start_s + job.active_deadline_s
+    if job.ttl_s is not None and status.completion_s is not None:
+        yield status.completion_s + job.ttl_s
+    if (resize := status.last_resize) is not None:
+        yield resize.time_s + max(job.cooldown_s, GROWTH_HOLD_S)
+        if resize.voluntary_s is not None:
+            yield resize.voluntary_s + job.cooldown_s

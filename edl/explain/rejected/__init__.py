@@ -1,0 +1,1 @@
+"""Why nodes reject pods, and what helps."""

@@ -1,0 +1,104 @@
+"""Why nodes reject a pod, however much capacity they have: in words, counted over the nodes."""
+
+from __future__ import annotations
+
+from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
+from edl.model.cluster import Node
+from edl.model.resources import RULE_PREFIX, Placement, PodShape, Toleration
+from edl.model.units import count, listed
+from edl.planner.eligibility import UNSCHEDULABLE, first_broken, first_untolerated
+from edl.planner.findings.scarcity import NodeKinds, scarce_of, slots_without_training
+from edl.planner.problem import BoolArray, Problem
+
+_CREATED = "create or change what the line names: a claim, its class or its template, or the devices that it asks for"
+
+
+class Rejections:
+    """Why the nodes of one cluster reject pods; each set of tolerations is judged once."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Group the nodes."""
+        self._problem = problem
+        self._number = {shape: index for index, shape in enumerate(problem.shapes)}
+        self._kinds = NodeKinds(problem.snapshot.nodes)
+        self._of_all: dict[Placement | tuple[Toleration, ...], str] = {}
+
+    def of_all(self, shape: PodShape) -> str:
+        """Why no node accepts a pod: `of 5 nodes: 3 not ready and 2 cordoned`."""
+        nodes = len(self._problem.snapshot.nodes)
+        if not nodes:
+            return "the cluster has no nodes"
+        place = shape.placement
+        kind = place if place.rules else place.tolerations
+        if kind not in self._of_all:
+            closed = ~self._problem.opened[self._number[shape]]
+            self._of_all[kind] = f"of {count(nodes, 'node')}: {self._counted(closed, place)}"
+        return self._of_all[kind]
+
+    def by_rule(self, shape: PodShape) -> str:
+        """The one rule that excludes every node whose state and taints accept a pod; empty if there are others."""
+        place = shape.placement
+        if not place.rules:
+            return ""
+        nodes = [node for node in self._problem.snapshot.nodes if node.ready]
+        open_to_it = [node for node in nodes if first_untolerated(node, place.tolerations) is None]
+        broken = {first_broken(node, place) for node in open_to_it}
+        (only, *others) = broken or {None}
+        return only.why if only is not None and not others else ""
+
+    def of_larger(self, shape: PodShape) -> str:
+        """Name the nodes that are large enough for a pod but reject it, with the reason; empty if there are none."""
+        problem, number = self._problem, self._number[shape]
+        large = ~problem.opened[number] & (problem.empty >= problem.request[number]).all(axis=1)
+        nodes = int(large.sum())
+        if not nodes:
+            return ""
+        return f"; {count(nodes, 'larger node')}: {self._counted(large, shape.placement)}"
+
+    def _counted(self, chosen: BoolArray, placement: Placement) -> str:
+        """How many of some nodes reject a pod for which reason, the reason of the first node first."""
+        found: dict[str, int] = {}
+        for node, number in self._kinds.among(chosen) if not placement.rules else self._each(chosen):
+            why = _why(node, placement)
+            found[why] = found.get(why, 0) + number
+        return listed([f"{number} {why}" for why, number in found.items()])
+
+    def _each(self, chosen: BoolArray) -> list[tuple[Node, int]]:
+        """The chosen nodes one by one, because rules read labels, in which nodes of one kind may differ."""
+        nodes = self._problem.snapshot.nodes
+        return [(nodes[number], 1) for number in chosen.nonzero()[0].tolist()]
+
+
+def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str]:
+    """What helps against rules that leave so many pods of a shape no nodes, even without training; else nothing.
+
+    Args:
+        problem: the arrays.
+        shape: of the pods.
+        least: how many pods the job needs.
+    """
+    number = problem.shapes.index(shape)
+    if any(not rule.terms for rule in shape.placement.rules):
+        return [_CREATED]
+    if not problem.opened[number].any():
+        is_by_rule = bool(Rejections(problem).by_rule(shape))
+        return on_nodes_of_volumes(shape.placement.rules, "bring back") or [ALLOWED] if is_by_rule else []
+    rules = [name for name in shape.request if name.startswith(RULE_PREFIX)]
+    on_nodes = on_nodes_of_volumes(shape.placement.rules)
+    slots = slots_without_training(problem, number) if rules or on_nodes else least
+    if slots >= least or not ((scarce := scarce_of(problem, number, rules)) or on_nodes):
+        return []
+    lower = ["lower spec.trainer.min-instance of this job"] if slots else []
+    return [*(against_names(scarce) or on_nodes), *lower]
+
+
+def _why(node: Node, placement: Placement) -> str:
+    """Why a node rejects a pod."""
+    if not node.ready:
+        return "not ready"
+    taint = first_untolerated(node, placement.tolerations)
+    if taint is None and (rule := first_broken(node, placement)) is not None:
+        return f"excluded, because {rule.why}"
+    if taint is None:
+        return "excluded by its node selector or affinity"
+    return "cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"

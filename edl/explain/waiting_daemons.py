@@ -1,0 +1,56 @@
+"""Sentences about pods of DaemonSets that find no capacity on the one node that each is for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+
+from edl.model.cluster import ClusterSnapshot, Node
+from edl.model.pods import Pod
+from edl.model.resources import HOST_PORT_PREFIX, Resources
+from edl.model.units import amount, count, listed, rank_of
+
+NAMED = 3
+"""So many pods are named."""
+
+
+def daemon_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
+    """A line for each of the first such pods, and how many more there are."""
+    waiting = [pod for pod in snapshot.pods if pod.daemon and pod.is_live and not (pod.node or pod.gated)]
+    if not waiting:
+        return
+    nodes = {node.name: node for node in snapshot.nodes}
+    used = _used(snapshot)
+    found = []
+    for pod in waiting:
+        node = nodes.get(pod.shape.only_node)
+        if node is not None and (lacks := _lacks(pod, node, used.get(node.name, Counter()))):
+            found.append((pod, node.name, lacks))
+    for pod, name, lacks in found[:NAMED]:
+        yield (
+            f"pod {pod.namespace}/{pod.name} of a DaemonSet waits for node {name}, which lacks {lacks}: edl ends no"
+            " trainer for it, and keeps free for it what others leave; end pods there, or give it a higher priority"
+        )
+    if (more := len(found) - NAMED) > 0:
+        yield f"and {count(more, 'more pod')} of DaemonSets whose node has too little for them"
+
+
+def _used(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
+    """What the pods on each node request."""
+    used: dict[str, Counter[str]] = {}
+    of_jobs = (pod for job in snapshot.jobs for pod in job.pods)
+    for pod in chain(snapshot.pods, snapshot.pods_left_alone, of_jobs):
+        if (node := pod.node or pod.nominated) and not pod.is_finished:
+            used.setdefault(node, Counter()).update(dict(pod.requested.amounts))
+    return used
+
+
+def _lacks(pod: Pod, node: Node, used: Counter[str]) -> str:
+    """What a node has too little of for a pod; empty if nothing."""
+    here, request = Resources.of(used), pod.shape.request
+    free = node.allocatable - here
+    full = [
+        name for name in request if (here[name] if name.startswith(HOST_PORT_PREFIX) else request[name] > free[name])
+    ]
+    return listed([amount(name, request[name]) for name in sorted(full, key=rank_of)]) if full else ""

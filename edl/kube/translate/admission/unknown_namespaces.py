@@ -1,0 +1,45 @@
+"""Rules between pods that ask for labels of namespaces which saved files do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from edl.kube.translate.objects import PodObject
+from edl.kube.translate.rules.namespaces import NamespaceLabels, unknown_labels
+from edl.kube.translate.rules.terms import PodRules, PodTerm, rules_of, selector_words
+from edl.kube.translate.rules.view import LabelIndex
+from edl.model.units import count
+
+
+def unknown_namespaces(pods: Iterable[tuple[str, str, PodObject]], known: NamespaceLabels) -> Iterator[str]:
+    """Yield a warning for each selector of namespaces whose choice the files do not tell.
+
+    Args:
+        pods: (name, namespace, pod) of each pod, those that do not exist yet, too.
+        known: the labels of the namespaces in the files.
+    """
+    carriers: dict[PodTerm, dict[str, None]] = {}
+    kinds: dict[PodRules, None] = {}
+    for name, namespace, pod in pods:
+        rules = rules_of(pod, namespace, is_manifest=True)
+        kinds[PodRules(namespace, rules.labels)] = None
+        for term in (*rules.affinity, *rules.anti):
+            if term.namespace_selector:
+                carriers.setdefault(term, {})[name] = None
+    index = LabelIndex((rules, None) for rules in kinds)
+    found: dict[str, tuple[dict[str, None], set[str]]] = {}
+    for term, names in carriers.items():
+        unknown = {r.namespace for r, _ in index.candidates(term.selector) if term.is_about(r, known) is None}
+        if unknown:
+            those, namespaces = found.setdefault(selector_words(term.namespace_selector), ({}, set()))
+            those.update(names)
+            namespaces |= unknown
+    for words, (those, namespaces) in found.items():
+        first, *others = those
+        also = f" and {count(len(others), 'other')}" if others else ""
+        yield (
+            f"namespaceSelector {words} of {first}{also}:"
+            f" edl cannot tell what it chooses{unknown_labels(namespaces)};"
+            " an affinity counts their pods as not chosen, and an anti-affinity as chosen; save the namespaces, too"
+            " (kubectl get namespaces)"
+        )

@@ -1,0 +1,150 @@
+"""Why a job of Kueue does not grow although its quota has capacity: pending Workloads, and sizes asked too late.
+
+A larger size is a Workload of its own, the newest of all. If somebody of the same or a higher priority waits for the
+same quota, Kueue may evict the job as a whole for it. If the size is not admitted, the further pods stay gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from math import inf
+
+from edl.kube.translate.kueue.loads import Load
+from edl.kube.translate.kueue.sized import SizedJob
+from edl.kube.translate.kueue.trees import Quotas
+from edl.model.jobs import Refusal
+from edl.model.quota_trees import Pool, QuotaNode
+from edl.model.status import Reason
+from edl.model.units import amount, count
+from edl.planner.queues.pool_tree import PoolTree
+
+ADMITTED_WITHIN_S = 5.0
+"""A size that Kueue has not admitted by then is taken back."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 1800.0
+"""Then edl asks for no larger one for so long; twice as long after each further time in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """Sizes of a job that were not admitted in time.
+
+    Attributes:
+        workload: the key of the last one.
+        asked: how many trainers it asked for.
+        reserved: for how many the job had a reservation then.
+        times: how many in a row.
+        until_s: edl asks for no larger size before this time.
+    """
+
+    workload: str
+    asked: int
+    reserved: int
+    times: int
+    until_s: float
+
+
+class LateSizes:
+    """Remembers which sizes were not admitted in time.
+
+    Attributes:
+        valid_until_s: until when the answers since `begin` hold if no object changes, in seconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.valid_until_s = inf
+        self._late: dict[str, _Late] = {}
+
+    def begin(self, uids: Collection[str]) -> None:
+        """Forget all jobs but these."""
+        self.valid_until_s = inf
+        self._late = {uid: late for uid, late in self._late.items() if uid in uids}
+
+    def refusal(self, one: SizedJob, now_s: float) -> Refusal | None:
+        """Say what keeps a job at its admitted size, or a pending job at its minimum."""
+        uid, reserved = one.job.uid, one.trainers.held if one.trainers is not None else 0
+        kept = max(one.job.min_trainers, reserved)
+        late = self._late.get(uid)
+        if late is not None and reserved > late.reserved:
+            del self._late[uid]
+            late = None
+        if one.waiting is not None and one.wished is not None and one.wished.count > kept:
+            due_s = _asked_s(one, one.waiting) + ADMITTED_WITHIN_S
+            is_known = late is not None and late.workload == one.waiting.key and late.asked == one.wished.count
+            if now_s < due_s:
+                self._holds_until(due_s)
+            elif late is None or not is_known or now_s >= late.until_s:
+                times = 1 if late is None else late.times + 1
+                late = _Late(one.waiting.key, one.wished.count, reserved, times, now_s + _pause_s(times))
+                self._late[uid] = late
+        if late is None or now_s >= late.until_s:
+            return None
+        self._holds_until(late.until_s)
+        return _refusal(
+            kept,
+            f"Kueue did not admit {count(late.asked, 'trainer')} within {ADMITTED_WITHIN_S:g} s; edl asks for no more"
+            f" than {kept} for {_pause_s(late.times):g} s",
+        )
+
+    def _holds_until(self, time_s: float) -> None:
+        self.valid_until_s = min(self.valid_until_s, time_s)
+
+
+def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting: Iterable[Load]) -> Refusal | None:
+    """Say what keeps a job from growing: a queue that admits nothing, or pending Workloads beside a running one.
+
+    A Workload that can never be admitted keeps nobody from growing.
+
+    Args:
+        one: the job.
+        quotas: what the objects of Kueue say.
+        nodes: every ClusterQueue and Cohort.
+        waiting: every Workload that waits.
+    """
+    if quotas.is_stopped(one.node, one.job.key.namespace, one.state.local_queue):
+        held = one.trainers.held if one.trainers is not None else 0
+        message = f"{one.node} or LocalQueue {one.state.local_queue} is stopped (spec.stopPolicy) and admits no size"
+        return _refusal(max(one.job.min_trainers, held), message)
+    if one.holding is None or one.trainers is None:
+        return None
+    pools = {pool for pool, _ in one.holding.held()}
+    for load in waiting:
+        if (
+            load.owner == (one.job.key.namespace, one.job.uid)
+            or load.replaces
+            or load.priority < one.holding.priority
+        ):
+            continue
+        if _may_ever_fit(load, one, quotas, nodes, quotas.pools_of(load) & pools):
+            asked = ", ".join(amount(name, n) for name, n in sorted(load.asked().items()) if n and name != "pods")
+            return _refusal(
+                max(one.job.min_trainers, one.trainers.held),
+                f"Workload {load.key} waits for {asked} in {quotas.node_of(load)} with the same or a higher priority,"
+                " and Kueue may evict a job that grows beside it",
+            )
+    return None
+
+
+def _may_ever_fit(
+    load: Load, one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], pools: Iterable[Pool]
+) -> bool:
+    """True if a Workload could be admitted to one of these pools, in the tree of the job, if nobody else ran."""
+    asked, node = load.asked(), quotas.node_of(load)
+    trees = ((pool, PoolTree(nodes, pool)) for pool in pools)
+    return any(
+        tree.top(node) == tree.top(one.node) and asked[pool.resource] <= tree.most(node) for pool, tree in trees
+    )
+
+
+def _asked_s(one: SizedJob, waiting: Load) -> float:
+    """When the size that waits was asked for; Kueue changes the count of a Workload without a reservation."""
+    last = one.job.status.last_resize if one.job.status is not None else None
+    return max(waiting.created_s, last.time_s if last is not None else 0.0)
+
+
+def _pause_s(times: int) -> float:
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(times - 1, 10)))
+
+
+def _refusal(allowed: int, message: str) -> Refusal:
+    return Refusal(allowed, is_tried=False, reason=Reason.QUOTA_REACHED, message=message, details="")

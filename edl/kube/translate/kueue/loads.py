@@ -1,0 +1,195 @@
+"""Workloads of Kueue as values: what each asks for, what it holds, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from edl.errors import ConfigError
+from edl.kube.translate.kueue.objects import (
+    INDEX,
+    AnnotatedMetadata,
+    PodSetAssignmentObject,
+    PodSetObject,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from edl.kube.translate.objects import PodSpec, PodTemplateObject
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.scalars import text
+from edl.kube.translate.shapes import parse_amounts, shape_of
+from edl.model.quota_trees import Pool
+from edl.model.resources import is_amount
+from edl.model.times import seconds_of
+
+REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
+"""An annotation of a Workload: the Workload of the same job whose place it takes once it has its reservation."""
+
+
+Owner = tuple[str, str]
+"""The namespace and the UID of an object.
+
+Anybody can write the UID of an object into a Workload, but owners are in the namespace of what they own.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of a Workload that are alike.
+
+    Attributes:
+        count: how many it asks for.
+        held: for how many it has a reservation, without those that need none any more.
+        each: (resource, amount) of one pod, in the units of `Resources`.
+        flavors: (resource, flavor) where it has a reservation; empty without one.
+    """
+
+    name: str
+    count: int
+    held: int
+    each: tuple[tuple[str, int], ...]
+    flavors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A Workload that has not ended.
+
+    Attributes:
+        namespace, name: the namespace and name of the Workload.
+        owner: the namespace and the UID of the object that it stands for; the UID is empty if there is none.
+        local_queue: the name of its LocalQueue.
+        cluster_queue: where it has its reservation; empty without one.
+        active: False if somebody has stopped it.
+        evicted: Kueue takes back what it holds.
+        index: of one that edl has made, see `OwnedWorkload`; None for any other.
+        replaces: namespace and name of the Workload whose place it takes; empty if there is none.
+    """
+
+    namespace: str
+    name: str
+    owner: Owner
+    created_s: float
+    priority: int
+    local_queue: str
+    cluster_queue: str
+    active: bool
+    replaces: str
+    pod_sets: tuple[PodSet, ...]
+    evicted: bool = False
+    index: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Namespace and name, as `replaces` has it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_reserved(self) -> bool:
+        """True if it has a reservation."""
+        return bool(self.cluster_queue)
+
+    def pod_set(self, name: str) -> PodSet | None:
+        """The pods of that name, of all pod sets that have it, with the flavors of the first."""
+        found = [one for one in self.pod_sets if one.name == name]
+        if len(found) < 2:
+            return found[0] if found else None
+        return replace(found[0], count=sum(one.count for one in found), held=sum(one.held for one in found))
+
+    def held(self) -> Iterator[tuple[Pool, int]]:
+        """The quota that the Workload has reserved; a pool may occur several times."""
+        for one in self.pod_sets:
+            flavors = dict(one.flavors)
+            for resource, amount in one.each:
+                if resource in flavors and amount and one.held:
+                    yield Pool(flavors[resource], resource), amount * one.held
+
+    def asked(self) -> dict[str, int]:
+        """The requests of all pods of the Workload, by resource."""
+        total: dict[str, int] = {}
+        for one in self.pod_sets:
+            for resource, amount in one.each:
+                total[resource] = total.get(resource, 0) + amount * one.count
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A Workload that cannot be read, and why."""
+
+    name: str
+    owner: Owner
+    problem: str
+
+
+def load_of(source: WorkloadObject) -> Load | Unreadable | None:
+    """Translate a Workload, or say what is wrong with it; None if it has ended."""
+    try:
+        return read_load(source)
+    except ConfigError as error:
+        metadata = source.metadata or AnnotatedMetadata()
+        return Unreadable(metadata.name or "", owner_of(metadata), str(error))
+
+
+def owner_of(metadata: AnnotatedMetadata) -> Owner:
+    """The owner of a Workload."""
+    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+    return metadata.namespace or DEFAULT_NAMESPACE, (owner.uid if owner else None) or ""
+
+
+def read_load(source: WorkloadObject) -> Load | None:
+    """Translate a Workload; None if it has ended.
+
+    Raises:
+        ConfigError: a quantity cannot be parsed.
+    """
+    metadata, spec = source.metadata or AnnotatedMetadata(), source.spec or WorkloadSpec()
+    status = source.status or WorkloadStatus()
+    true = {condition.type for condition in status.conditions or () if condition.status == "True"}
+    if "Finished" in true:
+        return None
+    admission = status.admission if "QuotaReserved" in true else None
+    assigned = {one.name: one for one in (admission.pod_set_assignments if admission else None) or ()}
+    reclaimable = {one.name: one.count or 0 for one in status.reclaimable_pods or ()}
+    return Load(
+        namespace=metadata.namespace or DEFAULT_NAMESPACE,
+        name=metadata.name or "",
+        owner=owner_of(metadata),
+        created_s=seconds_of(metadata.creation_timestamp) or 0.0,
+        priority=spec.priority or 0,
+        local_queue=spec.queue_name or "",
+        cluster_queue=(admission.cluster_queue if admission else None) or "",
+        active=spec.active is not False,
+        replaces=text((metadata.annotations or {}).get(REPLACES)),
+        pod_sets=tuple(
+            _pod_set(one, assigned.get(one.name), reclaimable.get(one.name, 0)) for one in spec.pod_sets or ()
+        ),
+        evicted="Evicted" in true,
+        index=index_of(metadata),
+    )
+
+
+def index_of(metadata: AnnotatedMetadata) -> int | None:
+    """The index of a Workload that edl has made; None for any other."""
+    index = text((metadata.annotations or {}).get(INDEX))
+    return int(index) if index.isdecimal() else None
+
+
+def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, reclaimable: int) -> PodSet:
+    """The pods of one name: a size that was lowered counts at once, and the reservation shows it later or never."""
+    name, count = source.name or "", source.count or 0
+    if assigned is None:
+        spec = (source.template or PodTemplateObject()).spec or PodSpec()
+        request = shape_of(spec).request
+        return PodSet(name, count, 0, tuple((key, n) for key, n in request.amounts if is_amount(key)))
+    granted = assigned.count if assigned.count is not None else count
+    usage = parse_amounts(assigned.resource_usage)
+    each = tuple(sorted((resource, amount // max(1, granted)) for resource, amount in usage.items()))
+    held = max(0, min(count, granted) - reclaimable)
+    return PodSet(name, count, held, each, tuple(sorted((assigned.flavors or {}).items())))
+
+
+def in_order(loads: Iterable[Load]) -> list[Load]:
+    """The Workloads as Kueue would admit them: by priority, and then by age."""
+    return sorted(loads, key=lambda load: (-load.priority, load.created_s, load.key))

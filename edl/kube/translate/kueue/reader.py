@@ -1,0 +1,200 @@
+"""Jobs that name a queue of Kueue get what Kueue has decided about them, and the quotas that limit their sizes.
+
+Kueue decides who runs, and edl how many trainers those have. For each larger size of a running job Kueue makes a
+Workload that takes the place of the one before once it is admitted; until then all further pods are gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from edl.errors import ConfigError
+from edl.kube.translate.kueue.growth import LateSizes, blocked
+from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
+from edl.kube.translate.kueue.objects import FlavorObject, FlavorSpec, KueueObjects, WorkloadObject
+from edl.kube.translate.kueue.owned import as_waiting, is_owned, read_owned, state_of_left, stopped
+from edl.kube.translate.kueue.sized import SizedJob, quota_trees, sized_jobs
+from edl.kube.translate.kueue.trees import Quotas, read_quotas
+from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.scalars import text
+from edl.kube.translate.shapes import toleration_of
+from edl.model.jobs import Job
+from edl.model.names import KUEUE_QUEUE, JobKey, Role
+from edl.model.quota_trees import NO_TREES, KueueState, OwnedWorkload, QuotaTrees
+from edl.model.resources import PodShape
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """The Kueue objects of one moment, indexed for the reader."""
+
+    quotas: Quotas
+    trees: QuotaTrees
+    waiting: Sequence[Load]
+    flavors: dict[str, FlavorSpec]
+    now_s: float
+
+
+class KueueReader:
+    """Reads the objects of Kueue again and again, and remembers which sizes were not admitted in time.
+
+    Attributes:
+        is_used: a job of the last result names a queue of Kueue, or has Workloads that edl has made.
+        valid_until_s: until when the last result holds if no object changes, in seconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.is_used = False
+        self.valid_until_s = inf
+        self._late = LateSizes()
+        self._loads: dict[
+            str, tuple[WorkloadObject, Load | Unreadable | None, tuple[Owner, OwnedWorkload] | None]
+        ] = {}
+        self._known: dict[str, Job] = {}
+
+    def read(self, jobs: tuple[Job, ...], objects: KueueObjects, now_s: float) -> tuple[tuple[Job, ...], QuotaTrees]:
+        """The jobs with what Kueue has decided about them, and the quotas.
+
+        Args:
+            jobs: all jobs; those without `kueue` are returned as they are.
+            objects: the objects of the cluster.
+            now_s: seconds since the epoch.
+        """
+        self.valid_until_s = inf
+        self.is_used = any(job.kueue is not None for job in jobs) or any(map(is_owned, objects.workloads))
+        if not self.is_used:
+            self._loads, self._known = {}, {}
+            self._late.begin(())
+            return jobs, NO_TREES
+        quotas, loads, problem = self._read(objects)
+        owned = self._owned() if not problem else {}
+        unreadable = self._unreadable() if not problem else {}
+        found: dict[JobKey, Job] = {}
+        for job in jobs:
+            owner = job.key.namespace, job.uid
+            wrong = problem or unreadable.get(owner, "")
+            found[job.key] = _found(job, job.kueue, quotas, wrong, owned.get(owner, ()))
+        sized = sized_jobs(found.values(), quotas, loads)
+        trees = quota_trees(sized, quotas, loads)
+        flavors = {_name(one): one.spec or FlavorSpec() for one in objects.flavors}
+        scene = _Scene(quotas, trees, [load for load in loads if quotas.waits(load)], flavors, now_s)
+        self._late.begin({one.job.uid for one in sized.values()})
+        for one in sized.values():
+            found[one.job.key] = self._with_refusal(one, _decided(one, scene), scene)
+        self.valid_until_s = self._late.valid_until_s
+        uids = {job.uid for job in found.values()}
+        self._known = {uid: job for uid, job in self._known.items() if uid in uids}
+        return tuple(self._kept(job) for job in found.values()), trees
+
+    def _read(self, objects: KueueObjects) -> tuple[Quotas, list[Load], str]:
+        """The quotas, the Workloads that have not ended, and why there are none."""
+        if objects.problem:
+            return Quotas(), [], objects.problem
+        try:
+            quotas = read_quotas(objects)
+            return quotas, [quotas.without_lost(load) for load in self._read_loads(objects.workloads)], ""
+        except ConfigError as error:
+            return Quotas(), [], f"an object of Kueue cannot be read: {error}; correct it"
+
+    def _read_loads(self, workloads: Iterable[WorkloadObject]) -> list[Load]:
+        """The Workloads that have not ended; one that has not changed is not translated again.
+
+        Of a Workload that cannot be read, nothing counts: anybody may have written it, and nobody else waits for it.
+        """
+        before, self._loads = self._loads, {}
+        for source in workloads:
+            key = f"{(source.metadata or ObjectMetadata()).namespace}/{_name(source)}"
+            known = before.get(key)
+            is_same = known is not None and known[0] is source
+            again = known if known is not None and is_same else (source, load_of(source), read_owned(source))
+            self._loads[key] = again
+        return [load for _, load, _ in self._loads.values() if isinstance(load, Load)]
+
+    def _unreadable(self) -> dict[Owner, str]:
+        """By namespace and UID: what is wrong with a Workload of the job."""
+        found = (load for _, load, _ in self._loads.values() if isinstance(load, Unreadable))
+        return {one.owner: f"Workload {one.owner[0]}/{one.name}: {one.problem}; correct it" for one in found}
+
+    def _owned(self) -> dict[Owner, tuple[OwnedWorkload, ...]]:
+        """By namespace and UID of the job: the Workloads that edl has made."""
+        found: dict[Owner, list[OwnedWorkload]] = {}
+        for _, _, one in self._loads.values():
+            if one is not None:
+                found.setdefault(one[0], []).append(one[1])
+        return {owner: tuple(sorted(own, key=lambda one: (one.index, one.name))) for owner, own in found.items()}
+
+    def _with_refusal(self, one: SizedJob, job: Job, scene: _Scene) -> Job:
+        refusal = self._late.refusal(one, scene.now_s) or blocked(one, scene.quotas, scene.trees.nodes, scene.waiting)
+        if refusal is None and one.state.is_owned:
+            refusal = stopped(job, one.state)
+        return job if refusal is None else replace(job, refusal=refusal)
+
+    def _kept(self, job: Job) -> Job:
+        """The same Python object as before for an equal job, so that a plan for it need not be made again."""
+        if job.kueue is None:
+            return job
+        known = self._known.get(job.uid)
+        if known != job:
+            self._known[job.uid] = known = job
+        return known
+
+
+def _decided(one: SizedJob, scene: _Scene) -> Job:
+    """The job with its reservation, its queue, and the nodes of its flavors."""
+    job, latest = one.job, one.waiting or one.holding
+    state = replace(one.state, reserved=None if one.trainers is None else one.trainers.held)
+    is_stopped = state.is_suspended and latest is not None and not latest.active
+    if state.is_owned:
+        return _owned_on_flavors(replace(job, kueue=state, queue=one.queue, refusal=None), one, scene.flavors)
+    names = {flavor for _, flavor in one.flavors}
+    trainer = job.trainer if one.holding is not None else _on_flavors(job.trainer, names, scene.flavors)
+    return replace(job, kueue=state, queue=one.queue, suspended=is_stopped, trainer=trainer)
+
+
+def _owned_on_flavors(job: Job, one: SizedJob, flavors: dict[str, FlavorSpec]) -> Job:
+    """The job with what edl adds to its pods: they need the nodes that its base was admitted to."""
+
+    def placed(shape: PodShape, role: Role) -> PodShape:
+        pods = one.holding.pod_set(role.value) if one.holding is not None else None
+        return shape if pods is None else _on_flavors(shape, {flavor for _, flavor in pods.flavors}, flavors)
+
+    fixed = tuple(replace(fixed, shape=placed(fixed.shape, fixed.role)) for fixed in job.fixed)
+    return replace(job, trainer=placed(job.trainer, Role.TRAINER), fixed=fixed)
+
+
+def _on_flavors(shape: PodShape, names: Collection[str], flavors: dict[str, FlavorSpec]) -> PodShape:
+    """The shape with what a pod on nodes of these flavors has: their labels, and tolerations of their taints."""
+    selector, tolerations = dict(shape.placement.node_selector), {*shape.placement.tolerations}
+    for name in sorted(names):
+        spec = flavors.get(name) or FlavorSpec()
+        selector |= {key: text(value) for key, value in (spec.node_labels or {}).items()}
+        tolerations |= {toleration_of(toleration) for toleration in spec.tolerations or ()}
+    placement = replace(
+        shape.placement, node_selector=tuple(sorted(selector.items())), tolerations=tuple(sorted(tolerations))
+    )
+    return replace(shape, placement=placement)
+
+
+def _found(
+    job: Job, state: KueueState | None, quotas: Quotas, problem: str, workloads: tuple[OwnedWorkload, ...]
+) -> Job:
+    """The job, with what is wrong with its queue."""
+    if state is None:
+        return replace(job, kueue=state_of_left(workloads)) if workloads and job.owner_count is None else job
+    if state.is_owned and (job.problem or problem):
+        return job if job.problem else as_waiting(job, replace(state, is_unknown=True), problem)
+    name = f"LocalQueue {state.local_queue} of namespace {job.key.namespace}"
+    node = quotas.queues.get((job.key.namespace, state.local_queue))
+    if not problem and node is None:
+        problem = f"{name} does not exist; create it, or correct label {KUEUE_QUEUE}"
+    elif not problem and not node:
+        problem = f"{name} names a ClusterQueue that does not exist; create it, or correct spec.clusterQueue"
+    if state.is_owned:
+        return as_waiting(job, replace(state, workloads=workloads), problem)
+    return replace(job, problem=job.problem or problem)
+
+
+def _name(source: WorkloadObject | FlavorObject) -> str:
+    return (source.metadata or ObjectMetadata()).name or ""

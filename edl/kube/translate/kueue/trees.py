@@ -1,0 +1,199 @@
+"""ClusterQueues, Cohorts and what Workloads hold of them become `QuotaNode` values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from edl.errors import ConfigError
+from edl.kube.translate.kueue.loads import Load, in_order
+from edl.kube.translate.kueue.objects import KueueObjects, QuotaObject, QuotaSpec, ResourceQuotaObject
+from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.scalars import Scalar
+from edl.kube.translate.shapes import parse_amounts
+from edl.model.quota_trees import Pool, PoolAmounts, PoolLimits, QuotaNode
+from edl.model.resources import CPU
+
+_LEAST_WEIGHT = 0.001
+_NO_POLICY = {None, "", "None"}
+
+Group = tuple[frozenset[str], tuple[str, ...]]
+"""The resources of a ClusterQueue that come from one flavor, and the flavors in their order."""
+
+
+@dataclass(slots=True)
+class Quotas:
+    """The quotas in the objects, before any Workload is counted.
+
+    Attributes:
+        nodes: ClusterQueues and Cohorts by their names, such as `ClusterQueue blue`.
+        groups: for each ClusterQueue, by the same name.
+        queues: (namespace, LocalQueue) -> the name of its ClusterQueue's node; empty if that does not exist.
+        stopped: the ClusterQueues and (namespace, LocalQueue) that admit nothing now.
+    """
+
+    nodes: dict[str, QuotaNode] = field(default_factory=dict)
+    groups: dict[str, tuple[Group, ...]] = field(default_factory=dict)
+    queues: dict[tuple[str, str], str] = field(default_factory=dict)
+    stopped: set[str | tuple[str, str]] = field(default_factory=set)
+
+    def node_of(self, load: Load) -> str:
+        """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
+        if load.is_reserved:
+            return node_of_cluster_queue(load.cluster_queue)
+        return self.queues.get((load.namespace, load.local_queue), "")
+
+    def without_lost(self, load: Load) -> Load:
+        """The Workload, without a reservation in a ClusterQueue that does not exist: there is no quota to count."""
+        is_lost = load.is_reserved and self.node_of(load) not in self.nodes
+        return replace(load, cluster_queue="") if is_lost else load
+
+    def waits(self, load: Load) -> bool:
+        """True if Kueue may admit the Workload, and has not."""
+        node = self.node_of(load)
+        is_stopped = self.is_stopped(node, load.namespace, load.local_queue)
+        return load.active and not load.is_reserved and node in self.nodes and not is_stopped
+
+    def is_stopped(self, node: str, namespace: str, local_queue: str) -> bool:
+        """True if a ClusterQueue, or a LocalQueue of it, admits nothing now."""
+        return node in self.stopped or (namespace, local_queue) in self.stopped
+
+    def pools_of(self, load: Load) -> set[Pool]:
+        """The pools from which a waiting Workload may be admitted."""
+        asked = {resource for resource, amount in load.asked().items() if amount}
+        groups = self.groups.get(self.node_of(load), ())
+        return {Pool(f, r) for resources, flavors in groups for r in resources & asked for f in flavors}
+
+
+def node_of_cluster_queue(name: str) -> str:
+    """The name of the node of a ClusterQueue."""
+    return f"ClusterQueue {name}"
+
+
+def read_quotas(objects: KueueObjects) -> Quotas:
+    """Translate ClusterQueues, Cohorts and LocalQueues.
+
+    Raises:
+        ConfigError: a quantity cannot be parsed.
+    """
+    found = Quotas()
+    for source in objects.cluster_queues:
+        node = _node("ClusterQueue", source, (source.spec or QuotaSpec()).cohort_name)
+        found.nodes[node.name] = node
+        found.groups[node.name] = _groups(source)
+        if (source.spec or QuotaSpec()).stop_policy not in _NO_POLICY:
+            found.stopped.add(node.name)
+    for source in objects.cohorts:
+        node = _node("Cohort", source, (source.spec or QuotaSpec()).parent_name)
+        found.nodes[node.name] = node
+    for parent in {node.parent for node in found.nodes.values() if node.parent} - {*found.nodes}:
+        found.nodes[parent] = QuotaNode(parent)  # a Cohort needs no object to exist
+    for local in objects.local_queues:
+        metadata, spec = local.metadata or ObjectMetadata(), local.spec
+        key = metadata.namespace or "", metadata.name or ""
+        node_name = node_of_cluster_queue((spec.cluster_queue if spec else None) or "")
+        found.queues[key] = node_name if node_name in found.nodes else ""
+        if spec is not None and spec.stop_policy not in _NO_POLICY:
+            found.stopped.add(key)
+    return found
+
+
+def with_held(
+    nodes: Mapping[str, QuotaNode], held: Iterable[tuple[str, Pool, int]], leaving: Iterable[tuple[str, Pool, int]]
+) -> dict[str, QuotaNode]:
+    """The nodes with what Workloads hold, and what evicted ones hold still: (node, pool, amount)."""
+    stays, goes = _by_node(held), _by_node(leaving)
+    return {name: replace(node, held=stays.get(name, ()), leaving=goes.get(name, ())) for name, node in nodes.items()}
+
+
+def _by_node(amounts: Iterable[tuple[str, Pool, int]]) -> dict[str, PoolAmounts]:
+    total: dict[str, dict[Pool, int]] = {}
+    for node, pool, amount in amounts:
+        pools = total.setdefault(node, {})
+        pools[pool] = pools.get(pool, 0) + amount
+    return {node: _sorted(pools) for node, pools in total.items()}
+
+
+def with_claims(
+    quotas: Quotas, nodes: dict[str, QuotaNode], waiting: Iterable[Load], used: Mapping[str, Mapping[Pool, int]]
+) -> dict[str, QuotaNode]:
+    """The nodes with what waiting Workloads would have of their own: each as far as it fits the nominal quota.
+
+    A Workload that fits only if its queue borrows claims nothing.
+
+    Args:
+        quotas: what the objects say.
+        nodes: the nodes with what is held.
+        waiting: Workloads that edl does not size.
+        used: what jobs that edl sizes keep of each node whatever happens: their minimums.
+    """
+    found = dict(nodes)
+    for load in in_order(waiting):
+        node = found[quotas.node_of(load)]
+        claim = _claim(load, node, quotas.groups.get(node.name, ()), used.get(node.name, {}))
+        if claim is not None:
+            total = dict(node.claimed)
+            for pool, amount in claim.items():
+                total[pool] = total.get(pool, 0) + amount
+            found[node.name] = replace(node, claimed=_sorted(total))
+    return found
+
+
+def _claim(load: Load, node: QuotaNode, groups: Iterable[Group], used: Mapping[Pool, int]) -> dict[Pool, int] | None:
+    """The quota that a Workload would take from its own queue; None if it does not fit."""
+    limits, held, claimed, asked = dict(node.limits), dict(node.held), dict(node.claimed), load.asked()
+    found: dict[Pool, int] = {}
+    for resources, flavors in groups:
+        wanted = {resource: asked[resource] for resource in resources if asked.get(resource)}
+        fitting = (
+            {Pool(flavor, resource): amount for resource, amount in wanted.items()}
+            for flavor in flavors
+            if all(
+                held.get(pool, 0) + claimed.get(pool, 0) + used.get(pool, 0) + amount
+                <= limits.get(pool, PoolLimits(0)).nominal
+                for pool, amount in ((Pool(flavor, resource), amount) for resource, amount in wanted.items())
+            )
+        )
+        chosen = next(fitting, None)
+        if chosen is None:
+            return None
+        found |= chosen
+    return found
+
+
+def _node(kind: str, source: QuotaObject, parent: str | None) -> QuotaNode:
+    metadata, spec = source.metadata or ObjectMetadata(), source.spec or QuotaSpec()
+    limits = {
+        Pool(flavor.name or "", quota.name or ""): _limits(quota)
+        for group in spec.resource_groups or ()
+        for flavor in group.flavors or ()
+        for quota in flavor.resources or ()
+    }
+    weight = spec.fair_sharing.weight if spec.fair_sharing else None
+    return QuotaNode(
+        name=f"{kind} {metadata.name or ''}",
+        parent=f"Cohort {parent}" if parent else "",
+        limits=tuple(sorted(limits.items())),
+        weight=1.0 if weight is None else max(_LEAST_WEIGHT, parse_amounts({CPU: weight})[CPU] / 1000),
+    )
+
+
+def _groups(source: QuotaObject) -> tuple[Group, ...]:
+    return tuple(
+        (frozenset(group.covered_resources or ()), tuple(flavor.name or "" for flavor in group.flavors or ()))
+        for group in (source.spec or QuotaSpec()).resource_groups or ()
+    )
+
+
+def _limits(quota: ResourceQuotaObject) -> PoolLimits:
+    def amount(value: Scalar) -> int | None:
+        return None if value is None else sum(parse_amounts({quota.name or "": value}).values())
+
+    nominal = amount(quota.nominal_quota)
+    if nominal is None:
+        raise ConfigError(f"nominalQuota of {quota.name} is missing")
+    return PoolLimits(nominal, amount(quota.borrowing_limit), amount(quota.lending_limit))
+
+
+def _sorted(amounts: Mapping[Pool, int]) -> PoolAmounts:
+    return tuple(sorted(amounts.items()))

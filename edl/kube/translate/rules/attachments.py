@@ -1,0 +1,109 @@
+"""How many volumes of each CSI driver a node can attach, as a resource of the nodes.
+
+A volume that several pods of a node use counts once. So a claim that only one waiting pod uses is requested by that
+pod; one that others share keeps it to nodes where the volume is attached or one more can be. Volumes in the spec of a
+pod itself count for nothing, as in kube-scheduler.
+
+Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits, csi.go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from edl.kube.translate.rules.anti_affinity import Capacity
+from edl.kube.translate.rules.facts import Claim
+from edl.kube.translate.rules.terms import PodRules
+from edl.kube.translate.rules.view import Unit, View
+from edl.kube.translate.rules.volumes import driver_of, driver_of_own, to_be_made
+from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
+
+_UNLIMITED = 1 << 30
+
+
+class Attachments:
+    """The attach limits of one snapshot.
+
+    Args:
+        view: the snapshot.
+        units: what a plan places.
+    """
+
+    def __init__(self, view: View, units: Sequence[Unit]) -> None:
+        self._view, self._units = view, units
+        self._drivers: dict[Claim, tuple[str, str] | None] = {}
+        self._attached: dict[tuple[str, str], set[int]] = {}
+        for rules, nodes in view.fixed.values():
+            for volume in self._volumes(rules):
+                self._attached.setdefault(volume, set()).update(nodes)
+
+    def capacities(self) -> Iterator[Capacity]:
+        """Yield a resource for each driver with a limit whose volumes a pod that a plan places needs."""
+        if not self._view.facts.limits:
+            return
+        users = Counter(dict.fromkeys(self._attached, 1))
+        for unit in self._units:
+            for volume in self._volumes(unit.rules):
+                users[volume] += unit.number if unit.pods else 2  # the pods of a role share it
+        needed: set[str] = set()
+        for unit in self._units:
+            own = Counter(driver for driver, name in self._volumes(unit.rules) if users[driver, name] == 1)
+            own.update(driver_of_own(volume, self._view.facts) for volume in to_be_made(unit.rules, self._view.facts))
+            for driver, number in own.items():
+                if any(driver in limits for limits in self._view.facts.limits.values()):
+                    unit.request[_name(driver)] = number
+                    needed.add(driver)
+            shared: dict[str, set[str]] = {}
+            for driver, name in self._volumes(unit.rules):
+                if users[driver, name] > 1:
+                    shared.setdefault(driver, set()).add(name)
+            for driver, names in shared.items():
+                self._keep_to_room(unit, driver, names, own[driver])
+        for driver in sorted(needed):
+            yield Capacity(_name(driver), self._left(driver), _UNLIMITED)
+
+    def _volumes(self, rules: PodRules) -> list[tuple[str, str]]:
+        """The driver and the volume of each claim whose driver is known."""
+        found = []
+        for name in rules.claims:
+            claim = (rules.namespace, name)
+            if claim not in self._drivers:
+                self._drivers[claim] = driver_of(claim, self._view.facts)
+            if (driver := self._drivers[claim]) is not None:
+                found.append(driver)
+        return found
+
+    def _left(self, driver: str) -> dict[int, int]:
+        """How many more volumes of a driver each node can attach, those of the jobs' pods included."""
+        used: Counter[int] = Counter()
+        for volume, nodes in self._attached.items():
+            if volume[0] == driver:
+                used.update(dict.fromkeys(nodes, 1))
+        limits = (
+            (number, self._view.facts.limits.get(node.name, {})) for number, node in enumerate(self._view.nodes)
+        )
+        return {number: max(0, of[driver] - used[number]) for number, of in limits if driver in of}
+
+    def _keep_to_room(self, unit: Unit, driver: str, names: set[str], own: int) -> None:
+        """Keep pods that share volumes to nodes that can attach those of them that are not attached there.
+
+        Args:
+            unit: the pods.
+            driver: the driver of the volumes.
+            names: the names of the volumes that others use, too.
+            own: so many more volumes of the driver each of the pods has alone.
+        """
+        full = []
+        for node, left in self._left(driver).items():
+            here = node in unit.live
+            new = 0 if here else sum(node not in self._attached.get((driver, name), ()) for name in names)
+            if new and new + own > left:
+                full.append(self._view.nodes[node].name)
+        if full:
+            term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", tuple(sorted(full))),))
+            unit.required.append(NodeRule((term,), f"{_name(driver)}: the node attaches no more"))
+
+
+def _name(driver: str) -> str:
+    return f"{RULE_PREFIX}volumes of driver {driver} that a node attaches"

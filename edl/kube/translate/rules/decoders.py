@@ -1,0 +1,20 @@
+"""The decoders of what rules between pods, volumes and devices depend on, by the names of `RuleObjects`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edl.kube.translate.decoders import CSI_NODES, NAMESPACES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, Decoder
+from edl.kube.translate.devices.decoders import CLAIM_TEMPLATES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+
+RULE_DECODERS: dict[str, Decoder[Any]] = {
+    "volumes": VOLUMES,
+    "claims": VOLUME_CLAIMS,
+    "classes": STORAGE_CLASSES,
+    "csi_nodes": CSI_NODES,
+    "namespaces": NAMESPACES,
+    "slices": RESOURCE_SLICES,
+    "device_classes": DEVICE_CLASSES,
+    "device_claims": RESOURCE_CLAIMS,
+    "claim_templates": CLAIM_TEMPLATES,
+}

@@ -1,0 +1,135 @@
+"""What rules depend on besides nodes, pods and jobs: volumes, claims, classes, attach limits and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from edl.kube.translate.devices.facts import NO_DEVICES, DeviceFacts, read_devices
+from edl.kube.translate.devices.objects import (
+    DeviceClassObject,
+    ResourceClaimObject,
+    ResourceClaimTemplateObject,
+    ResourceSliceObject,
+)
+from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.rules.namespaces import NAME_LABEL
+from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
+from edl.kube.translate.scalars import text
+from edl.kube.translate.storage_objects import (
+    CsiNodeObject,
+    NamespaceObject,
+    PersistentVolumeClaimObject,
+    PersistentVolumeObject,
+    StorageClassObject,
+)
+
+Claim = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """The other objects that rules read, by name; a kind that edl may not read is empty.
+
+    Attributes:
+        complete: of which collections every object of the cluster is known, named as in `RuleObjects`.
+        limits: for each node, how many volumes of each CSI driver it can attach.
+        topologies: for each CSI driver, the labels of nodes whose values tell where a volume of it is.
+        namespaces: the labels of each namespace.
+        devices: devices, their classes, and the claims on them.
+    """
+
+    claims: Mapping[Claim, PersistentVolumeClaimObject] = field(default_factory=dict)
+    volumes: Mapping[str, PersistentVolumeObject] = field(default_factory=dict)
+    classes: Mapping[str, StorageClassObject] = field(default_factory=dict)
+    limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    devices: DeviceFacts = NO_DEVICES
+    complete: frozenset[str] = frozenset()
+
+    def lacks_claim(self, claim: Claim) -> bool:
+        """Return True if a volume claim does not exist."""
+        return claim not in self.claims and "claims" in self.complete
+
+    def lacks_volume(self, name: str) -> bool:
+        """Return True if a volume does not exist."""
+        return name not in self.volumes and "volumes" in self.complete
+
+    def lacks_class(self, name: str) -> bool:
+        """Return True if a class of volumes does not exist."""
+        return name not in self.classes and "classes" in self.complete
+
+
+NO_FACTS = RuleFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleObjects:
+    """The objects that rules read, decoded; a collection that edl may not read is empty.
+
+    Attributes:
+        complete: the names of the collections that hold every such object of the cluster.
+    """
+
+    claims: Iterable[PersistentVolumeClaimObject] = ()
+    volumes: Iterable[PersistentVolumeObject] = ()
+    classes: Iterable[StorageClassObject] = ()
+    csi_nodes: Iterable[CsiNodeObject] = ()
+    namespaces: Iterable[NamespaceObject] = ()
+    slices: Iterable[ResourceSliceObject] = ()
+    device_classes: Iterable[DeviceClassObject] = ()
+    device_claims: Iterable[ResourceClaimObject] = ()
+    claim_templates: Iterable[ResourceClaimTemplateObject] = ()
+    complete: frozenset[str] = frozenset()
+
+
+def read_facts(objects: RuleObjects) -> RuleFacts:
+    """Sort the objects by their names."""
+    by_claim: dict[Claim, PersistentVolumeClaimObject] = {}
+    for claim in objects.claims:
+        metadata = claim.metadata or ObjectMetadata()
+        by_claim[metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""] = claim
+    csi_nodes = list(objects.csi_nodes)
+    return RuleFacts(
+        claims=by_claim,
+        volumes={one.metadata.name or "": one for one in objects.volumes if one.metadata},
+        classes={one.metadata.name or "": one for one in objects.classes if one.metadata},
+        limits={one.metadata.name or "": _limits(one) for one in csi_nodes if one.metadata},
+        topologies=_topologies(csi_nodes),
+        namespaces=labels_of_namespaces(objects.namespaces),
+        devices=read_devices(
+            slices=objects.slices,
+            device_classes=objects.device_classes,
+            device_claims=objects.device_claims,
+            claim_templates=objects.claim_templates,
+            complete=objects.complete,
+        ),
+        complete=objects.complete,
+    )
+
+
+def labels_of_namespaces(namespaces: Iterable[NamespaceObject]) -> dict[str, dict[str, str]]:
+    """The labels of each namespace, with the one that the API server gives it."""
+    labels: dict[str, dict[str, str]] = {}
+    for namespace in namespaces:
+        name = namespace.metadata.name or "" if namespace.metadata else ""
+        found = namespace.metadata.labels if namespace.metadata else None
+        labels[name] = {NAME_LABEL: name, **{k: text(v) for k, v in (found or {}).items()}}
+    return labels
+
+
+def _limits(node: CsiNodeObject) -> dict[str, int]:
+    """How many volumes of each driver a node can attach; a driver without a limit is left out."""
+    drivers = node.spec.drivers if node.spec else []
+    counts = {driver.name: driver.allocatable.count for driver in drivers if driver.name and driver.allocatable}
+    return {name: number for name, number in counts.items() if number is not None}
+
+
+def _topologies(nodes: Iterable[CsiNodeObject]) -> dict[str, tuple[str, ...]]:
+    """The topology keys of each driver, which are the same on each of its nodes; a driver without any is left out."""
+    drivers = [driver for node in nodes if node.spec for driver in node.spec.drivers]
+    return {
+        driver.name: tuple(sorted(driver.topology_keys)) for driver in drivers if driver.name and driver.topology_keys
+    }

@@ -1,0 +1,228 @@
+"""Pods of different kinds that avoid each other in domains of several nodes, or on nodes: who begins in which.
+
+Where pods run, those that avoid them are excluded already. In a domain that is free of both, kube-scheduler lets in
+those that come first and keeps the others away; so a plan gives each such domain to one of them. Waiting serving pods
+come first and get what they need, then the masters and minimums of jobs. The rest goes to jobs by turns. As soon as
+pods run, the next plan goes by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from edl.kube.translate.rules.anti_affinity import AntiAffinity
+from edl.kube.translate.rules.room import Room
+from edl.kube.translate.rules.terms import PodTerm
+from edl.kube.translate.rules.view import Unit, View
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.names import JobKey, Role
+from edl.planner.quota import QuotaMeter, QuotaTable, all_quotas, quota_uses_of
+
+_BOTH, _CARRIER, _TARGET = range(3)
+MOST_LOOKS = 100_000
+"""So many nodes and domains are looked at for the rules with one label; who comes later is given none."""
+_Slots = dict[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Member:
+    """What a plan places, as the rules with one label see it.
+
+    Attributes:
+        needed: how many of its pods need a node.
+        sides: the rules that it obeys or that are about it, with its side of each.
+        slots: for each domain that takes its pods, how many fit now, and how many if no training ran.
+        has: the domains that it was given, and those in which its pods run.
+    """
+
+    unit: Unit
+    needed: int
+    sides: list[tuple[PodTerm, int]] = field(default_factory=list)
+    slots: _Slots = field(default_factory=dict)
+    has: set[str] = field(default_factory=set)
+
+    @property
+    def avoids_its_like(self) -> bool:
+        """True if a domain has at most one of its pods."""
+        return any(side == _BOTH for _, side in self.sides)
+
+
+def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, room: Room) -> None:
+    """Give each domain that is free of pods that avoid each other to one of them, and keep the others from it.
+
+    Args:
+        view: the snapshot.
+        units: what a plan places, the waiting serving pods first.
+        anti: the rules, which have excluded pods from domains in which others run.
+        room: the free capacity of the nodes.
+    """
+    by_key: dict[str, dict[int, _Member]] = {}
+    beyond: frozenset[JobKey] | None = None
+    for term, carriers, targets in anti.given_out():
+        both = {id(unit) for unit in carriers} & {id(unit) for unit in targets}
+        for side, side_units in ((_CARRIER, carriers), (_TARGET, targets)):
+            for unit in side_units:
+                members = by_key.setdefault(term.key, {})
+                if beyond is None and unit.job is not None and unit.job.status is None:
+                    beyond = _beyond_quotas(view.snapshot)
+                member = members.setdefault(id(unit), _Member(unit, _needed(unit, beyond or frozenset())))
+                where = (term, _BOTH if id(unit) in both else side)
+                if where not in member.sides:
+                    member.sides.append(where)
+    position = {id(unit): number for number, unit in enumerate(units)}
+    for key, members in by_key.items():
+        ordered = sorted(members.values(), key=lambda member: _order(member.unit, position[id(member.unit)]))
+        _Domains(view, key, ordered, room).give(anti)
+
+
+class _Domains:
+    """The domains of one label.
+
+    Args:
+        view: the snapshot.
+        key: the label.
+        members: those that avoid others or that others avoid, in the order in which they get domains.
+        room: the free capacity of the nodes.
+    """
+
+    def __init__(self, view: View, key: str, members: Sequence[_Member], room: Room) -> None:
+        self._view, self._key, self._members, self._room = view, key, members, room
+        self._given: dict[tuple[PodTerm, int], set[str]] = {}
+        self._read: dict[tuple[int, int], _Slots] = {}
+        self._looks = 0
+        for member in members:
+            self._give(member, view.values(key, member.unit.live))
+
+    def give(self, anti: AntiAffinity) -> None:
+        """Give out the domains, and exclude the others from them."""
+        for member in self._members:
+            if member.needed and self._looks < MOST_LOOKS:
+                member.slots = self._slots_of(member)
+                self._give(member, self._chosen(member))
+        self._give_rest()
+        for member in self._members:
+            for term, side in member.sides:
+                others = set[str]().union(*self._of_others(term, side)) - member.has
+                member.unit.exclude(self._key, others, anti.words(term, member.unit))
+
+    def _give_rest(self) -> None:
+        """Give the domains that nobody needs to jobs, by turns; nobody is kept from more than there is work for."""
+        got = {id(member): self._got(member) for member in self._members}
+        growing = [member for member in self._members if _wants_more(member, got[id(member)])]
+        for domain in sorted({domain for member in growing for domain in member.slots}):
+            self._looks += len(growing)
+            if self._looks >= MOST_LOOKS:
+                return
+            takers = [
+                m for m in growing if domain in m.slots and not any(domain in others for others in self._barred(m))
+            ]
+            takers = [m for m in takers if _wants_more(m, got[id(m)])]
+            if takers:
+                first = min(takers, key=lambda m: got[id(m)] / m.needed)
+                self._give(first, {domain})
+                got[id(first)] += first.slots[domain][1]
+
+    def _give(self, member: _Member, domains: Iterable[str]) -> None:
+        member.has |= set(domains)
+        for where in member.sides:
+            self._given.setdefault(where, set()).update(member.has)
+
+    def _own(self, member: _Member) -> set[str]:
+        """The domains that a member has; also those of others of its side, unless it avoids them, too."""
+        if member.avoids_its_like:
+            return member.has
+        return set.intersection(*(self._given[where] for where in member.sides))
+
+    def _got(self, member: _Member) -> int:
+        """How many of its pods fit in its domains."""
+        return sum(member.slots[domain][1] for domain in self._own(member) if domain in member.slots)
+
+    def _of_others(self, term: PodTerm, side: int) -> list[set[str]]:
+        sides = ((term, other) for other in (_BOTH, _CARRIER, _TARGET) if other != side)
+        return [self._given[where] for where in sides if where in self._given]
+
+    def _barred(self, member: _Member) -> list[set[str]]:
+        """The domains of those that a member avoids, or that avoid it."""
+        return [others for where in member.sides for others in self._of_others(*where) if others]
+
+    def _chosen(self, member: _Member) -> set[str]:
+        """The domains that a member needs besides those that it has; none if they do not suffice for a job."""
+        missing, own = member.needed - self._got(member), self._own(member)
+        self._looks += len(member.slots)
+        closed = own.union(*self._barred(member))
+        open_to = {domain: slots for domain, slots in member.slots.items() if domain not in closed}
+        if missing <= 0 or (member.unit.job is not None and sum(most for _, most in open_to.values()) < missing):
+            return set()
+        found = set[str]()
+        for domain in sorted(open_to, key=lambda d: (-open_to[d][1], d)):
+            if open_to[domain][1] >= missing:
+                enough = (d for d, (_, most) in open_to.items() if most >= missing and d not in found)
+                return {*found, min(enough, key=lambda d: (open_to[d][0] < missing, open_to[d][1], d))}
+            found.add(domain)
+            missing -= open_to[domain][1]
+        return found
+
+    def _slots_of(self, member: _Member) -> _Slots:
+        """How many pods of a member fit in each domain; one in each if it avoids its like."""
+        (now, without), nodes = self._room.slots(member.unit), self._view.taken(member.unit.placement)
+        same = (id(without), id(nodes))
+        if same not in self._read:
+            domains, found = self._view.domains(self._key), self._read.setdefault(same, {})
+            self._looks += len(nodes)
+            for node in nodes:
+                if (domain := domains[node]) is not None and without[node]:
+                    free, most = found.get(domain, (0, 0))
+                    found[domain] = (free + now[node], most + without[node])
+        found = self._read[same]
+        return {d: (min(1, free), 1) for d, (free, _) in found.items()} if member.avoids_its_like else found
+
+
+def _needed(unit: Unit, beyond: frozenset[JobKey]) -> int:
+    """How many of its pods need a node; of a job that waits for something else, none.
+
+    Args:
+        unit: the pods.
+        beyond: new jobs whose quotas are too small; of others an earlier plan has said so.
+    """
+    job = unit.job
+    if job is None:
+        return sum(pod.needs_room for pod in unit.pods)
+    may_start = _has_begun(job) or (job.status is None and job.key not in beyond)
+    return unit.number if job.is_schedulable and may_start else 0
+
+
+def _has_begun(job: Job) -> bool:
+    return job.was_admitted or _runs(job)
+
+
+def _runs(job: Job) -> bool:
+    return any(pod.node and pod.is_live for pod in job.pods)
+
+
+def _beyond_quotas(snapshot: ClusterSnapshot) -> frozenset[JobKey]:
+    """The new jobs whose minimums exceed a quota of the cluster beside those of the jobs before them."""
+    table = QuotaTable(all_quotas(snapshot, ()))
+    meter, beyond = QuotaMeter({}, {}), set()
+    jobs = [job for job in snapshot.jobs if job.is_schedulable and (job.status is None or _has_begun(job))]
+    for job in sorted(jobs, key=lambda job: (not _has_begun(job), job.turn)):
+        uses = quota_uses_of(job, table)
+        if not _has_begun(job) and meter.short_of_start(uses, job.min_trainers) is not None:
+            beyond.add(job.key)
+        else:
+            meter.start(uses, job.min_trainers)
+    return frozenset(beyond)
+
+
+def _wants_more(member: _Member, got: int) -> bool:
+    """True for the trainers of a job that has what it needs, and may have more than fits in its domains."""
+    job = member.unit.job
+    return job is not None and member.unit.role is Role.TRAINER and 0 < member.needed <= got < job.max_trainers
+
+
+def _order(unit: Unit, position: int) -> tuple[object, ...]:
+    """Sort key: serving as it is placed, then jobs that run, by their turn, each with its trainers last."""
+    if unit.job is None:
+        return (0, position)
+    return (1, not _runs(unit.job), unit.job.turn, unit.role is Role.TRAINER, position)

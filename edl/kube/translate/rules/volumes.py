@@ -1,0 +1,321 @@
+"""What the volume claims of a pod require of its node, as kube-scheduler's plugins for volumes read them.
+
+A bound claim requires the nodes of its volume. An unbound one requires the nodes for which its class can provide a
+volume, or, if the class binds at once, to be bound first.
+
+Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins, volumebinding, volumezone and nodevolumelimits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
+from typing import NamedTuple
+
+from edl.errors import ConfigError
+from edl.kube.translate.rule_objects import ClaimResources, ClaimSpec
+from edl.kube.translate.rules.facts import Claim, RuleFacts
+from edl.kube.translate.rules.terms import OwnVolume, PodRules
+from edl.kube.translate.scalars import text
+from edl.kube.translate.shapes import read_terms
+from edl.kube.translate.storage_objects import (
+    PersistentVolumeClaimObject,
+    PersistentVolumeObject,
+    StorageClassObject,
+    VolumeSpec,
+)
+from edl.model.quantity import parse_quantity
+from edl.model.resources import BY_HAND, MEMORY, ONE_POD, NodeRule, NodeTerm, Requirement
+
+_PLACES = 256  # of one term of a class; more zones and racks than that nobody lists
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_LOST = "Lost"
+_IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_ZONES = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "failure-domain.beta.kubernetes.io/zone": "zone",
+    "failure-domain.beta.kubernetes.io/region": "region",
+    "kubernetes.io/hostname": "node",
+    "metadata.name": "node",
+}
+
+
+def rules_of_claim(claim: Claim, facts: RuleFacts) -> Iterator[NodeRule]:
+    """Yield what a claim requires of the nodes of its pods; a rule without terms excludes every node.
+
+    Args:
+        claim: its namespace and name.
+        facts: the objects of the cluster.
+    """
+    found = facts.claims.get(claim)
+    why = _refusal(claim, found, facts)
+    if why:
+        yield NodeRule((), why)
+    if why or found is None:
+        return
+    spec = found.spec or ClaimSpec()
+    if not spec.volume_name:
+        yield from _rules_of_unbound(claim, found, facts, is_made=False)
+    elif (volume := facts.volumes.get(spec.volume_name)) is not None:
+        yield from _rules_of_volume(volume, claim[1])
+
+
+def _refusal(claim: Claim, found: PersistentVolumeClaimObject | None, facts: RuleFacts) -> str:
+    """Why kube-scheduler refuses new pods with a claim at once; empty if it does not, or if that is not known."""
+    if found is None:
+        return f"PersistentVolumeClaim {claim[1]} does not exist" if facts.lacks_claim(claim) else ""
+    bound_to = (found.spec or ClaimSpec()).volume_name or ""
+    if found.status is not None and found.status.phase == _LOST:
+        return f"PersistentVolumeClaim {claim[1]} has lost its volume {bound_to}"
+    if found.metadata is not None and found.metadata.deletion_timestamp is not None:
+        return f"PersistentVolumeClaim {claim[1]} is being deleted"
+    if bound_to and facts.lacks_volume(bound_to):
+        return f"PersistentVolume {bound_to} of claim {claim[1]} does not exist"
+    return ""
+
+
+def to_be_made(rules: PodRules, facts: RuleFacts) -> Iterator[OwnVolume]:
+    """Yield the volumes of a pod whose claims are not made yet: those of pods to come, and of a pod just made."""
+    for own in rules.own_volumes:
+        if own.name not in rules.claims or (rules.namespace, own.name) not in facts.claims:
+            yield own
+
+
+def rules_of_own(volume: OwnVolume, facts: RuleFacts) -> Iterator[NodeRule]:
+    """Yield what the node of a new pod must be for a volume whose claim is made with the pod."""
+    found = _claim_of(volume)
+    yield from _rules_of_unbound(("", volume.name), found, facts, is_made=True)
+
+
+def driver_of_own(volume: OwnVolume, facts: RuleFacts) -> str:
+    """Return the CSI driver that attaches such a volume; empty if it is not known."""
+    storage = facts.classes.get(_class_name(_claim_of(volume).spec or ClaimSpec(), facts) or "")
+    return (storage.provisioner if storage is not None else None) or ""
+
+
+def _claim_of(volume: OwnVolume) -> PersistentVolumeClaimObject:
+    wants = ClaimSpec(
+        access_modes=list(volume.access_modes),
+        storage_class_name=volume.storage_class,
+        volume_mode=volume.volume_mode or None,
+        resources=ClaimResources({"storage": volume.size}) if volume.size else None,
+        selector={"matchLabels": {}} if volume.has_selector else None,
+    )
+    return PersistentVolumeClaimObject(spec=wants)
+
+
+class FreeVolumes(NamedTuple):
+    """The volumes made by hand of which a claim gets one.
+
+    Attributes:
+        words: what they are.
+        names: of the volumes.
+    """
+
+    words: str
+    names: frozenset[str]
+
+
+def free_volumes(claim: Claim, facts: RuleFacts) -> FreeVolumes | None:
+    """Return the volumes of which a claim without one gets one; None if its class makes them, too."""
+    found = facts.claims.get(claim)
+    return None if found is None or (found.spec or ClaimSpec()).volume_name else _free_volumes(found, facts)
+
+
+def free_volumes_of_own(volume: OwnVolume, facts: RuleFacts) -> FreeVolumes | None:
+    """Return the same for the claim that is made with a pod."""
+    return _free_volumes(_claim_of(volume), facts)
+
+
+def _free_volumes(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> FreeVolumes | None:
+    wants = claim.spec or ClaimSpec()
+    name = _class_name(wants, facts) or ""
+    storage = facts.classes.get(name)
+    if storage.provisioner != _NO_PROVISIONER if storage is not None else not facts.lacks_class(name):
+        return None
+    size = (wants.resources.requests if wants.resources is not None else None) or {}
+    kinds = [*sorted(wants.access_modes or ()), *([wants.volume_mode] if wants.volume_mode == "Block" else [])]
+    of_class = f"of StorageClass {name}" if name else "without a class"
+    words = f"{BY_HAND} {of_class} for claims of {text(size.get('storage') or 0)} ({', '.join(kinds)})"
+    return FreeVolumes(words, frozenset(_free_for(claim, name, facts)))
+
+
+def terms_of_volume(name: str, facts: RuleFacts) -> tuple[NodeTerm, ...]:
+    """Return the nodes from which a volume can be reached; empty if these are all."""
+    spec = facts.volumes[name].spec
+    affinity = spec.node_affinity if spec is not None else None
+    return read_terms(affinity.required) if affinity is not None and affinity.required is not None else ()
+
+
+def waits_for_pod(claim: Claim, facts: RuleFacts) -> bool:
+    """Return True if a claim has no volume yet: where its first pod runs decides where those after it may."""
+    found = facts.claims.get(claim)
+    return found is not None and not (found.spec or ClaimSpec()).volume_name
+
+
+def uses_alone(claim: Claim, facts: RuleFacts) -> bool:
+    """Return True if only one pod of the cluster may use a claim."""
+    found = facts.claims.get(claim)
+    return found is not None and ONE_POD in ((found.spec or ClaimSpec()).access_modes or ())
+
+
+def driver_of(claim: Claim, facts: RuleFacts) -> tuple[str, str] | None:
+    """Return the CSI driver that attaches a claim, and what tells its volume from others; None if it is not known."""
+    found = facts.claims.get(claim)
+    if found is None:
+        return None
+    spec = found.spec or ClaimSpec()
+    if spec.volume_name:
+        volume = facts.volumes.get(spec.volume_name)
+        csi = volume.spec.csi if volume is not None and volume.spec else None
+        return (csi.driver, spec.volume_name) if csi and csi.driver else None
+    storage = facts.classes.get(_class_name(spec, facts) or "")
+    return (storage.provisioner, "/".join(claim)) if storage is not None and storage.provisioner else None
+
+
+def topology_of(claim: Claim, facts: RuleFacts) -> tuple[str, ...]:
+    """Return the labels of nodes that tell where the volume of a claim without one will be; empty if not known."""
+    driver = driver_of(claim, facts) if waits_for_pod(claim, facts) else None
+    return facts.topologies.get(driver[0], ()) if driver is not None else ()
+
+
+def _rules_of_volume(volume: PersistentVolumeObject, claim: str) -> Iterator[NodeRule]:
+    name = volume.metadata.name or "" if volume.metadata else ""
+    affinity = volume.spec.node_affinity if volume.spec else None
+    if affinity is not None and affinity.required is not None:
+        terms = read_terms(affinity.required)
+        yield NodeRule(terms, f"volume {name} of claim {claim} is {place_words(terms)}")
+    labels = volume.metadata.labels if volume.metadata else None
+    for key, value in sorted((labels or {}).items()):
+        if _ZONES.get(key) in {"zone", "region"}:
+            values = tuple(sorted(text(value).split("__")))
+            here = NodeTerm((Requirement(key, "In", values),))
+            unlabelled = NodeTerm((Requirement(key, "DoesNotExist"),))
+            yield NodeRule((here, unlabelled), f"volume {name} of claim {claim} is {place_words((here,))}")
+
+
+def _class_name(spec: ClaimSpec, facts: RuleFacts) -> str | None:
+    """Return the name of a claim's class, that of the default class if it names none; None if there is none."""
+    if spec.storage_class_name is not None:
+        return spec.storage_class_name
+    defaults = [
+        (found.metadata.creation_timestamp or "", name)
+        for name, found in facts.classes.items()
+        if found.metadata is not None and text((found.metadata.annotations or {}).get(_IS_DEFAULT)) == "true"
+    ]
+    return max(defaults)[1] if defaults else None
+
+
+def _rules_of_unbound(
+    claim: Claim, found: PersistentVolumeClaimObject, facts: RuleFacts, *, is_made: bool
+) -> Iterator[NodeRule]:
+    name = _class_name(found.spec or ClaimSpec(), facts)
+    storage = facts.classes.get(name or "")
+    if storage is None or storage.volume_binding_mode != "WaitForFirstConsumer":
+        why = _why_unbound(found, name, facts, is_made=is_made)
+        if why:
+            yield NodeRule((), f"claim {claim[1]} has no volume yet; {why}")
+        if why or (storage is None and not facts.lacks_class(name or "")):
+            return
+    if node := _selected_node(found):
+        chosen = NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),))
+        yield NodeRule(
+            (chosen,), f"kube-scheduler has chosen node {node} for claim {claim[1]}, whose volume is made now"
+        )
+        return
+    terms = tuple(_allowed(storage)) if storage is not None else ()
+    if storage is not None and storage.provisioner != _NO_PROVISIONER and not terms:
+        return
+    for volume in _free_for(found, name or "", facts):
+        places = terms_of_volume(volume, facts)
+        if not places:
+            return
+        terms += places
+    terms = tuple(dict.fromkeys(terms))
+    of_class = f"volumes of StorageClass {name}" if name else "free volumes without a class"
+    where = f"{of_class} for claim {claim[1]} are {place_words(terms)}"
+    yield NodeRule(terms, where if terms else f"no free volume of StorageClass {name} fits claim {claim[1]}")
+
+
+def _why_unbound(found: PersistentVolumeClaimObject, name: str | None, facts: RuleFacts, *, is_made: bool) -> str:
+    """Why a claim that waits for no pod has no volume; empty if it is about to get one, or if that is not known."""
+    storage = facts.classes.get(name or "")
+    if storage is None and not facts.lacks_class(name or ""):
+        return ""
+    makes = storage is not None and storage.provisioner != _NO_PROVISIONER
+    if makes or _free_for(found, name or "", facts):
+        at_once = f"StorageClass {name} binds it at once" if storage is not None else "a free volume is bound at once"
+        return "" if is_made else at_once
+    if name:
+        lacks = "makes none" if storage is not None else "does not exist"
+        return f"StorageClass {name} {lacks}, and no free volume of that class fits"
+    if name is None:
+        return "it names no StorageClass, none is the default, and no free volume fits"
+    return "its StorageClass is empty, and no free volume without a class fits"
+
+
+def _selected_node(claim: PersistentVolumeClaimObject) -> str:
+    """The node for which the volume of a claim is being made; empty if kube-scheduler has chosen none."""
+    annotations = claim.metadata.annotations if claim.metadata is not None else None
+    return text(annotations.selected_node) if annotations is not None else ""
+
+
+def _allowed(storage: StorageClassObject) -> Iterator[NodeTerm]:
+    """The places where a class makes volumes, each alone: a volume is in one of them."""
+    for term in storage.allowed_topologies or ():
+        each = [[(one.key or "", value) for value in one.values or ()] for one in term.match_label_expressions or ()]
+        for place in islice(product(*each), _PLACES):
+            yield NodeTerm(tuple(Requirement(key, "In", (value,)) for key, value in place))
+
+
+def _free_for(claim: PersistentVolumeClaimObject, storage: str, facts: RuleFacts) -> list[str]:
+    """The volumes that can be bound to a claim: those reserved for it, if there are any."""
+    found = {name: one for name, one in facts.volumes.items() if _is_free_for(one, claim, storage)}
+    return [name for name, one in found.items() if one.spec and one.spec.claim_ref is not None] or list(found)
+
+
+def _is_free_for(volume: PersistentVolumeObject, claim: PersistentVolumeClaimObject, storage: str) -> bool:
+    """Return True if a volume that exists can be bound to a claim."""
+    have, wants = volume.spec or VolumeSpec(), claim.spec or ClaimSpec()
+    reference = have.claim_ref
+    if reference is not None:
+        metadata = claim.metadata
+        return (
+            metadata is not None
+            and (reference.namespace, reference.name) == (metadata.namespace, metadata.name)
+            and reference.uid in {None, "", metadata.uid}
+        )
+    is_available = volume.status is None or volume.status.phase in {None, "", "Available"}
+    return (
+        is_available
+        and (have.storage_class_name or "") == storage
+        and (have.volume_mode or "Filesystem") == (wants.volume_mode or "Filesystem")
+        and set(wants.access_modes or ()) <= set(have.access_modes or ())
+        and not wants.selector
+        and _size(have.capacity) >= _size(wants.resources.requests if wants.resources else None)
+    )
+
+
+def _size(amounts: object) -> int:
+    quantity = amounts.get("storage") if isinstance(amounts, dict) else None
+    try:
+        return parse_quantity(quantity, MEMORY) if quantity is not None else 0
+    except ConfigError:
+        return 0
+
+
+def place_words(terms: Iterable[NodeTerm]) -> str:
+    """Where a volume is: `in zone a`, `in zone a or zone b`, `on node n1`."""
+    found = " or ".join(dict.fromkeys(_words_of_term(term) for term in terms)) or "no place"
+    return f"{'on' if found.startswith('node ') else 'in'} {found}"
+
+
+def _words_of_term(term: NodeTerm) -> str:
+    parts = []
+    for one in (*term.expressions, *term.fields):
+        label = _ZONES.get(one.key, f"{one.key}")
+        values = " or ".join(one.values)
+        is_in = one.operator == "In"
+        parts.append(f"{label} {values}" if is_in else f"{label} {one.operator} {values}".rstrip())
+    return " and ".join(parts) or "no place"

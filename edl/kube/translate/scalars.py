@@ -1,0 +1,21 @@
+"""The base of all Kubernetes objects, and the values that a field of text can have."""
+
+from __future__ import annotations
+
+import msgspec
+
+Scalar = str | int | float | bool | None
+"""A field that is text in Kubernetes can be one of these in a hand-written file: `index: 3`, `cpu: 0.5`."""
+
+
+def text(value: Scalar) -> str:
+    """Return a scalar as Kubernetes writes it; empty for null."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class ApiStruct(msgspec.Struct, gc=False, rename="camel"):
+    """Base of all: without garbage collection, because objects are trees and have no cycles."""

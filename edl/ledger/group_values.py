@@ -1,0 +1,75 @@
+"""What trainers in step and their master tell each other about worlds: settings, requests and answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The time limits of a group, in seconds.
+
+    Attributes:
+        reconnect_s: a trainer whose connection broke is lost if it does not come back within this time; at once if
+            its peers lost it, too.
+        unwatched_s: a trainer that does not watch for this long, and whose process is not seen alive, is lost.
+        regroup_s: once a trainer waits for the next world, the others of its world must follow within this time.
+        first_s: the first world waits this long for its full number of trainers.
+    """
+
+    reconnect_s: float = 0.3
+    unwatched_s: float = 5.0
+    regroup_s: float = 45.0
+    first_s: float = 60.0
+
+
+class EnterRequest(NamedTuple):
+    """The request of a trainer to join the next world.
+
+    Attributes:
+        generation: the generation of its last world; 0 if it has had none.
+        position: how far its model is; None if it has no state of this job.
+        endpoint: where the others of its world reach it; the group only passes it on.
+        min_size: how many trainers the first world should have.
+        settings: how it divides the epoch into steps; the same text for every trainer.
+    """
+
+    generation: int
+    position: int | None
+    endpoint: str
+    min_size: int
+    settings: str = ""
+
+
+class WorldMember(NamedTuple):
+    """A trainer of a world."""
+
+    name: str
+    endpoint: str
+    position: int | None
+
+
+class FormedWorld(NamedTuple):
+    """A world, as one of its trainers gets it.
+
+    Attributes:
+        rank: the rank of the trainer.
+        position: where the first step begins, counted through all epochs.
+        checkpoint: what rank 0 loads first; 0 is a new model, None if a trainer has the state.
+        members: rank -> trainer.
+    """
+
+    generation: int
+    rank: int
+    position: int
+    checkpoint: int | None
+    members: tuple[WorldMember, ...]
+
+
+class Loss(NamedTuple):
+    """A trainer that is no longer waited for."""
+
+    name: str
+    generation: int
+    reason: str

@@ -1,0 +1,1 @@
+"""TrainingJobs that Kueue admits: what may run of them, and which Workloads edl keeps for them."""

@@ -1,0 +1,27 @@
+"""Jobs that a rule lets grow by steps: what it allows is counted anew once the new trainers run."""
+
+from __future__ import annotations
+
+from edl.model.names import Role
+from edl.model.resources import SKEW, grows_by_steps
+from edl.planner.findings.context import DecisionContext
+from edl.planner.problem import JobDemand
+
+
+def is_by_steps(demand: JobDemand, context: DecisionContext) -> bool:
+    """True if such a rule is among what keeps a job from one more trainer."""
+    return any(grows_by_steps(one.resource) for one in context.scarce(demand.shape).shortages)
+
+
+def has_next_step(demand: JobDemand, context: DecisionContext) -> bool:
+    """True if what such a rule allows a job may change with the trainers that the plan gives it.
+
+    A spread counts pods everywhere. Of two sides that avoid each other, a node is of the one that runs there.
+    """
+    packing = context.shared.packing
+    is_growing = packing.count[demand.index] > sum(bool(pod.node) for pod in demand.job.live_trainers)
+    new = {place.node for place in context.placed(demand.index) if place.role is Role.TRAINER}
+    for one in context.scarce(demand.shape).shortages:
+        if grows_by_steps(one.resource) and (is_growing if SKEW in one.resource else not new.isdisjoint(one.nodes)):
+            return True
+    return False

@@ -1,0 +1,82 @@
+"""Which of two plans is better, and what counts as a gain: of packings of the same jobs, and of whole plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from edl.model.names import JobKey
+from edl.model.plan import ScalePlan
+from edl.planner.guard import DEAD_BAND
+from edl.planner.speedup import Worth
+from edl.planner.trial_packing import TrialPacking
+
+DIGITS = 9  # of a fulfilment; what differs by less is equal
+EPSILON = 1e-6  # of a fulfilment, a count or a worth; no smaller difference is a gain
+
+
+def from_worst(packing: TrialPacking) -> list[float]:
+    """The fulfilment of all jobs, from the worst off upwards."""
+    return sorted(round(packing.fulfilment(j), DIGITS) for j in packing.members)
+
+
+def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
+    """The sum of the worths of all jobs of a packing."""
+    return sum(worths[j].value(packing.count[j]) for j in packing.members)
+
+
+def standing(
+    packing: TrialPacking, promised: Mapping[int, int], worths: Mapping[int, Worth] | None = None
+) -> tuple[list[float], list[float]]:
+    """How good a packing is; the larger one is better.
+
+    Args:
+        packing: not changed.
+        promised: the trainers up to which each job counts first, from the worst off upwards.
+        worths: the worth of each job's trainers, whose total then counts; by default every fulfilment counts, from
+            the worst off upwards.
+    """
+    demands = packing.problem.demands
+    held = (min(packing.fulfilment(j), demands[j].fulfilment(promised[j])) for j in packing.members)
+    kept = sorted(round(fulfilment, DIGITS) for fulfilment in held)
+    return kept, from_worst(packing) if worths is None else [round(total_worth(packing, worths), DIGITS)]
+
+
+def gain_of_worst(before: TrialPacking, after: TrialPacking, jobs: Iterable[int] | None = None) -> float:
+    """The fulfilment that the worst off of some jobs gains, by default of all that get more trainers; 0 if none."""
+    among = (j for j in after.members if after.count[j] > before.count[j]) if jobs is None else jobs
+    worst = min(among, key=lambda j: (before.fulfilment(j), j), default=None)
+    return 0.0 if worst is None else after.fulfilment(worst) - before.fulfilment(worst)
+
+
+def is_felt(gain: float) -> bool:
+    """True if a gain in fulfilment, or in worth, is beyond the dead band: no trainer restarts for less."""
+    return gain > DEAD_BAND + EPSILON
+
+
+class PlanScore(NamedTuple):
+    """How good a decision is; the larger one is better.
+
+    Attributes:
+        placed: serving pods.
+        admitted: for each job by tier and age, whether it runs.
+        worst: the lowest fulfilment.
+        achieved: what the objective counts.
+        kept: minus the trainers that are deleted.
+    """
+
+    placed: int
+    admitted: tuple[bool, ...]
+    worst: float
+    achieved: float
+    kept: int
+
+    @property
+    def is_best(self) -> bool:
+        """True if no decision gives any job more, and none is deleted for it."""
+        return all(self.admitted) and self.worst >= 1.0 and not self.kept
+
+
+def admitted(plan: ScalePlan) -> frozenset[JobKey]:
+    """The jobs that run in a plan."""
+    return frozenset(decision.job for decision in plan.decisions if decision.admitted)

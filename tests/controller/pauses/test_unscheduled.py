@@ -1,0 +1,124 @@
+"""Trainers that kube-scheduler finds no node for: their share goes to others, and one is tried after pauses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edl.controller.pauses.unscheduled import FIRST_S, LONGEST_S, WAITS_S, UnscheduledTrainers
+from edl.explain.decision import decide
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.limits import Limits
+from edl.model.names import Role
+from edl.model.pods import Pod, PodPhase
+from edl.model.status import Reason
+from edl.planner.policies.registry import policy_named
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+
+WHY = "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+def trainers(job: Job, running: int, waiting: int = 0, *, planned: str = "n000") -> Job:
+    """The job with so many trainers that run, and so many that have no node."""
+
+    def pod(index: int) -> Pod:
+        runs = index < running
+        return Pod(
+            namespace=job.key.namespace,
+            name=f"{job.key.name}-trainer-{index}",
+            uid=f"{job.key.name}-{index}",
+            shape=job.trainer,
+            node=f"n00{index % 2}" if runs else "",
+            phase=PodPhase.RUNNING if runs else PodPhase.PENDING,
+            planned=planned,
+            tried=not runs,
+            unscheduled="" if runs else WHY,
+            job=job.key,
+            role=Role.TRAINER,
+            index=index,
+        )
+
+    return replace(job, pods=tuple(map(pod, range(running + waiting))))
+
+
+def at(*jobs: Job) -> ClusterSnapshot:
+    return make_snapshot(make_nodes(2, cpu=8), jobs)
+
+
+def allowed(pauses: UnscheduledTrainers, job: Job, now_s: float) -> int | None:
+    """The most trainers that the job may have; None if nothing is held back."""
+    seen = pauses.apply(at(job), now_s).jobs[0]
+    return None if seen.refusal is None else seen.refusal.allowed
+
+
+JOB = make_job("a", min_trainers=2, max_trainers=12)
+
+
+def test_a_slot_that_is_refused_for_a_minute_is_withdrawn_and_tried_again_later_and_later() -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(JOB, 4, 3)
+    assert allowed(pauses, stuck, 0.0) is None
+    assert pauses.next_end_s(0.0) == WAITS_S
+    assert allowed(pauses, stuck, WAITS_S - 1) is None
+    now_s, pause_s = WAITS_S, FIRST_S
+    for _ in range(8):
+        assert allowed(pauses, stuck, now_s) == 4
+        assert allowed(pauses, trainers(JOB, 4), now_s + pause_s - 1) == 4
+        now_s += pause_s
+        assert allowed(pauses, trainers(JOB, 4), now_s) == 5, "one is tried"
+        assert allowed(pauses, trainers(JOB, 4, 1), now_s + 1) == 5
+        now_s += 1 + WAITS_S
+        stuck, pause_s = trainers(JOB, 4, 1), min(2 * pause_s, LONGEST_S)
+
+
+def test_the_job_says_what_kube_scheduler_says_and_others_get_the_share() -> None:
+    pauses = UnscheduledTrainers()
+    stuck, other = trainers(JOB, 4, 8), make_job("b", min_trainers=1, max_trainers=12)
+    pauses.apply(at(stuck, other), 0.0)
+    plan = decide(pauses.apply(at(stuck, other), WAITS_S), policy_named("maxmin"), Limits())
+    mine, theirs = plan.decisions
+    assert (mine.target, mine.reason) == (4, Reason.UNSCHEDULABLE)
+    assert sorted(mine.victims) == sorted(pod.name for pod in stuck.pods if not pod.node)
+    later = pauses.apply(at(trainers(JOB, 4), other), WAITS_S + 1)
+    assert WHY in decide(later, policy_named("maxmin"), Limits()).decisions[0].message
+    assert theirs.target == 12
+
+
+def test_a_trainer_that_gets_a_node_ends_the_pauses() -> None:
+    pauses = UnscheduledTrainers()
+    for now_s in (0.0, WAITS_S):
+        allowed(pauses, trainers(JOB, 4, 3), now_s)
+    assert allowed(pauses, trainers(JOB, 5), WAITS_S + FIRST_S) is None
+
+
+def test_a_job_that_cannot_have_its_minimum_gives_everything_back_and_is_tried_again() -> None:
+    pauses, none = UnscheduledTrainers(), trainers(JOB, 0, 12)
+    for now_s in (0.0, WAITS_S):
+        (seen,) = pauses.apply(at(none), now_s).jobs
+    assert seen.is_barred
+    (seen,) = pauses.apply(at(JOB), WAITS_S + FIRST_S).jobs
+    assert not seen.is_barred
+    assert seen.refusal is not None
+    assert seen.refusal.allowed == JOB.min_trainers
+
+
+def test_a_job_below_its_minimum_keeps_the_trainers_that_have_nodes() -> None:
+    pauses, one = UnscheduledTrainers(), trainers(JOB, 1, 5)
+    for now_s in (0.0, WAITS_S):
+        (seen,) = pauses.apply(at(one), now_s).jobs
+    assert seen.bounds.min_trainers == 1
+    assert not seen.is_barred
+
+
+def test_a_trainer_whose_node_still_empties_waits_for_that() -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(JOB, 4, 3)
+    ending = replace(make_serving("web", cpu=4), node="n000", terminating=True, phase=PodPhase.RUNNING)
+    for now_s in (0.0, WAITS_S, 2 * WAITS_S):
+        (seen,) = pauses.apply(make_snapshot(make_nodes(2, cpu=8), (stuck,), (ending,)), now_s).jobs
+    assert seen.refusal is None
+
+
+def test_a_changed_spec_is_tried_at_once() -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(JOB, 4, 3)
+    for now_s in (0.0, WAITS_S):
+        allowed(pauses, stuck, now_s)
+    assert allowed(pauses, replace(stuck, generation=2), WAITS_S + 1) is None

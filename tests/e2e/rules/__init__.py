@@ -1,0 +1,1 @@
+"""Rules between pods and of volumes on the real control plane."""

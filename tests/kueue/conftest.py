@@ -1,0 +1,40 @@
+"""Gives the tests one control plane with Kueue; without `--on cluster` they are not selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from tests.e2e.conftest import PLANES, ControlPlanes, plane_of, pytest_runtest_makereport
+from tests.kueue.programs import kueue_on
+from tests.kueue.scene import NODES, Cluster, Scene
+from tests.kueue.training_jobs import TrainingScene
+
+__all__ = ["pytest_runtest_makereport"]
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes, Kueue, and edl's controller."""
+    noticed = request.session.stash.setdefault(PLANES, [])
+    planes = ControlPlanes(plane_of(request.config), lambda: tmp_path_factory.mktemp("cluster"), noticed.append)
+    with ExitStack() as stack:
+        stack.callback(planes.stop)
+        plane = planes(nodes=NODES)
+        yield stack.enter_context(Cluster(plane, stack.enter_context(kueue_on(plane))))
+
+
+@pytest.fixture
+def here(cluster: Cluster) -> Iterator[Scene]:
+    """A namespace of its own."""
+    with closing(Scene(cluster)) as scene:
+        yield scene
+
+
+@pytest.fixture
+def there(cluster: Cluster) -> Iterator[TrainingScene]:
+    """The same for TrainingJobs."""
+    with closing(TrainingScene(cluster)) as scene:
+        yield scene

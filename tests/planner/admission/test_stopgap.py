@@ -1,0 +1,166 @@
+"""A decision that runs out of time keeps what it found for serving, and the deadline holds whatever stage stalls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from edl.explain.decision import explained_study
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import FixedPods
+from edl.model.limits import Limits
+from edl.model.names import Role
+from edl.model.plan import ScalePlan
+from edl.planner import decide, packing
+from edl.planner.clock import Clock
+from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
+
+DEADLINE_S = 10.0
+AGES = (("older", 200.0), ("old", 100.0), ("young", 50.0))
+
+
+class JumpingTime:
+    """A time that stands still and jumps on demand."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def __call__(self) -> float:
+        return self.time_s
+
+
+def full_cluster(waiting: int) -> ClusterSnapshot:
+    """Four nodes full of two jobs' trainers, most of them surplus, and serving pods of two cores that wait."""
+    jobs = tuple(
+        make_job(name, trainers=8, on=on, cpu=2, min_trainers=2, max_trainers=8)
+        for name, on in (("a", ("n000", "n001")), ("b", ("n002", "n003")))
+    )
+    return make_snapshot(make_nodes(4), jobs, tuple(make_serving(f"web-{i}", cpu=2) for i in range(waiting)))
+
+
+def real(module: ModuleType, name: str) -> Callable[..., Any]:
+    """The function that a test puts a stall before."""
+    function: Callable[..., Any] = getattr(module, name)
+    return function
+
+
+def planned(snapshot: ClusterSnapshot, now: Callable[[], float]) -> ScalePlan:
+    limits = Limits(deadline_s=DEADLINE_S)
+    return explained_study(snapshot, policy_named("maxmin"), limits, clock=Clock(DEADLINE_S, now)).plan
+
+
+@pytest.mark.parametrize("waiting", [1, 5, 12])
+def test_room_for_serving_is_made_without_time_for_admission(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cap = JumpingTime(), real(decide, "cap")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S  # the part of serving and admission is over
+        return cap(*given)
+
+    monkeypatch.setattr(decide, "cap", stalled)
+    snapshot = full_cluster(waiting)
+
+    plan = planned(snapshot, now)
+
+    assert "admission" in plan.cut
+    assert not check(snapshot, plan)
+    assert (plan.serving.placed, plan.serving.short) == (waiting, 0)
+    assert sum(len(d.victims) for d in plan.decisions) == waiting
+    assert all(d.admitted and d.target >= d.min_trainers for d in plan.decisions)
+
+
+def test_deletions_found_before_the_time_is_over_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cap = JumpingTime(), real(decide, "cap")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S
+        return cap(*given)
+
+    def slow(*given: object) -> object:
+        now.time_s += 0.05 * DEADLINE_S
+        return choose(*given)
+
+    choose = real(packing, "choose")
+    monkeypatch.setattr(decide, "cap", stalled)
+    monkeypatch.setattr(packing, "choose", slow)
+    snapshot = full_cluster(12)
+
+    plan = planned(snapshot, now)
+
+    assert not check(snapshot, plan)
+    assert 0 < plan.serving.placed <= 12
+    assert sum(len(d.victims) for d in plan.decisions) == plan.serving.placed
+
+
+def test_a_job_that_does_not_fit_leaves_all_of_its_room_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cap = JumpingTime(), real(decide, "cap")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S
+        return cap(*given)
+
+    monkeypatch.setattr(decide, "cap", stalled)
+    pserver = FixedPods(Role.PSERVER, make_shape(2), 1)
+    wide = make_job("wide", cpu=5, min_trainers=4, max_trainers=4, age_s=300.0, fixed=(pserver,))
+    jobs = (wide, *(make_job(name, cpu=2, min_trainers=4, max_trainers=4, age_s=age_s) for name, age_s in AGES))
+    snapshot = make_snapshot(make_nodes(2), jobs)
+
+    plan = planned(snapshot, now)
+
+    assert plan.cut == ("admission",)
+    assert not check(snapshot, plan)
+    assert {d.job.name: d.admitted for d in plan.decisions} == {
+        "wide": False,
+        "older": True,
+        "old": True,
+        "young": False,
+    }
+
+
+STAGES = ("serve", "cap", "admit", "share", "follow_preferences")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stall_s", [3.0, 9.0])
+def test_a_stall_in_a_stage_costs_no_more_than_the_stall(
+    stage: str, stall_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every stage after the stall sees that time has passed: the decision ends within the deadline and a tenth."""
+    now, function = JumpingTime(), real(decide, stage)
+
+    def stalled(*given: object, **more: object) -> object:
+        now.time_s += stall_s
+        return function(*given, **more)
+
+    monkeypatch.setattr(decide, stage, stalled)
+    snapshot = full_cluster(3)
+
+    plan = planned(snapshot, now)
+
+    assert not check(snapshot, plan)
+    assert plan.certificate.bound >= plan.certificate.achieved
+    assert plan.seconds <= 1.1 * DEADLINE_S
+    assert all(d.admitted for d in plan.decisions)
+    assert plan.cut or stall_s < 9.0 or stage == "follow_preferences"
+
+
+def test_sentences_become_short_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, prefer = JumpingTime(), real(decide, "follow_preferences")
+
+    def stalled(*given: object) -> object:
+        now.time_s += 2 * DEADLINE_S
+        return prefer(*given)
+
+    monkeypatch.setattr(decide, "follow_preferences", stalled)
+
+    plan = planned(full_cluster(3), now)
+
+    assert plan.cut[-1] == "sentences"
+    assert [d.message for d in plan.decisions] == [
+        f"{d.target} of 8: {d.reason}; this decision had no time left to say why" for d in plan.decisions
+    ]

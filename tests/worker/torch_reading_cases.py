@@ -1,0 +1,143 @@
+"""Processes that read batches ahead for trainers in step; `make torch-test` runs these tests."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from edl.errors import ConfigError, PermanentError
+from edl.worker import connect
+from edl.worker_torch import Accelerator
+from tests.worker.test_worker import in_thread
+from tests.worker.torch_script import BATCH, EPOCHS, RECORDS, Script, X, Y, joined, network, trained
+from tests.worlds.master_server import TOKEN, serving
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+
+
+def where(number: int) -> tuple[Any, Any, int, int]:
+    return X[number], Y[number], number, os.getpid()
+
+
+def augmented(number: int) -> tuple[Any, Any]:
+    noise = torch.rand(8) + random.random() + float(np.random.rand())  # noqa: S311 - what scripts do
+    return X[number] + noise / 10, Y[number]
+
+
+def torn(number: int) -> tuple[Any, Any]:
+    if number == 42:
+        raise ValueError("torn")
+    return X[number], Y[number]
+
+
+class Noting(Script):
+    """Notes which records the loop got, and who has read them."""
+
+    def run(self, body: Any = None) -> Script:
+        self.seen: list[int] = []
+        self.readers: set[int] = set()
+        self.epochs: list[tuple[int, int]] = []
+        torch.set_num_threads(1)
+        with self.job:
+            for x, y, numbers, pids in self.elastic.batches():
+                self.seen += numbers.tolist()
+                self.readers |= set(pids.tolist())
+                self.epochs.append((self.job.epoch, self.elastic.step * BATCH // RECORDS))
+                nn.functional.mse_loss(self.model(x), y).backward()
+                if body is not None:
+                    body(self)
+        return self
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_processes_read_every_record_once_in_each_epoch(tmp_path: Path, count: int) -> None:
+    found: list[Any] = await trained(
+        tmp_path,
+        count,
+        make=lambda served, name: Noting(served, name, first=count, read=where, num_workers=2, micro_batch=5),
+    )
+    assert sorted(n for script in found for n in script.seen) == sorted([*range(RECORDS)] * EPOCHS)
+    for script in found:
+        assert os.getpid() not in script.readers
+        assert len(script.readers) == 2
+        assert all(epoch == of_step for epoch, of_step in script.epochs), "an epoch begins with its first batch"
+
+
+async def test_what_was_read_ahead_is_dropped_when_a_trainer_joins_and_nothing_is_lost_or_doubled(
+    tmp_path: Path,
+) -> None:
+    plain = [script.weights for script in await trained(tmp_path / "0", 1, deterministic=4)]
+
+    def body(script: Script, x: Any, y: Any) -> None:
+        nn.functional.mse_loss(script.model(x), y).backward()
+
+    a, b = await joined(tmp_path / "j", body, num_workers=2, deterministic=4, reading={"prefetch_factor": 4})
+    assert a.elastic.loop.counts.worlds >= 2
+    assert a.elastic.is_complete
+    assert torch.equal(a.weights, b.weights)
+    (alone,) = await trained(tmp_path / "1", 1, num_workers=2, deterministic=4)
+    assert torch.equal(alone.weights, plain[0])
+
+
+async def test_augmentation_does_not_depend_on_who_reads(tmp_path: Path) -> None:
+    weights = []
+    for count, workers in ((1, 0), (1, 1), (1, 2), (2, 1)):
+        make = functools.partial(Script, first=count, read=augmented, num_workers=workers, deterministic=4)
+        weights += [one.weights for one in await trained(tmp_path / f"{count}-{workers}", count, make=make)]
+    assert all(torch.equal(one, weights[0]) for one in weights)
+
+
+async def test_a_record_that_cannot_be_read_ends_the_job_also_if_a_process_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="record 42: ValueError: torn; trainers that train in step cannot leave"):
+        await trained(tmp_path, 1, read=torn, num_workers=2)
+
+
+@pytest.mark.parametrize(("workers", "options"), [(2, {"batch_size": 3}), (0, {"shuffle": True}), (-1, {})])
+async def test_options_that_the_job_decides_are_refused(tmp_path: Path, workers: int, options: Any) -> None:
+    async with serving(tmp_path, f"index:{RECORDS}") as served:
+        with pytest.raises(ConfigError, match=r"prefetch_factor, pin_memory.* the job decides the rest"):
+            await in_thread(lambda: Script(served, num_workers=workers, reading=options))
+
+
+class Records(Dataset):
+    """Says which process has read."""
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __getitem__(self, number: int) -> tuple[Any, Any, int, int]:
+        return where(number)
+
+
+async def test_the_processes_of_the_loader_of_a_script_with_accelerate_read(tmp_path: Path) -> None:
+    def run() -> tuple[set[int], list[int]]:
+        job = connect(served.url, token=TOKEN, environment={"POD_NAME": "a", "POD_UID": "uid-a"})
+        accelerator = Accelerator(job, cpu=True)
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        data = DataLoader(Records(), batch_size=BATCH, shuffle=True, num_workers=2, prefetch_factor=3)
+        model, optimizer, data = accelerator.prepare(model, optimizer, data)
+        readers: set[int] = set()
+        seen: list[int] = []
+        for x, y, numbers, pids in data:
+            readers |= set(pids.tolist())
+            seen += numbers.tolist()
+            accelerator.backward(nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+            optimizer.zero_grad()
+        return readers, seen
+
+    async with serving(tmp_path, f"index:{RECORDS}") as served:
+        readers, seen = await in_thread(run)
+    assert os.getpid() not in readers
+    assert len(readers) == 2
+    assert sorted(seen) == list(range(RECORDS))

@@ -1,0 +1,1 @@
+"""Clusters in which pods have rules about each other."""
