@@ -13,7 +13,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
-from edl.model.units import amount, count, listed, rank_of
+from edl.model.units import amount, count, listed, plain, rank_of
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
 from edl.planner.minimums import serve
 from edl.planner.problem import Problem
@@ -78,7 +78,7 @@ def _why(problem: Problem, shape: int) -> str:
     if slots >= _wanted(problem, shape):
         return "the serving pods that wait do not all fit on the nodes"
     named = scarce_of(problem, shape, problem.shapes[shape].request)
-    by = f" ({listed(sorted(named, key=rank_of))})" if named else ""
+    by = f" ({listed(plain(name) for name in sorted(named, key=rank_of))})" if named else ""
     whys = dict.fromkeys(rule.why for rule in problem.shapes[shape].placement.rules)
     return f"the nodes that accept them have capacity for {slots}{by}{''.join(f'; {why}' for why in whys)}"
 

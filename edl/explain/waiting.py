@@ -12,7 +12,7 @@ from edl.explain.rejected.rejections import Rejections
 from edl.explain.together import TogetherWriter
 from edl.model.names import JobKey
 from edl.model.resources import DEVICE_PREFIX, HOST_PORT_PREFIX, RULE_PREFIX, PodShape, Resources
-from edl.model.units import amount, amounts, count, listed, minutes, rank_of
+from edl.model.units import amount, amounts, count, listed, minutes, plain, rank_of
 from edl.planner.admission.trial import waiting_since_s
 from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.reasons import Cause, Finding
@@ -229,7 +229,7 @@ class WaitingWriter:
         """The rules, devices and ports that leave no more slots, in brackets; empty if there are none."""
         named = [name for name in shape.request if name.startswith((RULE_PREFIX, DEVICE_PREFIX, HOST_PORT_PREFIX))]
         scarce = scarce_of(self._problem, self._number[shape], sorted(named))
-        return f" ({listed(scarce)})" if scarce else ""
+        return f" ({listed(plain(name) for name in scarce)})" if scarce else ""
 
 
 def _same(line: str) -> tuple[str, str]:

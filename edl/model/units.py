@@ -28,7 +28,9 @@ def rank_of(resource: str) -> tuple[int, str]:
 
 
 def plain(resource: str) -> str:
-    """The name of a resource in a sentence."""
+    """The name of a resource in a sentence: `cpu`, `the number of pods`, `host port TCP/80`."""
+    if resource.startswith(HOST_PORT_PREFIX):
+        return f"host port {resource.removeprefix(HOST_PORT_PREFIX)}"
     return "the number of pods" if resource == PODS else resource
 
 
@@ -55,7 +57,7 @@ def _other_amount(name: str, number: int) -> str:
     if name.startswith(RULE_PREFIX):
         return name
     if name.startswith(HOST_PORT_PREFIX):
-        return f"host port {name.removeprefix(HOST_PORT_PREFIX)}"
+        return plain(name)
     if name.startswith(DEVICE_PREFIX):
         return f"{count(number, _DEVICE)}{name.removeprefix(_DEVICE)}"
     return f"{format_quantity(number, name)} of {name}" if name.startswith("hugepages-") else f"{number} {name}"

@@ -66,6 +66,16 @@ def test_of_like_pods_those_that_do_not_fit_are_counted() -> None:
     assert list(oversized_lines(snapshot(*both))) == []
 
 
+def test_host_ports_that_the_same_pods_request_are_named_by_one_of_them() -> None:
+    both = Resources.of({"hostport/TCP/80": 1, "hostport/TCP/443": 1})
+    waits = [make_serving(f"web-{i}", cpu=1) for i in range(3)]
+    waits = [replace(pod, shape=replace(pod.shape, request=pod.shape.request + both)) for pod in waits]
+    assert list(oversized_lines(snapshot(*waits))) == [
+        "1 of the 3 serving pods like serving/web-0 would wait without any job, too: the nodes that accept them have"
+        " capacity for 2 (host port TCP/443)"
+    ]
+
+
 def test_nor_do_pods_that_fit_beside_their_like_alone() -> None:
     other = make_serving("other", cpu=6)
     both = [make_serving(f"big-{i}", cpu=5) for i in range(2)]

@@ -161,6 +161,15 @@ def test_a_job_whose_pods_fit_only_one_by_one_says_so() -> None:
     assert "the nodes can hold at most 8 trainers, and its minimum is 9" in message
 
 
+def test_a_job_whose_pods_ask_for_several_host_ports_reads_one_of_them() -> None:
+    job = make_job("a", min_trainers=2)
+    ports = Resources.of({"hostport/TCP/20000": 1, "hostport/TCP/20001": 1})
+    job = replace(job, trainer=replace(job.trainer, request=job.trainer.request + ports))
+    assert message_of("a", job).endswith(
+        "the nodes can hold at most 1 trainer, and its minimum is 2 (host port TCP/20000)"
+    )
+
+
 def test_a_job_that_no_node_takes_says_so() -> None:
     world = make_snapshot((make_node("n0", ready=False),), (make_job("a"),))
     assert "no node accepts its trainers (of 1 node: 1 not ready)" in decision_of(plan_for(world), "a").account

@@ -222,6 +222,10 @@ def slots_without_training(problem: Problem, shape: int, without: str = "") -> i
 
 
 def scarce_of(problem: Problem, shape: int, names: Iterable[str]) -> list[str]:
-    """Of some resources that pods of a shape request, those without which more of them would fit."""
-    slots = slots_without_training(problem, shape)
-    return [name for name in names if slots_without_training(problem, shape, without=name) > slots]
+    """Of some resources that pods of a shape request, those without which more of them would fit.
+
+    Of host ports that the same pods request, one has a column and is named for all; so is one of the resources that
+    no node has.
+    """
+    slots, known = slots_without_training(problem, shape), set(problem.names)
+    return [name for name in names if name in known and slots_without_training(problem, shape, without=name) > slots]
