@@ -37,6 +37,7 @@ SEED ?= 1
 JOBS ?= 1000
 TIMES ?= 20
 SCENES ?=
+SHARED ?= some
 EXAMPLES ?= readme clicks torch
 CLUSTER_FLAGS ?=
 
@@ -98,11 +99,11 @@ test: $(STAMP) ## unit and property tests, and end-to-end tests in the sandbox
 	@$(STEP) 'unit and property tests, and end-to-end tests in the sandbox'
 	@$(PYTEST) $(IN_FIVE)
 
-test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it
+test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it; SHARED=all plays all scenes
 	@$(STEP) 'build the programs of the control plane, if they are missing'
 	@$(BIN)/python -m tests.e2e.control_plane build
 	@$(STEP) 'contract tests, then end-to-end tests on the real control plane'
-	@$(PYTEST) $(IN_THREE) --on cluster tests/contract tests/e2e
+	@$(PYTEST) $(IN_THREE) --on cluster --shared $(SHARED) tests/contract tests/e2e
 
 lint: $(STAMP) ## ruff, the import contracts and mypy --strict
 	@$(STEP) 'lint: ruff, the import contracts, mypy'

@@ -7,6 +7,7 @@ Hypothesis tries the same examples in each run, so that a failure comes from a c
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
 `pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox. A test
 marked `cluster` runs only there, one marked `sandbox` only in the sandbox; elsewhere they are not selected.
+Of the scenes that both can play, the real control plane plays every third one of each file; `--shared all` plays all.
 `pytest --progress` shows what runs, and a table of the slowest files.
 """
 
@@ -14,14 +15,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
-from tests.distribution import ByKind, longest_first
+from tests.distribution import ByKind, longest_first, without_most_shared
 from tests.e2e.control_plane.versions import cache_root
 from tests.progress import Progress
 from tests.side_by_side import turn
@@ -73,6 +74,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="sandbox",
         help="where the end-to-end tests run: the sandbox (default), or a real control plane, which is built first",
     )
+    parser.addoption(
+        "--shared",
+        choices=("some", "all"),
+        default="some",
+        help="with --on cluster: which scenes that the sandbox plays too: every third one of each file, or all",
+    )
     parser.addoption("--progress", action="store_true", help="print what runs instead of dots, and the slowest files")
 
 
@@ -91,9 +98,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that only the other kind of cluster can serve; sort the tests, see `distribution`."""
     other = "cluster" if config.getoption("--on") == "sandbox" else "sandbox"
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(other) is not None])
-    items[:] = [item for item in items if item.get_closest_marker(other) is None]
+    kept = [item for item in items if item.get_closest_marker(other) is None]
+    # A test that the command line names runs in any case.
+    if other == "sandbox" and config.getoption("--shared") == "some" and not _are_named(config.args):
+        kept = without_most_shared(kept)
+    chosen = {id(item) for item in kept}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+    items[:] = kept
     longest_first(items)
+
+
+def _are_named(args: Sequence[str]) -> bool:
+    """True if the command line names files or single tests, and not only folders."""
+    return any(Path(argument.partition("::")[0]).is_file() for argument in args)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

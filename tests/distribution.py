@@ -8,6 +8,8 @@ first.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
@@ -85,6 +87,26 @@ WAITING = (
     "tests/worker/test_",
 )
 """How the names of files begin whose tests wait most of the time."""
+
+
+SCENES = ("tests/e2e/cases/", "tests/e2e/faults/", "tests/e2e/scale/", "tests/e2e/scenarios/")
+"""The folders of the tests that play scenes of a cluster, each of them a minute or so."""
+
+SHARED_ONE_IN = 3
+
+
+def without_most_shared(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of the scenes that the sandbox plays too, every third one of each file; all other tests."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in items:
+        file = file_of(item.nodeid)
+        if file.startswith(SCENES) and item.get_closest_marker("cluster") is None:
+            seen[file] += 1
+            if seen[file] % SHARED_ONE_IN != 1:
+                continue
+        kept.append(item)
+    return kept
 
 
 def longest_first(items: list[pytest.Item]) -> None:

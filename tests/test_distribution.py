@@ -7,8 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
-from tests.distribution import LONGEST, WAITING, is_waiting
+import pytest
+
+from tests.distribution import LONGEST, WAITING, is_waiting, without_most_shared
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
@@ -48,6 +51,25 @@ def test_one_process_begins_with_the_longest_file_that_waits_and_one_with_the_lo
     tmp_path: Path,
 ) -> None:
     assert first_files(tmp_path) == {"0": "test_wait_long.py", "1": "test_compute_long.py"}
+
+
+class Item:
+    """A test, as far as it is asked where it runs."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.markers = nodeid, markers
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.markers else None
+
+
+def test_of_the_scenes_that_the_sandbox_plays_too_a_cluster_plays_every_third_of_each_file() -> None:
+    scenes, parts = "tests/e2e/scenarios/test_a.py", "tests/e2e/parts/test_b.py"
+    both = [Item(f"{scenes}::test_{number}") for number in range(5)]
+    items = [Item(f"{scenes}::test_real", "cluster"), *both, Item("tests/e2e/faults/test_c.py::test_one")]
+    items += [Item(f"{parts}::test_{number}") for number in range(2)]
+    left = [item.nodeid.rpartition("::")[2] for item in without_most_shared(cast("list[pytest.Item]", items))]
+    assert left == ["test_real", "test_0", "test_3", "test_one", "test_0", "test_1"]
 
 
 def test_the_named_files_exist() -> None:
