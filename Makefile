@@ -54,12 +54,16 @@ IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
 IN_FIVE := $(BY_FILE) -n 5
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
-# simulator, and half of the random cases.
-WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack)
+# simulator, the long random histories of whole controllers and worlds, and half of the other random cases.
+WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack stack_broken_node stack_devices)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
-EXPERIMENTS := tests/controller/loop/test_loop_small_scope.py tests/planner/policies/test_edl_2017_experiment.py \
-  tests/sim/test_simulation_calibration.py tests/test_how_to_guides.py
-IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py $(EXPERIMENTS))
+LONG_LOOPS := $(patsubst %,tests/controller/loop/test_loop_%.py,small_scope storms random_histories mixes random_events crashes)
+LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds oscillation brute_force in_time)
+EXPERIMENTS := tests/planner/policies/test_edl_2017_experiment.py tests/test_how_to_guides.py \
+  $(patsubst %,tests/sim/test_%.py,simulation simulation_calibration headroom headroom_days) \
+  $(patsubst %,tests/benchmarks/test_%.py,hostile_specs hostile_bytes master_memory)
+IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py \
+  $(LONG_LOOPS) $(LONG_PLANS) $(EXPERIMENTS))
 QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
@@ -118,8 +122,8 @@ format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-unit: $(STAMP) ## the tests of single parts, with a few of their random cases (below 4 minutes)
-	@EDL_HISTORIES=200 $(PYTEST) $(IN_FIVE) $(NO_CLUSTER) $(QUICK)
+unit: $(STAMP) ## the tests of single parts, with a few of their random cases
+	@$(PYTEST) $(IN_THREE) $(NO_CLUSTER) $(QUICK)
 
 # Each in an environment of its own (tools/pythons.py), the oldest with the lowest versions of the libraries.
 oldest: ## make test on the oldest Python of this machine, with the lowest libraries that pyproject.toml allows
