@@ -4,7 +4,7 @@ The scene of `make scale-peer` in virtual time: 500 nodes full of 4,000 trainers
 planner run on simulated API servers (`requests_at_once`). Serving pods that preempt nobody arrive at 200 a second;
 kube-scheduler tries them at the rate of the table. A decision takes `--plan` seconds. Prints the seconds from the
 first arrival to the first and to the last deletion, how long the last deletion came after kube-scheduler's last try,
-and the rounds. The load of the machine changes none of these figures.
+and the snapshots. The load of the machine changes none of these figures.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Times:
     arrived_s: float = 0.0
     tried_s: float = 0.0
     deleted_s: list[float] = field(default_factory=list)
-    rounds: int = 0
+    snapshots: int = 0
 
 
 class Cluster(FakeCluster):
@@ -70,7 +70,7 @@ class Cluster(FakeCluster):
 
     async def observe(self) -> ClusterSnapshot:
         """Take a snapshot."""
-        self._times.rounds += 1
+        self._times.snapshots += 1
         return await super().observe()
 
     async def apply(self, action: Action) -> Outcome:
@@ -112,7 +112,7 @@ async def reclaim(server: Server, pods: int, plan_s: float, tries_per_s: float) 
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
     await asyncio.sleep(REST_S)
-    times.arrived_s, times.rounds = asyncio.get_running_loop().time(), 0
+    times.arrived_s, times.snapshots = asyncio.get_running_loop().time(), 0
     await asyncio.gather(_arrive(cluster, pods), _schedule(cluster, pods, times, server.median_s, tries_per_s))
     await cluster.are_deleted.wait()
     stop.set()
@@ -143,14 +143,14 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=250)
     parser.add_argument("--plan", type=float, default=0.15)
     options = parser.parse_args()
-    print(f"{'a request takes':<20}{'tries/s':>8}{'first':>8}{'last':>9}{'after the last try':>20}{'rounds':>8}")
+    print(f"{'a request takes':<20}{'tries/s':>8}{'first':>8}{'last':>9}{'after the last try':>20}{'snapshots':>11}")
     for server in SERVERS:
         for tries_per_s in (50.0, 200.0):
             found = run_virtual(reclaim(server, options.pods, options.plan, tries_per_s))
             first_s, last_s = (found.deleted_s[k] - found.arrived_s for k in (0, options.pods - 1))
             late_s = found.deleted_s[options.pods - 1] - found.tried_s
             line = f"{server.name:<20}{tries_per_s:>8.0f}{first_s:>6.2f} s{last_s:>7.2f} s{late_s:>18.2f} s"
-            print(f"{line}{found.rounds:>8}", flush=True)
+            print(f"{line}{found.snapshots:>11}", flush=True)
 
 
 if __name__ == "__main__":
