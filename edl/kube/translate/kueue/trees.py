@@ -9,6 +9,8 @@ from edl.errors import ConfigError
 from edl.kube.translate.kueue.loads import Load, in_order
 from edl.kube.translate.kueue.objects import KueueObjects, QuotaObject, QuotaSpec, ResourceQuotaObject
 from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.rules.namespaces import NamespaceLabels, chooses
+from edl.kube.translate.rules.terms import read_selector
 from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.quota_trees import Pool, PoolAmounts, PoolLimits, QuotaNode
@@ -30,12 +32,14 @@ class Quotas:
         groups: for each ClusterQueue, by the same name.
         queues: (namespace, LocalQueue) -> the name of its ClusterQueue's node; empty if that does not exist.
         stopped: the ClusterQueues and (namespace, LocalQueue) that admit nothing now.
+        excluded: (ClusterQueue, namespace) if the one admits nothing from the other.
     """
 
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     groups: dict[str, tuple[Group, ...]] = field(default_factory=dict)
     queues: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: set[str | tuple[str, str]] = field(default_factory=set)
+    excluded: set[tuple[str, str]] = field(default_factory=set)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -51,12 +55,20 @@ class Quotas:
     def waits(self, load: Load) -> bool:
         """True if Kueue may admit the Workload, and has not."""
         node = self.node_of(load)
-        is_stopped = self.is_stopped(node, load.namespace, load.local_queue)
-        return load.active and not load.is_reserved and node in self.nodes and not is_stopped
+        is_open = not self.closed(node, load.namespace, load.local_queue)
+        return load.active and not load.is_reserved and node in self.nodes and is_open
 
-    def is_stopped(self, node: str, namespace: str, local_queue: str) -> bool:
-        """True if a ClusterQueue, or a LocalQueue of it, admits nothing now."""
-        return node in self.stopped or (namespace, local_queue) in self.stopped
+    def closed(self, node: str, namespace: str, local_queue: str) -> str:
+        """Why a ClusterQueue admits nothing from a LocalQueue now, and the remedy; empty if it does."""
+        if node in self.stopped or (namespace, local_queue) in self.stopped:
+            return f"{node} or LocalQueue {local_queue} is stopped (spec.stopPolicy) and admits no size"
+        if (node, namespace) in self.excluded:
+            return (
+                f"{node} admits no Workloads of namespace {namespace}: its spec.namespaceSelector does not choose it"
+                " ({} chooses all); correct the selector or the labels of the namespace, or name a LocalQueue of"
+                " another ClusterQueue"
+            )
+        return ""
 
     def pools_of(self, load: Load) -> set[Pool]:
         """The pools from which a waiting Workload may be admitted."""
@@ -70,8 +82,12 @@ def node_of_cluster_queue(name: str) -> str:
     return f"ClusterQueue {name}"
 
 
-def read_quotas(objects: KueueObjects) -> Quotas:
+def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
     """Translate ClusterQueues, Cohorts and LocalQueues.
+
+    Args:
+        objects: the objects of the cluster.
+        namespaces: the labels of those that are known; a selector that asks for others excludes nothing.
 
     Raises:
         ConfigError: a quantity cannot be parsed.
@@ -95,6 +111,26 @@ def read_quotas(objects: KueueObjects) -> Quotas:
         found.queues[key] = node_name if node_name in found.nodes else ""
         if spec is not None and spec.stop_policy not in _NO_POLICY:
             found.stopped.add(key)
+    found.excluded = _excluded(found, objects.cluster_queues, namespaces)
+    return found
+
+
+def _excluded(
+    quotas: Quotas, cluster_queues: Iterable[QuotaObject], namespaces: NamespaceLabels
+) -> set[tuple[str, str]]:
+    """(ClusterQueue, namespace) for each that a LocalQueue brings together and a selector does not."""
+    asking: dict[str, set[str]] = {}
+    for (namespace, _), node in quotas.queues.items():
+        asking.setdefault(node, set()).add(namespace)
+    found: set[tuple[str, str]] = set()
+    for source in cluster_queues:
+        node = node_of_cluster_queue((source.metadata or ObjectMetadata()).name or "")
+        selector = read_selector((source.spec or QuotaSpec()).namespace_selector)
+        found |= {
+            (node, namespace)
+            for namespace in asking.get(node, ())
+            if selector is None or chooses(selector, namespace, namespaces) is False
+        }
     return found
 
 
