@@ -10,7 +10,7 @@ from edl.kube.translate.kueue.loads import Load, in_order
 from edl.kube.translate.kueue.objects import KueueObjects, QuotaObject, QuotaSpec, ResourceQuotaObject
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NamespaceLabels, chooses
-from edl.kube.translate.rules.terms import read_selector
+from edl.kube.translate.rules.terms import Selector, read_selector
 from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.quota_trees import Pool, PoolAmounts, PoolLimits, QuotaNode
@@ -32,14 +32,15 @@ class Quotas:
         groups: for each ClusterQueue, by the same name.
         queues: (namespace, LocalQueue) -> the name of its ClusterQueue's node; empty if that does not exist.
         stopped: the ClusterQueues and (namespace, LocalQueue) that admit nothing now.
-        excluded: (ClusterQueue, namespace) if the one admits nothing from the other.
+        chosen: (ClusterQueue, namespace with a LocalQueue of it) -> whether its selector chooses the namespace; None
+            if that depends on labels that are not known.
     """
 
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     groups: dict[str, tuple[Group, ...]] = field(default_factory=dict)
     queues: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: set[str | tuple[str, str]] = field(default_factory=set)
-    excluded: set[tuple[str, str]] = field(default_factory=set)
+    chosen: dict[tuple[str, str], bool | None] = field(default_factory=dict)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -62,7 +63,7 @@ class Quotas:
         """Why a ClusterQueue admits nothing from a LocalQueue now, and the remedy; empty if it does."""
         if node in self.stopped or (namespace, local_queue) in self.stopped:
             return f"{node} or LocalQueue {local_queue} is stopped (spec.stopPolicy) and admits no size"
-        if (node, namespace) in self.excluded:
+        if self.chosen.get((node, namespace)) is False:
             return (
                 f"{node} admits no Workloads of namespace {namespace}: its spec.namespaceSelector does not choose it"
                 " ({} chooses all); correct the selector or the labels of the namespace, or name a LocalQueue of"
@@ -92,11 +93,12 @@ def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
     Raises:
         ConfigError: a quantity cannot be parsed.
     """
-    found = Quotas()
+    found, selectors = Quotas(), dict[str, Selector | None]()
     for source in objects.cluster_queues:
         node = _node("ClusterQueue", source, (source.spec or QuotaSpec()).cohort_name)
         found.nodes[node.name] = node
         found.groups[node.name] = _groups(source)
+        selectors[node.name] = read_selector((source.spec or QuotaSpec()).namespace_selector)
         if (source.spec or QuotaSpec()).stop_policy not in _NO_POLICY:
             found.stopped.add(node.name)
     for source in objects.cohorts:
@@ -108,29 +110,12 @@ def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
         metadata, spec = local.metadata or ObjectMetadata(), local.spec
         key = metadata.namespace or "", metadata.name or ""
         node_name = node_of_cluster_queue((spec.cluster_queue if spec else None) or "")
-        found.queues[key] = node_name if node_name in found.nodes else ""
+        found.queues[key] = node_name if node_name in selectors else ""
         if spec is not None and spec.stop_policy not in _NO_POLICY:
             found.stopped.add(key)
-    found.excluded = _excluded(found, objects.cluster_queues, namespaces)
-    return found
-
-
-def _excluded(
-    quotas: Quotas, cluster_queues: Iterable[QuotaObject], namespaces: NamespaceLabels
-) -> set[tuple[str, str]]:
-    """(ClusterQueue, namespace) for each that a LocalQueue brings together and a selector does not."""
-    asking: dict[str, set[str]] = {}
-    for (namespace, _), node in quotas.queues.items():
-        asking.setdefault(node, set()).add(namespace)
-    found: set[tuple[str, str]] = set()
-    for source in cluster_queues:
-        node = node_of_cluster_queue((source.metadata or ObjectMetadata()).name or "")
-        selector = read_selector((source.spec or QuotaSpec()).namespace_selector)
-        found |= {
-            (node, namespace)
-            for namespace in asking.get(node, ())
-            if selector is None or chooses(selector, namespace, namespaces) is False
-        }
+    for pair in {(queue, namespace) for (namespace, _), queue in found.queues.items() if queue}:
+        selector = selectors[pair[0]]
+        found.chosen[pair] = False if selector is None else chooses(selector, pair[1], namespaces)
     return found
 
 
