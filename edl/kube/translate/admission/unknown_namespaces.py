@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from edl.errors import ConfigError
 from edl.kube.translate.kueue.objects import kueue_of
-from edl.kube.translate.kueue.trees import Quotas, read_quotas
+from edl.kube.translate.kueue.trees import read_quotas
 from edl.kube.translate.objects import PodObject
 from edl.kube.translate.rules.namespaces import NamespaceLabels, unknown_labels
 from edl.kube.translate.rules.terms import PodRules, PodTerm, rules_of, selector_words
@@ -58,9 +57,10 @@ def unknown_to_queues(of: Callable[[str], list[Any]], known: NamespaceLabels) ->
         of: gives the objects of a kind.
         known: the labels of the namespaces in the files.
     """
-    quotas = Quotas()
-    with suppress(ConfigError):  # each job of Kueue says so
+    try:
         quotas = read_quotas(kueue_of(of), known)
+    except ConfigError:
+        return  # each job of Kueue says so
     unknown: dict[str, set[str]] = {}
     for (queue, namespace), is_chosen in sorted(quotas.chosen.items()):
         if is_chosen is None:
