@@ -90,14 +90,31 @@ def test_a_size_that_kueue_does_not_admit_is_taken_back(here: Scene) -> None:
     here.submit("train", "blue", 2, bounds=(2, 3))
     here.wait_sizes(train=3)
     before = here.running("train")
-    spec = {"namespaceSelector": {"matchLabels": {"nobody": "here"}}}
-    here.kube.patch(CLUSTER_QUEUES, here.full("blue"), {"spec": spec}, "")
+    (group,) = here.kube.get(CLUSTER_QUEUES, here.full("blue"), "")["spec"]["resourceGroups"]
+    missing = {"name": "missing", "resources": [{"name": "cpu", "nominalQuota": 0}]}
+    groups = [{**group, "flavors": [*group["flavors"], missing]}]  # Kueue admits nothing to such a ClusterQueue
+    here.kube.patch(CLUSTER_QUEUES, here.full("blue"), {"spec": {"resourceGroups": groups}}, "")
     here.bounds("train", 8)
     here.wait(lambda: here.job("train")["spec"]["parallelism"] > 3, "edl asks for more")
     here.wait(lambda: here.job("train")["spec"]["parallelism"] == 3, "edl takes it back")
     here.wait(lambda: not here.pending("train"), "no pod is gated")
     assert here.running("train") == before
     here.wait(lambda: "Kueue did not admit" in str(here.events("train")), "an event says why")
+
+
+def test_nothing_is_kept_for_a_namespace_that_a_queue_excludes_until_it_has_the_label(here: Scene) -> None:
+    here.queue("blue", 4)
+    here.queue("green", 6)
+    spec = {"namespaceSelector": {"matchLabels": {"team": here.name}}}
+    here.kube.patch(CLUSTER_QUEUES, here.full("green"), {"spec": spec}, "")
+    here.submit("train", "blue", 2, bounds=(2, 20))
+    here.wait_sizes(train=10)
+    here.submit("owner", "green", 5, elastic=False)
+    here.wait(lambda: "doesn't match ClusterQueue selector" in str(here.workloads("owner")), "Kueue says why")
+    here.bounds("train", 9)
+    here.wait_sizes(train=9, owner=0)
+    here.kube.patch("namespaces", here.name, {"metadata": {"labels": {"team": here.name}}}, "")
+    here.wait_sizes(train=5, owner=5)
 
 
 def test_the_plain_job_of_kueue_is_refused_and_left_alone(here: Scene) -> None:

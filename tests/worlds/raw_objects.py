@@ -9,6 +9,7 @@ from typing import Any
 
 from edl.kube.translate.decoders import (
     DAEMON_SETS,
+    NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -20,6 +21,7 @@ from edl.kube.translate.decoders import (
 from edl.kube.translate.kueue.objects import DECODERS as KUEUE_DECODERS
 from edl.kube.translate.kueue.objects import kueue_of
 from edl.kube.translate.queues import QUEUES
+from edl.kube.translate.rules.facts import RuleObjects, read_facts
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
@@ -35,6 +37,7 @@ DECODERS: dict[str, Decoder[Any]] = {
     "DaemonSet": DAEMON_SETS,
     "PriorityClass": PRIORITY_CLASSES,
     "ResourceQuota": RESOURCE_QUOTAS,
+    "Namespace": NAMESPACES,
     "Queue": QUEUES,
     **KUEUE_DECODERS,
     **{adapter.decoder.kind: adapter.decoder for adapter in ADAPTERS.values()},
@@ -300,6 +303,7 @@ def take(*objects: Object, now_s: float = 1000.0, translator: Translator | None 
             resource_quotas=by_kind["ResourceQuota"],
             queues=by_kind["Queue"],
             kueue=kueue_of(by_kind.__getitem__),
+            facts=read_facts(RuleObjects(namespaces=by_kind["Namespace"])),
         ),
     )
 

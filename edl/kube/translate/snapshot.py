@@ -207,7 +207,8 @@ class Translator:
         read_nodes = self._nodes.nodes(daemons, self._pods, touched, now_s)
         self._left_out += self._nodes.left_out.values()
         foreign = self._pods.foreign(self._nodes if len(self._nodes) else None)
-        known, quota_trees = self._kueue.read(self._read_all(elastic, now_s), objects.kueue, now_s)
+        every, namespaces = self._read_all(elastic, now_s), objects.facts.namespaces
+        known, quota_trees = self._kueue.read(every, objects.kueue, namespaces, now_s)
         snapshot = ClusterSnapshot(
             observed_at_s=now_s,
             nodes=read_nodes,

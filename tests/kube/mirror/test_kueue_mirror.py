@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from edl.kube.mirror.urgency import is_urgent
@@ -17,9 +19,12 @@ from tests.worlds.raw_objects import node
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 
 
-def furnish(w: World) -> None:
+NAMESPACES = "/api/v1/namespaces"
+
+
+def furnish(w: World, **blue: Any) -> None:
     w.api.put("/api/v1/nodes", node())
-    w.api.put(f"{KUEUE}/clusterqueues", cluster_queue("blue"))
+    w.api.put(f"{KUEUE}/clusterqueues", cluster_queue("blue", **blue))
     w.api.put(f"{KUEUE}/localqueues", local_queue("blue"))
     w.api.put(f"{KUEUE}/resourceflavors", flavor(zone="a"))
     w.api.put("/apis/batch/v1/jobs", kueue_job())
@@ -62,6 +67,29 @@ async def test_a_kueue_that_is_too_old_sizes_nothing_until_it_is_upgraded() -> N
         assert problem(w) == ""
 
 
+async def test_a_changed_label_of_a_namespace_wakes_the_controller_and_opens_a_queue() -> None:
+    ads: dict[str, Any] = {"metadata": {"name": "ads"}}
+    async with world() as w:
+        w.api.put(NAMESPACES, ads)
+        furnish(w, namespaceSelector={"matchLabels": {"team": "ads"}})
+        await eventually(lambda: problem(w) == "" and the_job(w).is_barred)
+        while await w.cache.wait_for_change(0.0, debounce_s=0.0):
+            pass  # what was listed
+        w.api.put(NAMESPACES, {"metadata": {"name": "ads", "labels": {"team": "ads"}}})
+        await eventually(lambda: not the_job(w).is_barred)
+        assert await w.cache.wait_for_change(0.0, debounce_s=0.0)
+
+
+async def test_without_the_right_to_read_namespaces_a_selector_by_labels_excludes_nothing() -> None:
+    api = FakeApi()
+    api.broken[NAMESPACES] = refusal(403, "Forbidden", "no")
+    async with world(api) as w:
+        furnish(w, namespaceSelector={"matchLabels": {"team": "ads"}})
+        await eventually(lambda: problem(w) == "")
+        assert not the_job(w).is_barred
+        assert any(line.startswith("namespaces cannot be read (403)") for line in w.cache.left_out())
+
+
 async def test_a_training_job_is_admitted_by_what_the_api_server_answers() -> None:
     async with world() as w:
         furnish(w)
@@ -91,6 +119,11 @@ def test_a_plan_follows_the_base_of_a_job_soon_and_not_each_trainer() -> None:
     assert not isinstance(first, Quarantined)
     assert is_urgent(None, base)
     assert not is_urgent(None, first)
+
+
+def the_job(w: World) -> Job:
+    (job,) = w.cache.snapshot(0.0).jobs
+    return job
 
 
 def training(w: World) -> Job:

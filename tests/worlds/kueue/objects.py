@@ -29,8 +29,9 @@ def resource_groups(**flavors: list[Object]) -> list[Object]:
 
 
 def cluster_queue(name: str, nominal: int | str = 10, *, cohort: str = "", **spec: Any) -> Object:
-    """A ClusterQueue with one flavor `a` of so many cpus."""
+    """A ClusterQueue with one flavor `a` of so many cpus, for all namespaces."""
     body = {
+        "namespaceSelector": {},
         "resourceGroups": resource_groups(a=[quota(nominal)]),
         **({"cohortName": cohort} if cohort else {}),
         **spec,

@@ -8,7 +8,7 @@ from typing import Any
 from edl.kube.translate.admission.limits import unused_limit_ranges, unused_quotas
 from edl.kube.translate.admission.new_pods import new_pods
 from edl.kube.translate.admission.objects import BINDINGS, POLICIES, WEBHOOKS
-from edl.kube.translate.admission.unknown_namespaces import unknown_namespaces
+from edl.kube.translate.admission.unknown_namespaces import unknown_namespaces, unknown_to_queues
 from edl.kube.translate.admission.unsaved import unsaved_kinds
 from edl.kube.translate.admission.webhooks import Admission
 from edl.kube.translate.objects import PodMetadata, PodObject
@@ -35,6 +35,7 @@ def not_asked(of: Callable[[str], list[Any]], workloads: Iterable[WorkloadObject
     ]
     every = [*known, *((f"{new.kind} {new.name}", new.namespace, new.pod) for new in pods)]
     yield from unknown_namespaces(every, namespaces)
+    yield from unknown_to_queues(of, namespaces)
     yield from unsaved_kinds(of, every)
 
 

@@ -7,7 +7,7 @@ same quota, Kueue may evict the job as a whole for it. If the size is not admitt
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from edl.kube.translate.kueue.loads import Load
@@ -90,8 +90,18 @@ class LateSizes:
         self.valid_until_s = min(self.valid_until_s, time_s)
 
 
+def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
+    """Say that the queue of a job admits nothing: if it runs, it keeps its size, and if it waits, it gets nothing."""
+    message = quotas.closed(one.node, one.job.key.namespace, one.state.local_queue)
+    if not message:
+        return None
+    if one.trainers is None and not one.job.live_trainers:
+        return replace(_refusal(0, message), bars=True)
+    return _refusal(max(one.job.min_trainers, one.trainers.held if one.trainers is not None else 0), message)
+
+
 def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting: Iterable[Load]) -> Refusal | None:
-    """Say what keeps a job from growing: a queue that admits nothing, or pending Workloads beside a running one.
+    """Say what keeps a running job from growing: pending Workloads that Kueue may evict it for.
 
     A Workload that can never be admitted keeps nobody from growing.
 
@@ -101,10 +111,6 @@ def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting
         nodes: every ClusterQueue and Cohort.
         waiting: every Workload that waits.
     """
-    if quotas.is_stopped(one.node, one.job.key.namespace, one.state.local_queue):
-        held = one.trainers.held if one.trainers is not None else 0
-        message = f"{one.node} or LocalQueue {one.state.local_queue} is stopped (spec.stopPolicy) and admits no size"
-        return _refusal(max(one.job.min_trainers, held), message)
     if one.holding is None or one.trainers is None:
         return None
     pools = {pool for pool, _ in one.holding.held()}

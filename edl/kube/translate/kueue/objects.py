@@ -8,6 +8,7 @@ from typing import Any
 
 from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.objects import ConditionObject, ObjectMetadata, PodTemplateObject, TolerationObject
+from edl.kube.translate.rule_objects import LabelSelectorObject
 from edl.kube.translate.scalars import ApiStruct, Scalar
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -116,12 +117,20 @@ class FairSharingObject(ApiStruct):
     weight: Scalar = None
 
 
+class NamespaceSelectorObject(LabelSelectorObject):
+    """Which namespaces a ClusterQueue admits Workloads of."""
+
+    def __post_init__(self) -> None:
+        """Take any number: an administrator writes it, and may list each namespace of a large cluster."""
+
+
 class QuotaSpec(ApiStruct):
     """The spec of a ClusterQueue or of a Cohort."""
 
     resource_groups: list[ResourceGroupObject] | None = None
     cohort_name: str | None = None
     parent_name: str | None = None
+    namespace_selector: NamespaceSelectorObject | None = None
     stop_policy: str | None = None
     fair_sharing: FairSharingObject | None = None
 

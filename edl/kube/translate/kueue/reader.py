@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from edl.errors import ConfigError
-from edl.kube.translate.kueue.growth import LateSizes, blocked
+from edl.kube.translate.kueue.growth import LateSizes, blocked, closed
 from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
 from edl.kube.translate.kueue.objects import FlavorObject, FlavorSpec, KueueObjects, WorkloadObject
 from edl.kube.translate.kueue.owned import as_waiting, is_owned, read_owned, state_of_left, stopped
 from edl.kube.translate.kueue.sized import SizedJob, quota_trees, sized_jobs
 from edl.kube.translate.kueue.trees import Quotas, read_quotas
 from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.rules.namespaces import NamespaceLabels
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import toleration_of
 from edl.model.jobs import Job
@@ -54,12 +55,15 @@ class KueueReader:
         ] = {}
         self._known: dict[str, Job] = {}
 
-    def read(self, jobs: tuple[Job, ...], objects: KueueObjects, now_s: float) -> tuple[tuple[Job, ...], QuotaTrees]:
+    def read(
+        self, jobs: tuple[Job, ...], objects: KueueObjects, namespaces: NamespaceLabels, now_s: float
+    ) -> tuple[tuple[Job, ...], QuotaTrees]:
         """The jobs with what Kueue has decided about them, and the quotas.
 
         Args:
             jobs: all jobs; those without `kueue` are returned as they are.
             objects: the objects of the cluster.
+            namespaces: the labels of those that edl may read.
             now_s: seconds since the epoch.
         """
         self.valid_until_s = inf
@@ -68,7 +72,7 @@ class KueueReader:
             self._loads, self._known = {}, {}
             self._late.begin(())
             return jobs, NO_TREES
-        quotas, loads, problem = self._read(objects)
+        quotas, loads, problem = self._read(objects, namespaces)
         owned = self._owned() if not problem else {}
         unreadable = self._unreadable() if not problem else {}
         found: dict[JobKey, Job] = {}
@@ -88,12 +92,12 @@ class KueueReader:
         self._known = {uid: job for uid, job in self._known.items() if uid in uids}
         return tuple(self._kept(job) for job in found.values()), trees
 
-    def _read(self, objects: KueueObjects) -> tuple[Quotas, list[Load], str]:
+    def _read(self, objects: KueueObjects, namespaces: NamespaceLabels) -> tuple[Quotas, list[Load], str]:
         """The quotas, the Workloads that have not ended, and why there are none."""
         if objects.problem:
             return Quotas(), [], objects.problem
         try:
-            quotas = read_quotas(objects)
+            quotas = read_quotas(objects, namespaces)
             return quotas, [quotas.without_lost(load) for load in self._read_loads(objects.workloads)], ""
         except ConfigError as error:
             return Quotas(), [], f"an object of Kueue cannot be read: {error}; correct it"
@@ -126,7 +130,11 @@ class KueueReader:
         return {owner: tuple(sorted(own, key=lambda one: (one.index, one.name))) for owner, own in found.items()}
 
     def _with_refusal(self, one: SizedJob, job: Job, scene: _Scene) -> Job:
-        refusal = self._late.refusal(one, scene.now_s) or blocked(one, scene.quotas, scene.trees.nodes, scene.waiting)
+        refusal = (
+            closed(one, scene.quotas)
+            or self._late.refusal(one, scene.now_s)
+            or blocked(one, scene.quotas, scene.trees.nodes, scene.waiting)
+        )
         if refusal is None and one.state.is_owned:
             refusal = stopped(job, one.state)
         return job if refusal is None else replace(job, refusal=refusal)
@@ -192,6 +200,7 @@ def _found(
     elif not problem and not node:
         problem = f"{name} names a ClusterQueue that does not exist; create it, or correct spec.clusterQueue"
     if state.is_owned:
+        problem = problem or quotas.closed(node or "", job.key.namespace, state.local_queue)
         return as_waiting(job, replace(state, workloads=workloads), problem)
     return replace(job, problem=job.problem or problem)
 

@@ -9,6 +9,8 @@ from edl.errors import ConfigError
 from edl.kube.translate.kueue.loads import Load, in_order
 from edl.kube.translate.kueue.objects import KueueObjects, QuotaObject, QuotaSpec, ResourceQuotaObject
 from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.rules.namespaces import NamespaceLabels, chooses
+from edl.kube.translate.rules.terms import Selector, read_selector
 from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.quota_trees import Pool, PoolAmounts, PoolLimits, QuotaNode
@@ -30,12 +32,15 @@ class Quotas:
         groups: for each ClusterQueue, by the same name.
         queues: (namespace, LocalQueue) -> the name of its ClusterQueue's node; empty if that does not exist.
         stopped: the ClusterQueues and (namespace, LocalQueue) that admit nothing now.
+        chosen: (ClusterQueue, namespace with a LocalQueue of it) -> whether its selector chooses the namespace; None
+            if that depends on labels that are not known.
     """
 
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
     groups: dict[str, tuple[Group, ...]] = field(default_factory=dict)
     queues: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: set[str | tuple[str, str]] = field(default_factory=set)
+    chosen: dict[tuple[str, str], bool | None] = field(default_factory=dict)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -51,12 +56,20 @@ class Quotas:
     def waits(self, load: Load) -> bool:
         """True if Kueue may admit the Workload, and has not."""
         node = self.node_of(load)
-        is_stopped = self.is_stopped(node, load.namespace, load.local_queue)
-        return load.active and not load.is_reserved and node in self.nodes and not is_stopped
+        is_open = not self.closed(node, load.namespace, load.local_queue)
+        return load.active and not load.is_reserved and node in self.nodes and is_open
 
-    def is_stopped(self, node: str, namespace: str, local_queue: str) -> bool:
-        """True if a ClusterQueue, or a LocalQueue of it, admits nothing now."""
-        return node in self.stopped or (namespace, local_queue) in self.stopped
+    def closed(self, node: str, namespace: str, local_queue: str) -> str:
+        """Why a ClusterQueue admits nothing from a LocalQueue now, and the remedy; empty if it does."""
+        if node in self.stopped or (namespace, local_queue) in self.stopped:
+            return f"{node} or LocalQueue {local_queue} is stopped (spec.stopPolicy) and admits no size"
+        if self.chosen.get((node, namespace)) is False:
+            return (
+                f"{node} admits no Workloads of namespace {namespace}: its spec.namespaceSelector does not choose it"
+                " ({} chooses all); correct the selector or the labels of the namespace, or name a LocalQueue of"
+                " another ClusterQueue"
+            )
+        return ""
 
     def pools_of(self, load: Load) -> set[Pool]:
         """The pools from which a waiting Workload may be admitted."""
@@ -70,17 +83,22 @@ def node_of_cluster_queue(name: str) -> str:
     return f"ClusterQueue {name}"
 
 
-def read_quotas(objects: KueueObjects) -> Quotas:
+def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
     """Translate ClusterQueues, Cohorts and LocalQueues.
+
+    Args:
+        objects: the objects of the cluster.
+        namespaces: the labels of those that are known; a selector that asks for others excludes nothing.
 
     Raises:
         ConfigError: a quantity cannot be parsed.
     """
-    found = Quotas()
+    found, selectors = Quotas(), dict[str, Selector | None]()
     for source in objects.cluster_queues:
         node = _node("ClusterQueue", source, (source.spec or QuotaSpec()).cohort_name)
         found.nodes[node.name] = node
         found.groups[node.name] = _groups(source)
+        selectors[node.name] = read_selector((source.spec or QuotaSpec()).namespace_selector)
         if (source.spec or QuotaSpec()).stop_policy not in _NO_POLICY:
             found.stopped.add(node.name)
     for source in objects.cohorts:
@@ -92,9 +110,12 @@ def read_quotas(objects: KueueObjects) -> Quotas:
         metadata, spec = local.metadata or ObjectMetadata(), local.spec
         key = metadata.namespace or "", metadata.name or ""
         node_name = node_of_cluster_queue((spec.cluster_queue if spec else None) or "")
-        found.queues[key] = node_name if node_name in found.nodes else ""
+        found.queues[key] = node_name if node_name in selectors else ""
         if spec is not None and spec.stop_policy not in _NO_POLICY:
             found.stopped.add(key)
+    for pair in {(queue, namespace) for (namespace, _), queue in found.queues.items() if queue}:
+        selector = selectors[pair[0]]
+        found.chosen[pair] = False if selector is None else chooses(selector, pair[1], namespaces)
     return found
 
 

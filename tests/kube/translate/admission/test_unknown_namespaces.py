@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from edl.kube.snapshot_files import read_snapshot_texts
+from tests.worlds.kueue.objects import cluster_queue, local_queue
 
 Object = dict[str, Any]
 
@@ -49,6 +50,20 @@ def test_the_rule_its_pods_and_the_namespaces_are_named_once() -> None:
 def test_a_rule_about_pods_that_no_such_namespace_has_is_not_named() -> None:
     assert warnings(pod("a", "shop", "ml", app="db"), pod("d", "ads", app="db")) == []
     assert warnings(pod("a", "shop"), pod("b", "ads")) == []
+
+
+def test_a_cluster_queue_that_asks_for_unknown_labels_is_named_once() -> None:
+    queue = cluster_queue("green", namespaceSelector={"matchLabels": {"team": "ml"}})
+    queues = (queue, *(local_queue("green", namespace=name) for name in ("shop", "ads")))
+    assert warnings(*queues) == [
+        "namespaceSelector of ClusterQueue green: edl cannot tell what it chooses (the labels of namespaces ads and"
+        " shop are not known); what waits there counts as if it were chosen; save the namespaces, too (kubectl get"
+        " namespaces)"
+    ]
+    assert warnings(*queues, namespace("shop"), namespace("ads")) == []
+    for known in (cluster_queue("green"), cluster_queue("green", namespaceSelector=None)):
+        assert warnings(known, *queues[1:]) == []
+    assert warnings(*queues, cluster_queue("broken", "ten")) == [], "each job of Kueue says that instead"
 
 
 def test_the_pods_of_a_job_of_another_kind_are_in_the_namespace_of_the_job() -> None:
