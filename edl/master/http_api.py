@@ -192,6 +192,8 @@ class MasterApi:
         except Exception as error:
             response = _error_response(self._translate(error, name))
         self._metrics.count_call(name, response.status, time.perf_counter() - start_s)
+        if not self._is_authorized(request):
+            response.force_close()  # else a few connections with all their requests at once keep a probe waiting
         return response
 
     def _translate(self, error: Exception, route: str) -> HttpError:
@@ -215,20 +217,23 @@ class MasterApi:
         server = self._runner.server if self._runner is not None else None
         if server is None or len(server.connections) <= MAX_CONNECTIONS or route.endswith("/healthz"):
             return
-        try:
-            self._authorize(request)
-        except HttpError:
+        if not self._is_authorized(request):
             raise HttpError(
                 429, "too_many_connections", f"more than {MAX_CONNECTIONS} connections; close some of them", 5.0
-            ) from None
+            )
 
     def _check_host(self, request: web.Request) -> None:
         """Refuse what a web site sends in the name of its visitor; whoever shows a token of the job is none."""
-        if why := foreign(request):
-            try:
-                self._authorize(request)
-            except HttpError:
-                raise HttpError(403, "foreign_host", f"{why}, or send the job's token") from None
+        if (why := foreign(request)) and not self._is_authorized(request):
+            raise HttpError(403, "foreign_host", f"{why}, or send the job's token")
+
+    def _is_authorized(self, request: web.Request) -> bool:
+        """True if the request shows a token of the job."""
+        try:
+            self._authorize(request)
+        except HttpError:
+            return False
+        return True
 
     def _authorize(self, request: web.Request, *, is_controller: bool = False) -> None:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")

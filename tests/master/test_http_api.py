@@ -165,6 +165,20 @@ async def test_the_number_of_connections_of_strangers_is_limited(
             writer.close()
 
 
+@pytest.mark.parametrize(("token", "answers"), [("", 1), ("another-jobs-token-00000", 1), (TOKEN, 3)])
+async def test_a_stranger_gets_one_answer_on_a_connection(tmp_path: Path, token: str, answers: int) -> None:
+    """Else 400 connections with 50 requests each keep the kubelet's probe waiting until all of them are answered."""
+    shown = f"Authorization: Bearer {token}\r\n" if token else ""
+    head = f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n{shown}"
+    heads = [f"{head}{more}\r\n" for more in ("", "", "Connection: close\r\n")]
+    async with serving(tmp_path) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write("".join(heads).encode())
+        async with asyncio.timeout(60):
+            assert (await reader.read()).count(b"HTTP/1.1 200") == answers
+        writer.close()
+
+
 async def test_errors_for_unknown_routes_and_methods_have_the_same_form(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         assert (await served.ask("GET", "/v2/sync"))[1]["error"]["code"] == "not_found"
