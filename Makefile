@@ -53,17 +53,18 @@ BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
 IN_FIVE := $(BY_FILE) -n 5
-# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, experiments of the
-# simulator, the long random histories of whole controllers and worlds, and half of the other random cases.
+# What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, the simulator, most
+# days of whole controllers, the documents, and half of the random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack stack_broken_node stack_devices)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
-LONG_LOOPS := $(patsubst %,tests/controller/loop/test_loop_%.py,small_scope storms random_histories mixes random_events crashes)
-LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds oscillation brute_force in_time)
-EXPERIMENTS := tests/planner/policies/test_edl_2017_experiment.py tests/test_how_to_guides.py \
-  $(patsubst %,tests/sim/test_%.py,simulation simulation_calibration headroom headroom_days) \
+SHORT_LOOPS := $(patsubst %,tests/controller/loop/test_%.py,loop loop_pace loop_quiet loop_while_planning loop_with_planner loop_without_plan)
+LONG_LOOPS := $(filter-out $(SHORT_LOOPS),$(wildcard tests/controller/loop/test_*.py)) $(wildcard tests/lifecycle/trials/test_*_in_a_cluster.py)
+LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds oscillation brute_force in_time) \
+  tests/planner/policies/test_edl_2017_experiment.py tests/sim tests/shadow/test_process.py \
   $(patsubst %,tests/benchmarks/test_%.py,hostile_specs hostile_bytes master_memory)
-IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py tests/test_planted.py \
-  $(LONG_LOOPS) $(LONG_PLANS) $(EXPERIMENTS))
+DOCUMENTS := $(patsubst %,tests/test_%.py,code_blocks design docs figures how_to_guides plain_english planted walks) \
+  $(wildcard tests/tools/test_verify_*.py)
+IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py $(LONG_LOOPS) $(LONG_PLANS) $(DOCUMENTS))
 QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
 # Every target with a description is a command, not a file.
