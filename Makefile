@@ -53,8 +53,9 @@ BY_FILE := -q --progress --dist loadfile --no-loadscope-reorder
 IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
 IN_FIVE := $(BY_FILE) -n 5
-# What compares seconds on a large cluster with those of an idle one: a slow machine has other ones.
+# What compares seconds with those of an idle cluster, or of one without attackers: a slow machine has other ones.
 AT_SCALE := $(patsubst %,tests/e2e/scenarios/test_%.py,serving_wave scale lending_at_scale oscillation)
+HOSTILE := tests/e2e/scenarios/test_hostile_tenants.py
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, the simulator, most
 # days of whole controllers, the documents, and half of the random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack stack_broken_node stack_devices)
@@ -110,7 +111,7 @@ test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sand
 	@$(STEP) 'build the programs of the control plane, if they are missing'
 	@$(BIN)/python -m tests.e2e.control_plane build
 	@$(STEP) 'contract tests, then end-to-end tests on the real control plane'
-	@$(PYTEST) $(IN_THREE) --on cluster --shared $(SHARED) $(addprefix --ignore=,$(AT_SCALE)) tests/contract tests/e2e
+	@$(PYTEST) $(IN_THREE) --on cluster --shared $(SHARED) $(addprefix --ignore=,$(AT_SCALE) $(HOSTILE)) tests/contract tests/e2e
 
 lint: $(STAMP) ## ruff, the import contracts and mypy --strict
 	@$(STEP) 'lint: ruff, the import contracts, mypy'
@@ -342,7 +343,7 @@ fuzz: $(STAMP) ## search for job specs that make a decision slow, and for bytes 
 	  $(BIN)/python -m benchmarks.hostile_specs --seconds $(FUZZ_S) --seed $(SEED); specs=$$?; wait $$bytes && exit $$specs
 
 hostile-tenants: $(STAMP) ## honest jobs without and with all hostile tenants on a real control plane, with figures: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
-	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 tests/e2e/scenarios/test_hostile_tenants.py
+	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 $(HOSTILE)
 
 shadow-promise: $(STAMP) ## what edl shadow promises beside what comes, on a real control plane: make shadow-promise [MINUTES=10]
 	@out=$$(mktemp -d)/shadow && $(BIN)/python -m tests.e2e.scale.promise --minutes $(MINUTES) --out $$out && echo "reports in $$out"
