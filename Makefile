@@ -54,13 +54,13 @@ IN_TWO := $(BY_FILE) -n 2
 IN_THREE := $(BY_FILE) -n 3
 IN_FIVE := $(BY_FILE) -n 5
 # What compares seconds with those of an idle cluster, or of one without attackers: a slow machine has other ones.
-AT_SCALE := $(patsubst %,tests/e2e/scenarios/test_%.py,serving_wave scale lending_at_scale oscillation)
+AT_SCALE := $(patsubst %,tests/e2e/scenarios/test_%.py,serving_wave scale lending_at_scale oscillation sharing)
 HOSTILE := tests/e2e/scenarios/test_hostile_tenants.py
 # What make unit leaves to make test: whole clusters and sandboxes, training, planted bugs, searches, the simulator, most
 # days of whole controllers, the documents, and half of the random cases.
 WHOLE_SANDBOXES := $(patsubst %,tests/sandbox/test_%.py,command command_listeners demo stack stack_broken_node stack_devices)
 NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
-SHORT_LOOPS := $(patsubst %,tests/controller/loop/test_%.py,loop loop_pace loop_quiet loop_while_planning loop_with_planner loop_without_plan)
+SHORT_LOOPS := $(patsubst %,tests/controller/loop/test_%.py,loop loop_quiet loop_with_planner loop_without_plan)
 LONG_LOOPS := $(filter-out $(SHORT_LOOPS),$(wildcard tests/controller/loop/test_*.py)) $(wildcard tests/lifecycle/trials/test_*_in_a_cluster.py)
 LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds oscillation brute_force in_time) \
   tests/planner/policies/test_edl_2017_experiment.py tests/sim tests/shadow/test_process.py \
@@ -165,7 +165,7 @@ contract: $(STAMP) ## the tests that the embedded API server and a real one must
 e2e: $(STAMP) ## the end-to-end tests in the sandbox, and the tests of whole sandboxes
 	@$(PYTEST) $(IN_FIVE) tests/e2e $(WHOLE_SANDBOXES)
 
-scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, with figures (about 65 minutes)
+scale-e2e: $(STAMP) ## the serving waves on 133 nodes at full length, and ten jobs that share, with figures (over an hour)
 	@$(PYTEST) -s --on cluster --campaign full $(AT_SCALE)
 
 quiet: $(STAMP) ## ten minutes without a change on a real control plane: only the lease is written

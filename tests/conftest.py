@@ -7,7 +7,7 @@ Hypothesis tries the same examples in each run, so that a failure comes from a c
 `pytest --campaign full` runs the large end-to-end tests at the length of the experiments that they are compared with.
 `pytest --on cluster` runs the end-to-end tests on the real control plane instead of the sandbox. A test
 marked `cluster` runs only there, one marked `sandbox` only in the sandbox; elsewhere they are not selected.
-Of the scenes that both can play, the real control plane plays every third one of each file; `--shared all` plays all.
+Of the scenes that both can play, the real control plane plays every fifth one of each file; `--shared all` plays all.
 `pytest --progress` shows what runs, and a table of the slowest files.
 """
 
@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--shared",
         choices=("some", "all"),
         default="some",
-        help="with --on cluster: which scenes that the sandbox plays too: every third one of each file, or all",
+        help="with --on cluster: which scenes that the sandbox plays too: every fifth one of each file, or all",
     )
     parser.addoption("--progress", action="store_true", help="print what runs instead of dots, and the slowest files")
 

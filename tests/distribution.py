@@ -92,11 +92,11 @@ WAITING = (
 SCENES = ("tests/e2e/cases/", "tests/e2e/faults/", "tests/e2e/scale/", "tests/e2e/scenarios/")
 """The folders of the tests that play scenes of a cluster, each of them a minute or so."""
 
-SHARED_ONE_IN = 3
+SHARED_ONE_IN = 5
 
 
 def without_most_shared(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of the scenes that the sandbox plays too, every third one of each file; all other tests."""
+    """Of the scenes that the sandbox plays too, every fifth one of each file; all other tests."""
     seen: Counter[str] = Counter()
     kept = []
     for item in items:
