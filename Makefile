@@ -32,7 +32,7 @@ HISTORIES ?= 20000
 STORMS ?= 150
 MIXES ?= 300
 STATES ?= 2000000
-FUZZ_S ?= 120
+FUZZ_S ?= 60
 SEED ?= 1
 JOBS ?= 1000
 TIMES ?= 20
@@ -63,7 +63,7 @@ NO_CLUSTER := $(addprefix --ignore=,tests/e2e tests/contract $(WHOLE_SANDBOXES))
 SHORT_LOOPS := $(patsubst %,tests/controller/loop/test_%.py,loop loop_quiet loop_with_planner loop_without_plan)
 LONG_LOOPS := $(filter-out $(SHORT_LOOPS),$(wildcard tests/controller/loop/test_*.py)) $(wildcard tests/lifecycle/trials/test_*_in_a_cluster.py)
 LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds oscillation brute_force in_time) \
-  tests/planner/policies/test_edl_2017_experiment.py tests/sim tests/shadow/test_process.py \
+  tests/planner/policies/test_edl_2017_experiment.py tests/sim tests/shadow/test_process.py tests/controller/master_monitor tests/kube/bounds \
   $(patsubst %,tests/benchmarks/test_%.py,hostile_specs hostile_bytes master_memory)
 DOCUMENTS := $(patsubst %,tests/test_%.py,code_blocks design docs figures how_to_guides plain_english planted walks) \
   $(wildcard tests/tools/test_verify_*.py)
