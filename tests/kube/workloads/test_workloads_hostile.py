@@ -71,9 +71,10 @@ def test_no_count_gives_a_workload_more_than_the_share_of_its_queue(number: int)
     asks = {"elastic": "true", "max-instance": "50", "queue": "mallory", "task": "trainer"}
     annotations = {f"paddlepaddle.org/{name}": value for name, value in asks.items()}
     for (version, kind, of), spec, status in all_kinds(number):
-        metadata = {"name": "w", "namespace": "mallory", "uid": "w", "annotations": dict(annotations)}
+        own = dict(annotations)
         if of in {WorkloadKind.BATCH_JOB, WorkloadKind.PYTORCH_JOB}:
-            del metadata["annotations"]["paddlepaddle.org/task"]  # type: ignore[attr-defined]
+            del own["paddlepaddle.org/task"]
+        metadata = {"name": "w", "namespace": "mallory", "uid": "w", "annotations": own}
         body = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
         found = plan(nodes(10), QUEUE, job("good", 2, 80), members("good", *TRAINERS), body)
         hostile = found.decision(JobKey.of(of, "mallory", "w"))
