@@ -15,10 +15,13 @@ from edl.model.cluster import Node
 READ_S, READ_OF_NAMESPACE_S = 0.4, 0.1
 """So many CPU seconds selectors are evaluated for one snapshot, and for one namespace; the next snapshot goes on."""
 
-SLOW_S = 0.0005
-"""A selector that takes longer for one device is not evaluated for others; a usual one takes some 30 microseconds."""
+SLOW_S = 0.002
+"""A selector that takes longer for one device is not evaluated for others.
 
-TRIES, DOUBTFUL_S = 4, 10 * SLOW_S
+On a slow machine a usual one takes 50 microseconds, and one that compares quantities 200.
+"""
+
+TRIES, DOUBTFUL_S = 4, 5 * SLOW_S
 """So often it is timed again as long as it takes no more than that."""
 
 Matching = dict[str, frozenset[DeviceId]]
