@@ -243,9 +243,8 @@ def test_a_claim_that_one_pod_waits_with_gets_a_device_and_one_that_several_shar
     assert "several pods share it, and it has no device yet" in blocked(snapshot(*scene, one, two))["web-0"]
 
 
-def test_the_kinds_of_one_namespace_are_bounded_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kinds_of_one_namespace_are_bounded_and_others_go_on() -> None:
     """One tenant asks for forty kinds; the jobs of others and its own first kinds get their devices."""
-    monkeypatch.setattr("edl.kube.translate.devices.book.clock_s", lambda: 0.0)
     many = [
         template(request(selectors=[{"cel": {"expression": f'device.driver != "{k}"'}}]), name=f"kind-{k}")
         for k in range(40)
