@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
+from edl.planner import clock
 from tests.distribution import ByKind, longest_first, without_most_shared
 from tests.e2e.control_plane.versions import cache_root
 from tests.progress import Progress
@@ -84,7 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Show the progress where the results arrive: in the process that shares out the tests."""
+    """Time decisions by their own work, and show the progress where the results arrive.
+
+    Other tests may hold the machine while one makes a plan, and a plan that was cut short is another plan.
+    """
+    clock.NOW_S = time.process_time
     if config.getoption("--progress") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
 

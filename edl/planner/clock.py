@@ -18,6 +18,7 @@ from edl.model.plan import CutStage
 
 BRIEF = 0.01  # the part of a deadline that no work is left out for
 LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no limit
+NOW_S = time.perf_counter  # the time of a decision that brings no other one
 
 
 @contextmanager
@@ -54,14 +55,15 @@ class Clock:
     def __init__(
         self,
         deadline_s: float = inf,
-        now_s: Callable[[], float] = time.perf_counter,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         """Start the clock.
 
         Args:
             deadline_s: seconds that the decision may take.
-            now_s: the time now, in seconds; only differences count.
+            now_s: the time now, in seconds; only differences count. By default, `NOW_S`.
         """
+        now_s = now_s or NOW_S
         self.deadline_s = deadline_s
         self.cut: list[CutStage] = []
         self.stages: dict[str, float] = {}
@@ -70,6 +72,10 @@ class Clock:
         self._stage, self._stage_since_s = "", 0.0
         self._is_over, self._kept_s = False, 0.0
         self._now_s, self._started_s, self._allowed_s = now_s, now_s(), deadline_s
+
+    def again(self, deadline_s: float) -> Clock:
+        """Return a clock that begins now, by the same time, with another deadline."""
+        return Clock(deadline_s, self._now_s)
 
     @property
     def spent_s(self) -> float:

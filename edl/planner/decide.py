@@ -152,7 +152,7 @@ class _Making:
             raise OutOfTimeError("the decision has no time left for another plan")
         sharing = sharing if may_move else replace(sharing, consolidate_after_s=0.0)
         limits = replace(self.limits, deadline_s=left_s, sharing=sharing)
-        return replace(self, limits=limits, columns=columns, watch=Clock(left_s))
+        return replace(self, limits=limits, columns=columns, watch=self.watch.again(left_s))
 
     def then_further(self) -> Iterator[_Making]:
         """What each plan of a series is made with, the first one with this; it goes on after an `OutOfTimeError`."""

@@ -190,6 +190,22 @@ def test_a_cut_decision_keeps_what_runs() -> None:
     assert plan.cut
 
 
+def test_all_plans_of_a_decision_have_the_clock_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count that is asked for does not fit, so another plan is made with less."""
+
+    def other_now() -> float:
+        raise AssertionError("another clock was asked")
+
+    monkeypatch.setattr("edl.planner.clock.NOW_S", other_now)
+    job = make_job("a", trainers=2, min_trainers=2, max_trainers=40, on=("n0",), pinned=34)
+    snapshot = make_snapshot(make_nodes(2, cpu=8), (job,))
+    clock = Clock(1e6, Ticking(1e-6))
+
+    plan = study(snapshot, policy_named("maxmin"), Limits(deadline_s=1e6), clock=clock).plan
+
+    assert 2 <= plan.decisions[0].target < 34
+
+
 def test_cycles_are_not_searched_for_during_a_decision_and_are_afterwards() -> None:
     assert gc.isenabled()
     with without_collections():
