@@ -86,6 +86,17 @@ class Scene:
         self.kube.create({**local, "spec": {"clusterQueue": full}}, self.name)
         self._queues.append(full)
 
+    def flavor(self, name: str, labels: dict[str, str], *queues: str) -> None:
+        """A ResourceFlavor of nodes with these labels, as the only one of some queues."""
+        full = f"{self.name}-{name}"
+        body = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": full}}
+        self.kube.create({**body, "spec": {"nodeLabels": labels}})
+        for queue in map(self.full, queues):
+            (group,) = self.kube.get(CLUSTER_QUEUES, queue, "")["spec"]["resourceGroups"]
+            flavors = [{**one, "name": full} for one in group["flavors"]]
+            spec = {"resourceGroups": [{**group, "flavors": flavors}]}
+            self.kube.patch(CLUSTER_QUEUES, queue, {"spec": spec}, "")
+
     def submit(self, name: str, queue: str, size: int, **more: Any) -> None:
         """A Job of pods of one cpu, elastic for Kueue.
 
@@ -93,7 +104,8 @@ class Scene:
             name: of the Job.
             queue: its LocalQueue.
             size: how many pods it asks for.
-            more: `bounds` for edl, a `priority` class, `elastic` False for a plain Job, further `annotations`.
+            more: `bounds` for edl, a `priority` class, `elastic` False for a plain Job, further `annotations`,
+                `requests` besides the cpu, `nodes` are labels that the nodes of the pods need.
         """
         asked: Object = {"kueue.x-k8s.io/elastic-job": "true"} if more.get("elastic", True) else {}
         if bounds := more.get("bounds"):
@@ -103,8 +115,10 @@ class Scene:
         labels = {"kueue.x-k8s.io/queue-name": queue}
         if priority := more.get("priority"):
             labels["kueue.x-k8s.io/priority-class"] = priority
-        container = {"name": "train", "image": "example/train", "resources": {"requests": {"cpu": "1"}}}
-        template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+        requests = {"cpu": "1"} | more.get("requests", {})
+        container = {"name": "train", "image": "example/train", "resources": {"requests": requests}}
+        nodes = more.get("nodes", {})
+        template = {"spec": {"containers": [container], "restartPolicy": "Never", "nodeSelector": nodes}}
         metadata = {"name": name, "namespace": self.name, "labels": labels}
         metadata["annotations"] = asked | more.get("annotations", {})
         spec = {"parallelism": size, "completions": None, "backoffLimit": 100, "template": template}

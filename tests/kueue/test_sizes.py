@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kueue.programs import CLUSTER_QUEUES
-from tests.kueue.scene import Scene
+from tests.kueue.scene import Object, Scene
 
 pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
 
@@ -90,16 +90,40 @@ def test_a_size_that_kueue_does_not_admit_is_taken_back(here: Scene) -> None:
     here.submit("train", "blue", 2, bounds=(2, 3))
     here.wait_sizes(train=3)
     before = here.running("train")
-    (group,) = here.kube.get(CLUSTER_QUEUES, here.full("blue"), "")["spec"]["resourceGroups"]
-    missing = {"name": "missing", "resources": [{"name": "cpu", "nominalQuota": 0}]}
-    groups = [{**group, "flavors": [*group["flavors"], missing]}]  # Kueue admits nothing to such a ClusterQueue
-    here.kube.patch(CLUSTER_QUEUES, here.full("blue"), {"spec": {"resourceGroups": groups}}, "")
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
+    small = {"type": "Container", "max": {"cpu": "500m"}}  # Kueue admits no pods that the namespace does not allow
+    here.kube.create({**limits, "spec": {"limits": [small]}}, here.name)
     here.bounds("train", 8)
     here.wait(lambda: here.job("train")["spec"]["parallelism"] > 3, "edl asks for more")
     here.wait(lambda: here.job("train")["spec"]["parallelism"] == 3, "edl takes it back")
     here.wait(lambda: not here.pending("train"), "no pod is gated")
     assert here.running("train") == before
     here.wait(lambda: "Kueue did not admit" in str(here.events("train")), "an event says why")
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        ({"requests": {"memory": "1Gi"}}, "resource memory unavailable in ClusterQueue"),
+        ({"nodes": {"kubernetes.io/hostname": "kueue-1"}}, "doesn't match node affinity"),
+    ],
+    ids=["resource", "flavor"],
+)
+def test_a_job_grows_beside_a_workload_that_kueue_can_never_admit(here: Scene, pods: Object, said: str) -> None:
+    here.queue("blue", 4)
+    here.queue("green", 6)
+    here.flavor("first", {"kubernetes.io/hostname": "kueue-0"}, "blue", "green")
+    here.submit("train", "blue", 2, bounds=(2, 8))
+    here.wait_sizes(train=8)
+    before = here.running("train")
+    for name in ("owner", "alike"):
+        here.submit(name, "green", 5, elastic=False, **pods)
+    here.wait(lambda: said in str([here.workloads("owner"), here.workloads("alike")]), "Kueue says why it waits")
+    here.bounds("train", 10)
+    here.wait_sizes(train=10, owner=0, alike=0)
+    assert before.items() <= here.running("train").items()
+    here.submit("honest", "green", 5, elastic=False)
+    here.wait_sizes(train=5, honest=5)
 
 
 def test_nothing_is_kept_for_a_namespace_that_a_queue_excludes_until_it_has_the_label(here: Scene) -> None:

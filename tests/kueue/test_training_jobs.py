@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kueue.programs import WORKLOADS
-from tests.kueue.scene import true_of
+from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
+from tests.kueue.scene import Scene, true_of
 from tests.kueue.training_jobs import TrainingScene
+from tests.worlds.kueue.objects import API
 
 LABEL = {"kueue.x-k8s.io/queue-name": "blue"}
 pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
@@ -44,6 +45,29 @@ def test_a_job_waits_until_kueue_admits_it_and_has_no_pod_before(there: Training
     there.wait(
         lambda: all("PodsReady" in true_of(one) for one in there.workloads_of("train").values()), "Kueue is told"
     )
+
+
+def test_a_job_whose_queue_does_not_cover_a_resource_says_so_until_it_does(there: TrainingScene) -> None:
+    Scene.queue(there, "blue", 6)
+    there.train("train", "blue", 2, 20)
+    there.wait(lambda: "does not cover memory, so Kueue never admits" in there.line("train"), "the status says why")
+    assert not there.pods_of("train")
+    there.cover("blue", 6)
+    there.wait_trainers(train=6)
+
+
+def test_a_job_in_a_queue_with_a_flavor_that_does_not_exist_says_so_until_it_does(there: TrainingScene) -> None:
+    there.queue("blue", 6)
+    full, missing = there.full("blue"), f"{there.name}-missing"
+    (group,) = there.kube.get(CLUSTER_QUEUES, full, "")["spec"]["resourceGroups"]
+    resources = [{"name": name, "nominalQuota": 0} for name in group["coveredResources"]]
+    groups = [{**group, "flavors": [*group["flavors"], {"name": missing, "resources": resources}]}]
+    there.kube.patch(CLUSTER_QUEUES, full, {"spec": {"resourceGroups": groups}}, "")
+    there.train("train", "blue", 2, 20)
+    words = f"{full} is inactive (Can't admit new workloads: references missing ResourceFlavor(s): {missing}.)"
+    there.wait(lambda: words in there.line("train"), "the status says why")
+    there.kube.create({"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": missing}, "spec": {}})
+    there.wait_trainers(train=6)
 
 
 def test_a_stopped_job_gives_everything_back_and_runs_again_once_it_may(there: TrainingScene) -> None:

@@ -30,6 +30,10 @@ class TrainingScene(Scene):
     def queue(self, name: str, cpus: int, **more: Any) -> None:
         """A ClusterQueue of so many cpus for trainers and one master, and of more memory than anybody needs."""
         super().queue(name, cpus, **more)
+        self.cover(name, cpus)
+
+    def cover(self, name: str, cpus: int) -> None:
+        """Give a ClusterQueue room for a master, and memory."""
         full = self.full(name)
         flavors = [{"name": "a", "resources": _amounts(f"{cpus}250m")}]
         groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]

@@ -14,10 +14,9 @@ from edl.kube.translate.kueue.loads import Load
 from edl.kube.translate.kueue.sized import SizedJob
 from edl.kube.translate.kueue.trees import Quotas
 from edl.model.jobs import Refusal
-from edl.model.quota_trees import Pool, QuotaNode
+from edl.model.quota_trees import Pool
 from edl.model.status import Reason
 from edl.model.units import amount, count
-from edl.planner.queues.pool_tree import PoolTree
 
 ADMITTED_WITHIN_S = 5.0
 """A size that Kueue has not admitted by then is taken back."""
@@ -91,8 +90,11 @@ class LateSizes:
 
 
 def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
-    """Say that the queue of a job admits nothing: if it runs, it keeps its size, and if it waits, it gets nothing."""
+    """Say that Kueue admits nothing to a job: if it runs, it keeps its size, and if it waits, it gets nothing."""
     message = quotas.closed(one.node, one.job.key.namespace, one.state.local_queue)
+    latest = one.holding or one.waiting
+    if not message and latest is not None and latest.active:
+        message = quotas.rules_of(latest).refusal(latest, of_any_size=True)
     if not message:
         return None
     if one.trainers is None and not one.job.live_trainers:
@@ -100,16 +102,13 @@ def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
     return _refusal(max(one.job.min_trainers, one.trainers.held if one.trainers is not None else 0), message)
 
 
-def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting: Iterable[Load]) -> Refusal | None:
+def blocked(one: SizedJob, quotas: Quotas, waiting: Iterable[Load]) -> Refusal | None:
     """Say what keeps a running job from growing: pending Workloads that Kueue may evict it for.
-
-    A Workload that can never be admitted keeps nobody from growing.
 
     Args:
         one: the job.
         quotas: what the objects of Kueue say.
-        nodes: every ClusterQueue and Cohort.
-        waiting: every Workload that waits.
+        waiting: every Workload that waits and may be admitted.
     """
     if one.holding is None or one.trainers is None:
         return None
@@ -121,7 +120,7 @@ def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting
             or load.priority < one.holding.priority
         ):
             continue
-        if _may_ever_fit(load, one, quotas, nodes, quotas.pools_of(load) & pools):
+        if _may_ever_fit(load, one, quotas, quotas.pools_of(load) & pools):
             asked = ", ".join(amount(name, n) for name, n in sorted(load.asked().items()) if n and name != "pods")
             return _refusal(
                 max(one.job.min_trainers, one.trainers.held),
@@ -131,12 +130,32 @@ def blocked(one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], waiting
     return None
 
 
-def _may_ever_fit(
-    load: Load, one: SizedJob, quotas: Quotas, nodes: Collection[QuotaNode], pools: Iterable[Pool]
-) -> bool:
+def behind(one: SizedJob, quotas: Quotas, stuck: Iterable[Load]) -> Refusal | None:
+    """Say that a running job is behind a Workload that Kueue never admits and nobody of the ClusterQueue gets past.
+
+    Args:
+        one: the job.
+        quotas: what the objects of Kueue say.
+        stuck: every such Workload.
+    """
+    if one.holding is None or one.trainers is None:
+        return None
+    own, least = (one.job.key.namespace, one.job.uid), one.holding.priority
+    ahead = (load for load in stuck if quotas.node_of(load) == one.node and load.priority >= least)
+    first = next((load for load in ahead if load.owner != own), None)
+    if first is None:
+        return None
+    why = quotas.rules_of(first).refusal(first)
+    return _refusal(
+        max(one.job.min_trainers, one.trainers.held),
+        f"Kueue admits nobody to {one.node} (queueingStrategy StrictFIFO) before Workload {first.key}: {why}",
+    )
+
+
+def _may_ever_fit(load: Load, one: SizedJob, quotas: Quotas, pools: Iterable[Pool]) -> bool:
     """True if a Workload could be admitted to one of these pools, in the tree of the job, if nobody else ran."""
     asked, node = load.asked(), quotas.node_of(load)
-    trees = ((pool, PoolTree(nodes, pool)) for pool in pools)
+    trees = ((pool, quotas.tree(pool)) for pool in pools)
     return any(
         tree.top(node) == tree.top(one.node) and asked[pool.resource] <= tree.most(node) for pool, tree in trees
     )

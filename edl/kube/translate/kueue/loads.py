@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from edl.errors import ConfigError
+from edl.kube.translate.kueue.flavors import PodPlace, place_of
 from edl.kube.translate.kueue.objects import (
     INDEX,
     AnnotatedMetadata,
@@ -22,10 +24,14 @@ from edl.kube.translate.shapes import parse_amounts, shape_of
 from edl.model.quota_trees import Pool
 from edl.model.resources import is_amount
 from edl.model.times import seconds_of
+from edl.printable import one_line
 
 REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 """An annotation of a Workload: the Workload of the same job whose place it takes once it has its reservation."""
-
+_UNAVAILABLE = re.compile(r"(?:^|: |, )resource ([\w.-]+(?:/[\w.-]+)?) unavailable in ClusterQueue(?=$|[,;])")
+_HELD_BACK = frozenset({"AdmissionGated", "OnHold"})
+_NOT_VALID = ("resources validation failed: ", "resources didn't satisfy LimitRange constraints: ")
+_MOST_QUOTED = 300
 
 Owner = tuple[str, str]
 """The namespace and the UID of an object.
@@ -42,6 +48,8 @@ class PodSet:
         count: how many it asks for.
         held: for how many it has a reservation, without those that need none any more.
         each: (resource, amount) of one pod, in the units of `Resources`.
+        place: where the pods may run.
+        least: of how many Kueue may admit it: fewer than `count` if it may be admitted in part.
         flavors: (resource, flavor) where it has a reservation; empty without one.
     """
 
@@ -49,6 +57,8 @@ class PodSet:
     count: int
     held: int
     each: tuple[tuple[str, int], ...]
+    place: PodPlace = field(compare=False)
+    least: int = 0
     flavors: tuple[tuple[str, str], ...] = ()
 
 
@@ -65,6 +75,9 @@ class Load:
         evicted: Kueue takes back what it holds.
         index: of one that edl has made, see `OwnedWorkload`; None for any other.
         replaces: namespace and name of the Workload whose place it takes; empty if there is none.
+        gated: what keeps it out of the queue, in Kueue's words; empty if nothing does.
+        refused: why Kueue does not admit it to any queue, in its words; empty if it may.
+        unavailable: the resources of which Kueue has said that its ClusterQueue does not cover them.
     """
 
     namespace: str
@@ -79,6 +92,9 @@ class Load:
     pod_sets: tuple[PodSet, ...]
     evicted: bool = False
     index: int | None = None
+    gated: str = ""
+    refused: str = ""
+    unavailable: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -152,6 +168,13 @@ def read_load(source: WorkloadObject) -> Load | None:
     admission = status.admission if "QuotaReserved" in true else None
     assigned = {one.name: one for one in (admission.pod_set_assignments if admission else None) or ()}
     reclaimable = {one.name: one.count or 0 for one in status.reclaimable_pods or ()}
+    pod_sets = tuple(
+        _pod_set(one, assigned.get(one.name), reclaimable.get(one.name, 0)) for one in spec.pod_sets or ()
+    )
+    said = next(
+        (one for one in status.conditions or () if one.type == "QuotaReserved" and one.status == "False"), None
+    )
+    message = (said.message if said else None) or ""
     return Load(
         namespace=metadata.namespace or DEFAULT_NAMESPACE,
         name=metadata.name or "",
@@ -162,12 +185,20 @@ def read_load(source: WorkloadObject) -> Load | None:
         cluster_queue=(admission.cluster_queue if admission else None) or "",
         active=spec.active is not False,
         replaces=text((metadata.annotations or {}).get(REPLACES)),
-        pod_sets=tuple(
-            _pod_set(one, assigned.get(one.name), reclaimable.get(one.name, 0)) for one in spec.pod_sets or ()
-        ),
+        pod_sets=pod_sets,
         evicted="Evicted" in true,
         index=index_of(metadata),
+        gated=one_line(message, _MOST_QUOTED) if said is not None and said.reason in _HELD_BACK else "",
+        refused=one_line(message, _MOST_QUOTED) if message.startswith(_NOT_VALID) else "",
+        unavailable=_unavailable(message, pod_sets),
     )
+
+
+def _unavailable(message: str, pod_sets: Iterable[PodSet]) -> frozenset[str]:
+    """The resources that Kueue misses in the ClusterQueue; of names that could be sentences, no other one."""
+    odd = {name for one in pod_sets for name, _ in one.each if " " in name}
+    found = (name for name in odd if f"resource {name} unavailable in ClusterQueue" in message)
+    return frozenset(found if odd else _UNAVAILABLE.findall(message))
 
 
 def index_of(metadata: AnnotatedMetadata) -> int | None:
@@ -179,15 +210,16 @@ def index_of(metadata: AnnotatedMetadata) -> int | None:
 def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, reclaimable: int) -> PodSet:
     """The pods of one name: a size that was lowered counts at once, and the reservation shows it later or never."""
     name, count = source.name or "", source.count or 0
+    spec = (source.template or PodTemplateObject()).spec or PodSpec()
     if assigned is None:
-        spec = (source.template or PodTemplateObject()).spec or PodSpec()
-        request = shape_of(spec).request
-        return PodSet(name, count, 0, tuple((key, n) for key, n in request.amounts if is_amount(key)))
+        least = count if source.min_count is None else min(count, source.min_count)
+        each = tuple((key, n) for key, n in shape_of(spec).request.amounts if is_amount(key))
+        return PodSet(name, count, 0, each, place_of(spec), max(0, least - reclaimable))
     granted = assigned.count if assigned.count is not None else count
     usage = parse_amounts(assigned.resource_usage)
     each = tuple(sorted((resource, amount // max(1, granted)) for resource, amount in usage.items()))
     held = max(0, min(count, granted) - reclaimable)
-    return PodSet(name, count, held, each, tuple(sorted((assigned.flavors or {}).items())))
+    return PodSet(name, count, held, each, place_of(spec), flavors=tuple(sorted((assigned.flavors or {}).items())))
 
 
 def in_order(loads: Iterable[Load]) -> list[Load]:

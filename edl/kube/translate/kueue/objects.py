@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.kube.translate.decoders import Decoder
-from edl.kube.translate.objects import ConditionObject, ObjectMetadata, PodTemplateObject, TolerationObject
+from edl.kube.translate.objects import (
+    ConditionObject,
+    ObjectMetadata,
+    PodTemplateObject,
+    TaintObject,
+    TolerationObject,
+)
 from edl.kube.translate.rule_objects import LabelSelectorObject
 from edl.kube.translate.scalars import ApiStruct, Scalar
 
@@ -25,6 +31,7 @@ class PodSetObject(ApiStruct):
 
     name: str | None = None
     count: int | None = None
+    min_count: int | None = None
     template: PodTemplateObject | None = None
 
 
@@ -60,8 +67,8 @@ class ReclaimablePodObject(ApiStruct):
     count: int | None = None
 
 
-class WorkloadConditionObject(ConditionObject):
-    """One condition of a Workload, with its text."""
+class ConditionWithText(ConditionObject):
+    """One condition of a Workload or a ClusterQueue, with its text."""
 
     message: str | None = None
 
@@ -69,7 +76,7 @@ class WorkloadConditionObject(ConditionObject):
 class WorkloadStatus(ApiStruct):
     """The status of a Workload."""
 
-    conditions: list[WorkloadConditionObject] | None = None
+    conditions: list[ConditionWithText] | None = None
     admission: AdmissionObject | None = None
     reclaimable_pods: list[ReclaimablePodObject] | None = None
 
@@ -131,8 +138,15 @@ class QuotaSpec(ApiStruct):
     cohort_name: str | None = None
     parent_name: str | None = None
     namespace_selector: NamespaceSelectorObject | None = None
+    queueing_strategy: str | None = None
     stop_policy: str | None = None
     fair_sharing: FairSharingObject | None = None
+
+
+class QuotaStatus(ApiStruct):
+    """The status of a ClusterQueue."""
+
+    conditions: list[ConditionWithText] | None = None
 
 
 class QuotaObject(ApiStruct):
@@ -140,6 +154,7 @@ class QuotaObject(ApiStruct):
 
     metadata: ObjectMetadata | None = None
     spec: QuotaSpec | None = None
+    status: QuotaStatus | None = None
 
 
 class LocalQueueSpec(ApiStruct):
@@ -160,6 +175,7 @@ class FlavorSpec(ApiStruct):
     """The spec of a ResourceFlavor."""
 
     node_labels: dict[str, Scalar] | None = None
+    node_taints: list[TaintObject] | None = None
     tolerations: list[TolerationObject] | None = None
 
 

@@ -6,21 +6,21 @@ Workload that takes the place of the one before once it is admitted; until then 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 from edl.errors import ConfigError
-from edl.kube.translate.kueue.growth import LateSizes, blocked, closed
+from edl.kube.translate.kueue.flavors import Flavor
+from edl.kube.translate.kueue.growth import LateSizes, behind, blocked, closed
 from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
-from edl.kube.translate.kueue.objects import FlavorObject, FlavorSpec, KueueObjects, WorkloadObject
+from edl.kube.translate.kueue.never import CountedResources
+from edl.kube.translate.kueue.objects import KueueObjects, WorkloadObject
 from edl.kube.translate.kueue.owned import as_waiting, is_owned, read_owned, state_of_left, stopped
 from edl.kube.translate.kueue.sized import SizedJob, quota_trees, sized_jobs
 from edl.kube.translate.kueue.trees import Quotas, read_quotas
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NamespaceLabels
-from edl.kube.translate.scalars import text
-from edl.kube.translate.shapes import toleration_of
 from edl.model.jobs import Job
 from edl.model.names import KUEUE_QUEUE, JobKey, Role
 from edl.model.quota_trees import NO_TREES, KueueState, OwnedWorkload, QuotaTrees
@@ -29,12 +29,16 @@ from edl.model.resources import PodShape
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """The Kueue objects of one moment, indexed for the reader."""
+    """The Kueue objects of one moment, indexed for the reader.
+
+    Attributes:
+        waiting: Workloads that may be admitted.
+        stuck: those that never are, and that nobody of their ClusterQueue gets past.
+    """
 
     quotas: Quotas
-    trees: QuotaTrees
     waiting: Sequence[Load]
-    flavors: dict[str, FlavorSpec]
+    stuck: Sequence[Load]
     now_s: float
 
 
@@ -54,6 +58,7 @@ class KueueReader:
             str, tuple[WorkloadObject, Load | Unreadable | None, tuple[Owner, OwnedWorkload] | None]
         ] = {}
         self._known: dict[str, Job] = {}
+        self._counted = CountedResources()
 
     def read(
         self, jobs: tuple[Job, ...], objects: KueueObjects, namespaces: NamespaceLabels, now_s: float
@@ -69,11 +74,12 @@ class KueueReader:
         self.valid_until_s = inf
         self.is_used = any(job.kueue is not None for job in jobs) or any(map(is_owned, objects.workloads))
         if not self.is_used:
-            self._loads, self._known = {}, {}
+            self._loads, self._known, self._counted = {}, {}, CountedResources()
             self._late.begin(())
             return jobs, NO_TREES
         quotas, loads, problem = self._read(objects, namespaces)
-        owned = self._owned() if not problem else {}
+        quotas.counted = self._counted.read(loads, now_s)
+        owned = self._owned(quotas) if not problem else {}
         unreadable = self._unreadable() if not problem else {}
         found: dict[JobKey, Job] = {}
         for job in jobs:
@@ -81,13 +87,13 @@ class KueueReader:
             wrong = problem or unreadable.get(owner, "")
             found[job.key] = _found(job, job.kueue, quotas, wrong, owned.get(owner, ()))
         sized = sized_jobs(found.values(), quotas, loads)
-        trees = quota_trees(sized, quotas, loads)
-        flavors = {_name(one): one.spec or FlavorSpec() for one in objects.flavors}
-        scene = _Scene(quotas, trees, [load for load in loads if quotas.waits(load)], flavors, now_s)
+        waiting, stuck = list(filter(quotas.waits, loads)), list(filter(quotas.blocks, loads))
+        scene = _Scene(quotas, waiting, stuck, now_s)
+        trees = quota_trees(sized, quotas, loads, waiting)
         self._late.begin({one.job.uid for one in sized.values()})
         for one in sized.values():
             found[one.job.key] = self._with_refusal(one, _decided(one, scene), scene)
-        self.valid_until_s = self._late.valid_until_s
+        self.valid_until_s = min(self._late.valid_until_s, self._counted.valid_until_s)
         uids = {job.uid for job in found.values()}
         self._known = {uid: job for uid, job in self._known.items() if uid in uids}
         return tuple(self._kept(job) for job in found.values()), trees
@@ -121,19 +127,22 @@ class KueueReader:
         found = (load for _, load, _ in self._loads.values() if isinstance(load, Unreadable))
         return {one.owner: f"Workload {one.owner[0]}/{one.name}: {one.problem}; correct it" for one in found}
 
-    def _owned(self) -> dict[Owner, tuple[OwnedWorkload, ...]]:
-        """By namespace and UID of the job: the Workloads that edl has made."""
+    def _owned(self, quotas: Quotas) -> dict[Owner, tuple[OwnedWorkload, ...]]:
+        """By namespace and UID of the job: the Workloads that edl has made, with why Kueue never admits them."""
         found: dict[Owner, list[OwnedWorkload]] = {}
-        for _, _, one in self._loads.values():
+        for _, load, one in self._loads.values():
             if one is not None:
-                found.setdefault(one[0], []).append(one[1])
+                waits = isinstance(load, Load) and not load.is_reserved
+                why = quotas.rules_of(load).refusal(load) if isinstance(load, Load) and waits else ""
+                found.setdefault(one[0], []).append(replace(one[1], message=why) if why else one[1])
         return {owner: tuple(sorted(own, key=lambda one: (one.index, one.name))) for owner, own in found.items()}
 
     def _with_refusal(self, one: SizedJob, job: Job, scene: _Scene) -> Job:
         refusal = (
             closed(one, scene.quotas)
             or self._late.refusal(one, scene.now_s)
-            or blocked(one, scene.quotas, scene.trees.nodes, scene.waiting)
+            or blocked(one, scene.quotas, scene.waiting)
+            or behind(one, scene.quotas, scene.stuck)
         )
         if refusal is None and one.state.is_owned:
             refusal = stopped(job, one.state)
@@ -155,13 +164,13 @@ def _decided(one: SizedJob, scene: _Scene) -> Job:
     state = replace(one.state, reserved=None if one.trainers is None else one.trainers.held)
     is_stopped = state.is_suspended and latest is not None and not latest.active
     if state.is_owned:
-        return _owned_on_flavors(replace(job, kueue=state, queue=one.queue, refusal=None), one, scene.flavors)
+        return _owned_on_flavors(replace(job, kueue=state, queue=one.queue, refusal=None), one, scene.quotas.flavors)
     names = {flavor for _, flavor in one.flavors}
-    trainer = job.trainer if one.holding is not None else _on_flavors(job.trainer, names, scene.flavors)
+    trainer = job.trainer if one.holding is not None else _on_flavors(job.trainer, names, scene.quotas.flavors)
     return replace(job, kueue=state, queue=one.queue, suspended=is_stopped, trainer=trainer)
 
 
-def _owned_on_flavors(job: Job, one: SizedJob, flavors: dict[str, FlavorSpec]) -> Job:
+def _owned_on_flavors(job: Job, one: SizedJob, flavors: Mapping[str, Flavor]) -> Job:
     """The job with what edl adds to its pods: they need the nodes that its base was admitted to."""
 
     def placed(shape: PodShape, role: Role) -> PodShape:
@@ -172,13 +181,13 @@ def _owned_on_flavors(job: Job, one: SizedJob, flavors: dict[str, FlavorSpec]) -
     return replace(job, trainer=placed(job.trainer, Role.TRAINER), fixed=fixed)
 
 
-def _on_flavors(shape: PodShape, names: Collection[str], flavors: dict[str, FlavorSpec]) -> PodShape:
+def _on_flavors(shape: PodShape, names: Collection[str], flavors: Mapping[str, Flavor]) -> PodShape:
     """The shape with what a pod on nodes of these flavors has: their labels, and tolerations of their taints."""
     selector, tolerations = dict(shape.placement.node_selector), {*shape.placement.tolerations}
     for name in sorted(names):
-        spec = flavors.get(name) or FlavorSpec()
-        selector |= {key: text(value) for key, value in (spec.node_labels or {}).items()}
-        tolerations |= {toleration_of(toleration) for toleration in spec.tolerations or ()}
+        flavor = flavors.get(name, Flavor())
+        selector |= dict(flavor.labels)
+        tolerations |= {*flavor.tolerations}
     placement = replace(
         shape.placement, node_selector=tuple(sorted(selector.items())), tolerations=tuple(sorted(tolerations))
     )
@@ -205,5 +214,5 @@ def _found(
     return replace(job, problem=job.problem or problem)
 
 
-def _name(source: WorkloadObject | FlavorObject) -> str:
+def _name(source: WorkloadObject) -> str:
     return (source.metadata or ObjectMetadata()).name or ""

@@ -10,7 +10,6 @@ from edl.kube.translate.kueue.owned import holding_of, waiting_of
 from edl.kube.translate.kueue.trees import Quotas, with_claims, with_held
 from edl.model.jobs import Job
 from edl.model.quota_trees import KueueState, Pool, QuotaTrees, SizedQueue
-from edl.planner.queues.pool_tree import PoolTree
 
 Amounts = dict[Pool, int]
 
@@ -82,15 +81,17 @@ def sized_jobs(jobs: Iterable[Job], quotas: Quotas, loads: Iterable[Load]) -> di
         if holding is not None:
             node = quotas.node_of(holding)
         pods = None if holding is None else holding.pod_set(job.kueue.pod_set)
-        flavors = dict(pods.flavors) if pods is not None else _tried_first(job, node, quotas)
+        flavors = dict(pods.flavors) if pods is not None else _tried_first(job, node, quotas, waiting)
         found[job.key.namespace, job.uid] = SizedJob(
             job, job.kueue, node, holding, waiting, tuple(sorted(flavors.items()))
         )
     return found
 
 
-def quota_trees(sized: Mapping[Owner, SizedJob], quotas: Quotas, loads: Sequence[Load]) -> QuotaTrees:
-    """The quotas, with what jobs that edl sizes have reserved, and what others hold and claim."""
+def quota_trees(
+    sized: Mapping[Owner, SizedJob], quotas: Quotas, loads: Sequence[Load], waiting: Sequence[Load]
+) -> QuotaTrees:
+    """The quotas, with what jobs that edl sizes have reserved, and what others hold and, if they wait, claim."""
     queues: dict[str, SizedQueue] = {}
     reserved: dict[str, dict[str, int]] = {}
     elsewhere: dict[str, dict[str, int]] = {}
@@ -118,14 +119,12 @@ def quota_trees(sized: Mapping[Owner, SizedJob], quotas: Quotas, loads: Sequence
         of_node = least.setdefault(one.node, {})
         for pool, used in one.least().items():
             of_node[pool] = of_node.get(pool, 0) + used
-    waiting = [
+    claiming = [
         load
-        for load in loads
-        if load.owner not in sized
-        and quotas.waits(load)
-        and load.priority >= lowest.get(quotas.node_of(load), load.priority)
+        for load in waiting
+        if load.owner not in sized and load.priority >= lowest.get(quotas.node_of(load), load.priority)
     ]
-    nodes = with_claims(quotas, with_held(quotas.nodes, held, leaving), waiting, least)
+    nodes = with_claims(quotas, with_held(quotas.nodes, held, leaving), claiming, least)
     return QuotaTrees(
         tuple(nodes[name] for name in sorted(nodes)),
         tuple(
@@ -139,20 +138,18 @@ def quota_trees(sized: Mapping[Owner, SizedJob], quotas: Quotas, loads: Sequence
     )
 
 
-def _tried_first(job: Job, node: str, quotas: Quotas) -> dict[str, str]:
-    """For each resource the first flavor of which the ClusterQueue could ever have what the minimum needs."""
+def _tried_first(job: Job, node: str, quotas: Quotas, waiting: Load | None) -> dict[str, str]:
+    """For each resource the first flavor that takes the pods and could ever have what the minimum needs."""
     found: dict[str, str] = {}
-    request = job.trainer.request
-    for resources, names in quotas.groups.get(node, ()):
+    request, pods = job.trainer.request, waiting.pod_set(job.kueue.pod_set) if waiting and job.kueue else None
+    for resources, every in quotas.groups.get(node, ()):
         wanted = {resource: request[resource] * job.min_trainers for resource in resources if request[resource]}
+        names = [*quotas.rules_of(waiting).taking(pods, every)] if waiting and pods else []
         fitting = (
             name
-            for name in names
-            if all(
-                PoolTree(quotas.nodes.values(), Pool(name, resource)).most(node) >= need
-                for resource, need in wanted.items()
-            )
+            for name in names or every
+            if all(quotas.tree(Pool(name, resource)).most(node) >= need for resource, need in wanted.items())
         )
-        if names:
-            found |= dict.fromkeys(wanted, next(fitting, names[0]))
+        if every:
+            found |= dict.fromkeys(wanted, next(fitting, (names or every)[0]))
     return found

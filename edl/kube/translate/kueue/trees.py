@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from edl.errors import ConfigError
+from edl.kube.translate.kueue.flavors import Flavor, flavor_of
 from edl.kube.translate.kueue.loads import Load, in_order
-from edl.kube.translate.kueue.objects import KueueObjects, QuotaObject, QuotaSpec, ResourceQuotaObject
+from edl.kube.translate.kueue.never import Group, QueueRules
+from edl.kube.translate.kueue.objects import (
+    KueueObjects,
+    QuotaObject,
+    QuotaSpec,
+    QuotaStatus,
+    ResourceQuotaObject,
+)
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NamespaceLabels, chooses
 from edl.kube.translate.rules.terms import Selector, read_selector
@@ -15,12 +23,12 @@ from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.quota_trees import Pool, PoolAmounts, PoolLimits, QuotaNode
 from edl.model.resources import CPU
+from edl.planner.queues.pool_tree import PoolTree
+from edl.printable import one_line
 
 _LEAST_WEIGHT = 0.001
 _NO_POLICY = {None, "", "None"}
-
-Group = tuple[frozenset[str], tuple[str, ...]]
-"""The resources of a ClusterQueue that come from one flavor, and the flavors in their order."""
+_MOST_QUOTED = 300
 
 
 @dataclass(slots=True)
@@ -34,6 +42,10 @@ class Quotas:
         stopped: the ClusterQueues and (namespace, LocalQueue) that admit nothing now.
         chosen: (ClusterQueue, namespace with a LocalQueue of it) -> whether its selector chooses the namespace; None
             if that depends on labels that are not known.
+        inactive: what Kueue says of a ClusterQueue that admits nothing, such as one whose flavors do not exist.
+        strict: the ClusterQueues in which nobody is admitted before those ahead of them (StrictFIFO).
+        flavors: every ResourceFlavor, by name.
+        counted: resources of which it is known that they count for Kueue.
     """
 
     nodes: dict[str, QuotaNode] = field(default_factory=dict)
@@ -41,6 +53,11 @@ class Quotas:
     queues: dict[tuple[str, str], str] = field(default_factory=dict)
     stopped: set[str | tuple[str, str]] = field(default_factory=set)
     chosen: dict[tuple[str, str], bool | None] = field(default_factory=dict)
+    inactive: dict[str, str] = field(default_factory=dict)
+    strict: set[str] = field(default_factory=set)
+    flavors: dict[str, Flavor] = field(default_factory=dict)
+    counted: frozenset[str] = frozenset()
+    _trees: dict[Pool, PoolTree] = field(default_factory=dict)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -55,9 +72,17 @@ class Quotas:
 
     def waits(self, load: Load) -> bool:
         """True if Kueue may admit the Workload, and has not."""
+        return self._is_queued(load) and not self.rules_of(load).refusal(load)
+
+    def blocks(self, load: Load) -> bool:
+        """True if Kueue never admits the Workload, and nobody behind it while it is the first of its ClusterQueue."""
+        is_ahead = self.node_of(load) in self.strict and not load.gated and self._is_queued(load)
+        return is_ahead and bool(self.rules_of(load).refusal(load))
+
+    def _is_queued(self, load: Load) -> bool:
         node = self.node_of(load)
-        is_open = not self.closed(node, load.namespace, load.local_queue)
-        return load.active and not load.is_reserved and node in self.nodes and is_open
+        is_waiting = load.active and not load.is_reserved and node in self.nodes
+        return is_waiting and not self.closed(node, load.namespace, load.local_queue)
 
     def closed(self, node: str, namespace: str, local_queue: str) -> str:
         """Why a ClusterQueue admits nothing from a LocalQueue now, and the remedy; empty if it does."""
@@ -69,13 +94,38 @@ class Quotas:
                 " ({} chooses all); correct the selector or the labels of the namespace, or name a LocalQueue of"
                 " another ClusterQueue"
             )
+        if message := self.inactive.get(node):
+            return f"{node} is inactive ({message}) and admits no size; correct what it names, or the ClusterQueue"
         return ""
+
+    def tree(self, pool: Pool) -> PoolTree:
+        """The quotas of a pool, of which nobody uses anything."""
+        if pool not in self._trees:
+            self._trees[pool] = PoolTree(self.nodes.values(), pool)
+        return self._trees[pool]
+
+    def rules_of(self, load: Load) -> QueueRules:
+        """What its ClusterQueue says of a Workload."""
+        node = self.node_of(load)
+        return QueueRules(
+            node,
+            self.groups.get(node, ()),
+            self.flavors,
+            self.counted,
+            lambda pool: self.tree(pool).most(node),
+        )
 
     def pools_of(self, load: Load) -> set[Pool]:
         """The pools from which a waiting Workload may be admitted."""
-        asked = {resource for resource, amount in load.asked().items() if amount}
-        groups = self.groups.get(self.node_of(load), ())
-        return {Pool(f, r) for resources, flavors in groups for r in resources & asked for f in flavors}
+        rules = self.rules_of(load)
+        return {
+            Pool(flavor, resource)
+            for pods in load.pod_sets
+            for resources, names in rules.groups
+            for flavor in rules.taking(pods, names)
+            for resource, n in pods.each
+            if resource in resources and n * pods.count
+        }
 
 
 def node_of_cluster_queue(name: str) -> str:
@@ -94,10 +144,15 @@ def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
         ConfigError: a quantity cannot be parsed.
     """
     found, selectors = Quotas(), dict[str, Selector | None]()
+    found.flavors = {(one.metadata or ObjectMetadata()).name or "": flavor_of(one.spec) for one in objects.flavors}
     for source in objects.cluster_queues:
         node = _node("ClusterQueue", source, (source.spec or QuotaSpec()).cohort_name)
         found.nodes[node.name] = node
         found.groups[node.name] = _groups(source)
+        if message := _inactive(source):
+            found.inactive[node.name] = message
+        if (source.spec or QuotaSpec()).queueing_strategy == "StrictFIFO":
+            found.strict.add(node.name)
         selectors[node.name] = read_selector((source.spec or QuotaSpec()).namespace_selector)
         if (source.spec or QuotaSpec()).stop_policy not in _NO_POLICY:
             found.stopped.add(node.name)
@@ -151,7 +206,7 @@ def with_claims(
     found = dict(nodes)
     for load in in_order(waiting):
         node = found[quotas.node_of(load)]
-        claim = _claim(load, node, quotas.groups.get(node.name, ()), used.get(node.name, {}))
+        claim = _claim(load, node, quotas.rules_of(load), used.get(node.name, {}))
         if claim is not None:
             total = dict(node.claimed)
             for pool, amount in claim.items():
@@ -160,26 +215,39 @@ def with_claims(
     return found
 
 
-def _claim(load: Load, node: QuotaNode, groups: Iterable[Group], used: Mapping[Pool, int]) -> dict[Pool, int] | None:
+def _claim(load: Load, node: QuotaNode, rules: QueueRules, used: Mapping[Pool, int]) -> dict[Pool, int] | None:
     """The quota that a Workload would take from its own queue; None if it does not fit."""
-    limits, held, claimed, asked = dict(node.limits), dict(node.held), dict(node.claimed), load.asked()
-    found: dict[Pool, int] = {}
-    for resources, flavors in groups:
-        wanted = {resource: asked[resource] for resource in resources if asked.get(resource)}
-        fitting = (
-            {Pool(flavor, resource): amount for resource, amount in wanted.items()}
-            for flavor in flavors
-            if all(
-                held.get(pool, 0) + claimed.get(pool, 0) + used.get(pool, 0) + amount
-                <= limits.get(pool, PoolLimits(0)).nominal
-                for pool, amount in ((Pool(flavor, resource), amount) for resource, amount in wanted.items())
+    limits, found = dict(node.limits), dict[Pool, int]()
+    taken = (dict(node.held), dict(node.claimed), used, found)
+
+    def has_room(pool: Pool, amount: int) -> bool:
+        return sum(one.get(pool, 0) for one in taken) + amount <= limits.get(pool, PoolLimits(0)).nominal
+
+    for pods in load.pod_sets:
+        for resources, names in rules.groups:
+            wanted = {
+                resource: n * pods.count for resource, n in pods.each if resource in resources and pods.count > 0
+            }
+            if not wanted:
+                continue
+            fitting = (
+                flavor
+                for flavor in rules.taking(pods, names)
+                if all(has_room(Pool(flavor, resource), amount) for resource, amount in wanted.items())
             )
-        )
-        chosen = next(fitting, None)
-        if chosen is None:
-            return None
-        found |= chosen
+            chosen = next(fitting, None)
+            if chosen is None:
+                return None
+            for resource, amount in wanted.items():
+                found[Pool(chosen, resource)] = found.get(Pool(chosen, resource), 0) + amount
     return found
+
+
+def _inactive(source: QuotaObject) -> str:
+    """Why Kueue says that a ClusterQueue admits nothing; empty if it does not say so."""
+    conditions = (source.status or QuotaStatus()).conditions or ()
+    found = next((one for one in conditions if one.type == "Active" and one.status == "False"), None)
+    return "" if found is None else one_line(found.message or found.reason or "Active is False", _MOST_QUOTED)
 
 
 def _node(kind: str, source: QuotaObject, parent: str | None) -> QuotaNode:
