@@ -174,7 +174,7 @@ class DecisionContext:
 
     def _kept_for_serving(self, shape: int) -> int:
         packing, problem = self.shared.packing, self.problem
-        places = [(p.node, p.shape) for p in packing.placed if p.owner == SERVING]
+        places = [(p.node, p.shape) for p in self.placed(SERVING)]
         if not places:
             return 0
         free = packing.free + sum_requests(len(packing.free), problem.request, *map(list, zip(*places, strict=True)))

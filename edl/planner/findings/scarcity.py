@@ -157,13 +157,14 @@ class PlacedTrainers:
     """The trainers of a finished packing as arrays, because they are searched once per trainer shape.
 
     Attributes:
-        node, claim: (trainers,) where each trainer is, kept or new, and whose it is.
+        node, demand: (trainers,) where each trainer is, kept or new, and whose it is; sorted by demand.
         is_alike: (trainers,) whether it has the shape that its job asks for now.
     """
 
     def __init__(self, packing: TrialPacking) -> None:
         """Read a packing."""
         rows = np.concatenate(packing.trainers())
+        rows = rows[rows[:, 1].argsort(kind="stable")]
         asked = np.array([demand.shape for demand in packing.problem.demands], dtype=np.int64)
         self.packing = packing
         self.node, self.demand = rows[:, 0], rows[:, 1]
@@ -199,8 +200,9 @@ class PlacedTrainers:
     def _fewest_deletions(self, shape: int, holder: SurplusHolder) -> int:
         """The fewest trainers of the holder to delete on one node; 0 if that helps on no node."""
         problem = self.packing.problem
-        mine = self.is_alike & (self.demand == holder.demand) & problem.opened[shape][self.node]
-        nodes, here = np.unique(self.node[mine], return_counts=True)
+        mine = slice(*np.searchsorted(self.demand, [holder.demand, holder.demand + 1]).tolist())
+        node = self.node[mine]
+        nodes, here = np.unique(node[self.is_alike[mine] & problem.opened[shape][node]], return_counts=True)
         freed = problem.request[problem.demands[holder.demand].shape]
         deletions = evictions_needed(shortfall(self.packing.free[nodes], problem.request[shape]), freed)
         possible = deletions[deletions <= np.minimum(here, holder.surplus)]

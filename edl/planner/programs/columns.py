@@ -68,6 +68,8 @@ class Columns:
         for g, menu in enumerate(self.menus):
             self._owner += [g] * len(menu)
             self._patterns += menu
+            for pattern in menu:
+                self.pricer.learn(g, pattern)
 
     def add(self, g: int, pattern: Pattern) -> bool:
         """Add a pattern to a class; False if it is known already."""
@@ -76,6 +78,7 @@ class Columns:
         self.menus[g][pattern] = None
         self._owner.append(g)
         self._patterns.append(pattern)
+        self.pricer.learn(g, pattern)
         return True
 
     def widen(self) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edl.planner.clock import Clock
 from edl.planner.problem import IntArray, count_slots
-from edl.planner.programs.patterns import ROUNDING, NodeClass, fill, price
+from edl.planner.programs.patterns import ROUNDING, NodeClass, Pattern, fill, price
 
 FloatArray = NDArray[np.float64]
 
@@ -63,6 +63,12 @@ class Pricer:
         self._capacity = np.array([g.capacity for g in classes], dtype=np.int64).reshape(len(classes), resources)
         self._most = np.array([g.most for g in classes], dtype=np.int64).reshape(len(classes), shapes)
         self._tables, self._searched = self._group_classes()
+        self._known = {g: np.zeros((0, shapes), dtype=np.int64) for g in self._searched}
+
+    def learn(self, g: int, pattern: Pattern) -> None:
+        """Remember a pattern of a class: where classes are searched, only better ones are looked for."""
+        if g in self._known:
+            self._known[g] = np.vstack([self._known[g], pattern])
 
     @property
     def searches(self) -> int:
@@ -87,7 +93,7 @@ class Pricer:
             bound[table.members] = value
         for g in self._searched:
             self._clock.check("the search for patterns")
-            priced = price(self._classes[g], self._request, worth.tolist())
+            priced = price(self._classes[g], self._request, worth.tolist(), self._known[g])
             patterns[g], bound[g] = priced.pattern, priced.bound
         return self.fill(patterns, np.argsort(-worth, kind="stable").tolist()), bound + ROUNDING
 

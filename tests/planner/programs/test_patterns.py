@@ -139,3 +139,22 @@ def test_a_search_keeps_beginnings_that_are_not_all_alike() -> None:
     most = tuple((np.array(capacity) // rows).min(axis=1).tolist())
     found = price(NodeClass(nodes=(0,), capacity=capacity, most=most), rows, worth.tolist())
     assert float(np.dot(found.pattern, worth)) > 0.98
+
+
+def test_a_search_looks_for_better_patterns_than_those_known_and_keeps_the_best_of_them() -> None:
+    random = np.random.default_rng(3)
+    rows = np.column_stack([random.integers(50, 900, 40), random.integers(8, 240, 40)])
+    capacity = (4_800, 1_536)
+    worth = rows @ (0.5 / np.array(capacity)) * (1 - 0.05 * random.random(40))
+    most = tuple((np.array(capacity) // rows).min(axis=1).tolist())
+    group = NodeClass(nodes=(0,), capacity=capacity, most=most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns, "BEAM", 40_000)
+        good = np.array([price(group, rows, worth.tolist()).pattern])
+
+    short = price(group, rows, worth.tolist())
+    again = price(group, rows, worth.tolist(), np.vstack([np.eye(40, dtype=np.int64), good]))
+
+    assert float(np.dot(again.pattern, worth)) >= float((good @ worth)[0]) - 1e-9 > 0
+    assert again.bound <= short.bound + 1e-9
+    assert (np.dot(again.pattern, rows) <= capacity).all()
