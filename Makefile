@@ -138,6 +138,12 @@ newest: ## make unit on the newest Python of this machine
 	@$(FIT)
 	@chosen=$$($(PYTHON) -m tools.pythons newest) && $(MAKE) --no-print-directory unit $$chosen
 
+environment: $(STAMP) ## make the environment of the tests, and run none
+
+environment-oldest environment-newest: environment-%: ## the same for make oldest and for make newest
+	@$(FIT)
+	@chosen=$$($(PYTHON) -m tools.pythons $*) && $(MAKE) --no-print-directory environment $$chosen
+
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FIVE) --hypothesis-profile=thorough $(NO_CLUSTER)
 

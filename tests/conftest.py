@@ -24,6 +24,7 @@ from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from edl.planner import clock
+from tests.collecting import import_share, no_searches
 from tests.distribution import ByKind, longest_first, without_most_shared
 from tests.e2e.control_plane.versions import cache_root
 from tests.progress import Progress
@@ -99,6 +100,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
     """Share out whole files by what they do, see `distribution`."""
     return ByKind(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Import a share of the files before the rest, and search for garbage once, see `collecting`."""
+    with no_searches():
+        import_share(session.config)
+        return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ terminates, and a refused action returns an Outcome.
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -50,21 +51,24 @@ class PodWorld:
     born: int = 0
 
     def add(self, job: Job) -> None:
-        self.jobs[job.key] = job
+        self.jobs[job.key] = replace(job, pods=tuple(sorted(job.pods, key=_place)))
 
     def pods(self, key: JobKey) -> dict[str, Pod]:
         return {pod.name: pod for pod in self.jobs[key].pods}
 
     def put(self, key: JobKey, pod: Pod) -> None:
         """Replace or add a pod."""
-        self._set(key, {**self.pods(key), pod.name: pod})
+        pods = [one for one in self.jobs[key].pods if one.name != pod.name]
+        insort(pods, pod, key=_place)  # jobs have thousands of pods here, and get them one by one
+        self.jobs[key] = replace(self.jobs[key], pods=tuple(pods))
 
     def change(self, key: JobKey, name: str, **fields: Any) -> None:
         """Change fields of a pod."""
         self.put(key, replace(self.pods(key)[name], **fields))
 
     def drop(self, key: JobKey, name: str) -> None:
-        self._set(key, {n: p for n, p in self.pods(key).items() if n != name})
+        pods = tuple(pod for pod in self.jobs[key].pods if pod.name != name)
+        self.jobs[key] = replace(self.jobs[key], pods=pods)
 
     def finish(self, key: JobKey, name: str, exit_code: int = 0) -> None:
         """Let a pod exit."""
@@ -107,7 +111,7 @@ class PodWorld:
         return Outcome(action, Result.DONE)
 
     def _create(self, job: Job, action: CreatePod) -> Outcome:
-        if action.pod_name in self.pods(job.key):
+        if action.pod_name in [pod.name for pod in job.pods]:
             return Outcome(action, Result.CONFLICT, "AlreadyExists", "the name is taken")
         self.born += 1
         pod = Pod(
@@ -138,9 +142,10 @@ class PodWorld:
                 self.change(action.job, pod.name, terminating=True, ready=False)
         return Outcome(action, Result.DONE)
 
-    def _set(self, key: JobKey, pods: dict[str, Pod]) -> None:
-        ordered = sorted(pods.values(), key=lambda p: (p.role or "", p.index or 0, p.name))
-        self.jobs[key] = replace(self.jobs[key], pods=tuple(ordered))
+
+def _place(pod: Pod) -> tuple[str, int, str]:
+    """Where a pod stands among those of its job."""
+    return pod.role or "", pod.index or 0, pod.name
 
 
 def _shape(job: Job, role: Role) -> PodShape:

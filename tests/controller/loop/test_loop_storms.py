@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from edl.sim.virtual_time import START_S
-from tests.worlds.storms.play import play
+from tests.worlds.storms.play import Played, play
 from tests.worlds.storms.random_hour import hour_of
 from tests.worlds.storms.storm_rules import moments
 from tests.worlds.storms.troubles import Kind
@@ -24,11 +26,17 @@ FIRST = int(os.environ.get("EDL_STORMS_FIRST", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ["EDL_STORMS"])) if "EDL_STORMS" in os.environ else SAMPLE
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Played]:
+    """Plays the hour that two tests look at, once."""
+    return cache(lambda: play(CALM, tmp_path_factory.mktemp("calm")))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_hour_of_troubles_brings_no_storm_no_hoard_no_silence_and_no_false_statement(
-    seed: int, tmp_path: Path
+    seed: int, calm: Callable[[], Played], tmp_path: Path
 ) -> None:
-    played = play(seed, tmp_path)
+    played = calm() if seed == CALM else play(seed, tmp_path)
     assert played.broken == [], f"\n{played.hour}"
 
 
@@ -39,8 +47,8 @@ def test_the_hours_have_every_kind_of_trouble_and_differ() -> None:
     assert all(len({job.key for job in hour.jobs}) == len(hour.jobs) for hour in hours)
 
 
-def test_an_hour_is_the_same_each_time(tmp_path: Path) -> None:
-    first, second = (play(CALM, tmp_path).server.asked for _ in range(2))
+def test_an_hour_is_the_same_each_time(calm: Callable[[], Played], tmp_path: Path) -> None:
+    first, second = calm().server.asked, play(CALM, tmp_path).server.asked
     assert [(one.at_s, one.method, one.path) for one in first] == [(o.at_s, o.method, o.path) for o in second]
 
 
