@@ -42,7 +42,7 @@ JOBS = "/apis/paddlepaddle.org/v1/trainingjobs"
 JOBS_OF_ADS = "/apis/paddlepaddle.org/v1/namespaces/ads/trainingjobs"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
-QUIET_S = 1.5  # the first round is over by then
+QUIET_S = 1.5  # the first plan is over by then
 Object = dict[str, Any]
 
 

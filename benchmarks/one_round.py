@@ -1,4 +1,4 @@
-"""What one round costs the controller, in CPU seconds: `python -m benchmarks.one_round [--nodes 5000]`.
+"""What one plan costs the controller, in CPU seconds: `python -m benchmarks.one_round [--nodes 5000]`.
 
 A large world without an API server: nodes, nine serving pods on each of them, and a job with a master and seven
 trainers for five nodes. Prints what is paid once (decoding and translating everything), what is paid when one
@@ -118,7 +118,7 @@ async def planned(snapshot: ClusterSnapshot) -> ScalePlan:
 
 
 def main() -> None:
-    """Print a line for each part of a round."""
+    """Print a line for each part of a plan."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--nodes", type=int, default=5000)
     options = parser.parse_args()
@@ -198,7 +198,7 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
         with timed(f"a {what} changed: the snapshot"):
             note(decoded(PODS, [body]))
             found = snapshot(1.0)
-    with timed("each round: the view of the planner"):
+    with timed("each plan: the view of the planner"):
         view = viewed(found)
     policy = policy_named("maxmin")
     planner = PolicyPlanner(policy)

@@ -10,7 +10,7 @@ from edl.settings.controller import ControllerSettings
 
 
 def controller(settings: ControllerSettings) -> int:
-    """Run the controller until a signal, or for one round.
+    """Run the controller until a signal, or for one plan.
 
     Returns:
         The exit code.

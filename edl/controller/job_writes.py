@@ -249,8 +249,9 @@ class JobWrites:
         if self._closed[0] is not facts.nodes:
             self._closed = (facts.nodes, nodes_without_lending(facts.nodes))
         placed = require_domains(actions, job, facts.nodes)
-        rejecting = self._backoff.retries.rejecting(job, self._clock.monotonic_s())
+        retries, now_s = self._backoff.retries, self._clock.monotonic_s()
         placed = keep_away(placed, job, facts.watch.avoided, facts.nodes)
+        rejecting = (*retries.rejecting(job, now_s), *retries.tried(job, now_s))
         placed = away_when_created(placed, job, rejecting, facts.nodes)
         placed = pin(placed, len(facts.nodes), self._unpinned)
         placed = lend(placed, job, self._limits, self._unpinned, self._closed[1])

@@ -178,7 +178,7 @@ class Controller:
             await self._sender.close()
 
     async def once(self, timeout_s: float) -> RoundResult:
-        """Run one whole round on a synced cluster with the lease held; SKIPPED or FOLLOWED if that takes too long."""
+        """Run `round` on a synced cluster with the lease held; SKIPPED or FOLLOWED if that takes too long."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
             result = await self.round()
@@ -196,7 +196,7 @@ class Controller:
         except EdlError as error:
             self._recorder.skipped(str(error))
             result = RoundResult.SKIPPED
-        except Exception as error:  # a bug in one round must not stop the next rounds
+        except Exception as error:  # a bug in one plan must not stop the next ones
             self._recorder.failed("round", error)
             result = RoundResult.FAILED
         except BaseException:  # the process ends: nothing that was sent is left behind

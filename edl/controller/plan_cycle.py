@@ -37,7 +37,7 @@ from edl.model.actions import CreatePod, ResizePod, ResizeWorkload
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.limits import Limits
-from edl.model.names import JobKey
+from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 
 PROBES_S = 1.0
@@ -177,7 +177,7 @@ class PlanCycle:
         if plan is None:
             self._core.published(None)
             return RoundResult.FAILED
-        starts = one_trial_per_node(await self._starts(view, plan), view.avoided)
+        starts = await self._starts(view, plan)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
         self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))
@@ -211,8 +211,12 @@ class PlanCycle:
         made, self._made = self._made, None
         return made
 
-    async def _starts(self, view: ClusterSnapshot, plan: ScalePlan) -> list[Start]:
-        return [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
+    async def _starts(self, view: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
+        """What may start now: one pod alone where a job tries a node."""
+        found = [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
+        retries, now_s = self._backoff.retries, self._clock.monotonic_s()
+        tried = tuple(chain.from_iterable(retries.tried(job, now_s) for job in view.jobs))
+        return one_trial_per_node(one_trial_per_node(found, view.avoided), tried, view.jobs, roles=frozenset(Role))
 
     def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The planner's view: bounds respect what the API server and nodes reject, and no job that pauses starts.

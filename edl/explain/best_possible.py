@@ -1,7 +1,7 @@
 """How much better a plan could be: the worst-off jobs first, then the sum, with and without moving what runs.
 
 The bound in a plan's certificate is for the sum of all plans that keep the fair shares, wherever pods run. This says
-more, and takes as long as some certificates do, so `edl plan` computes it, never a round of the controller.
+more, and takes as long as some certificates do, so `edl plan` computes it, never the controller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The report on one job of a plan: its trainers, what is full, which jobs hold it, a price, and what would help.
 
 Dual values are not unique, so a price is only quoted. What one more trainer really costs is confirmed by solving once
-more. That takes as long as the certificate did, so it is done for the one job that somebody asks for, and never in a
-round of the controller.
+more. That takes as long as the certificate did, so it is done for the one job that somebody asks for, and never by
+the controller.
 """
 
 from __future__ import annotations

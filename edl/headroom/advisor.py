@@ -1,4 +1,4 @@
-"""What capacity the controller asks of each plan, by shape of serving pods, from the snapshots of its rounds.
+"""What capacity the controller asks of each plan, by shape of serving pods, from the snapshots of the plans.
 
 The memory of an advisor may be lost at any moment: after a restart it starts cold, keeps nothing and says so.
 """

@@ -97,9 +97,9 @@ ALERTS: tuple[Alert, ...] = (
         '(sum(increase(edl_rounds_total{result="acted"}[10m])) or vector(0)) == 0',
         "5m",
         Severity.CRITICAL,
-        "no round of the controller has succeeded for ten minutes",
-        "a quiet cluster has a round every 5 s; after failed writes there is one every 30 s",
-        "the log says `round skipped` if the cluster cannot be observed, else it names each failed write",
+        "the controller has published no plan for ten minutes",
+        "a plan is published every 5 s (`--interval-s`), in a quiet cluster, too",
+        "the log says `round skipped` if the cluster cannot be observed, and `no plan` if no plan can be made",
     ),
     Alert(
         "EdlPlanRefused",

@@ -98,7 +98,7 @@ Port 8080 of each replica. The first three need no token.
 
 | call | what it does |
 |---|---|
-| `GET /healthz` | 200 while rounds start |
+| `GET /healthz` | 200 while the controller takes turns or its writes end |
 | `GET /readyz` | 200 while the caches are complete, on leader and followers alike |
 | `GET /metrics` | metrics for Prometheus, [listed here](../operations.md#metrics) |
 | `GET /page/` | [the page](../dashboard.md); its routes serve the page only and may change with it |

@@ -1,6 +1,6 @@
 """Writes the status of Queue objects: what the last plan gives their jobs, and what they may have.
 
-Only what has changed is written, a few objects at a time and so many in one round that the next round need not wait.
+Only what has changed is written, a few objects at a time and so many in one report that the next one need not wait.
 The status is for people: nothing is read back from it, and a write that fails is repeated with the next report.
 """
 
@@ -27,9 +27,9 @@ from edl.model.units import amount, rank_of
 from edl.observability.logs import log_event
 
 WRITES_AT_ONCE = 8
-WRITES_A_ROUND = 200
+WRITES_A_REPORT = 200
 LONGEST_S = 2.0
-"""A report ends after this time, so that slow answers do not delay the next round; the next report goes on."""
+"""A report ends after this time, so that slow answers do not hold up what follows; the next report goes on."""
 REPEATED_S = 600.0
 """A status that has not changed is written again after this time, in case somebody else changed it."""
 
@@ -64,7 +64,7 @@ class ApiQueueReporter:
         self._seen((*view.queues, *of_kueue), statuses | named)
         uids = {queue.uid for queue in view.queues}
         self._written = {uid: one for uid, one in self._written.items() if uid in uids}
-        due = [queue for queue in view.queues if self._is_due(queue, statuses[queue.name])][:WRITES_A_ROUND]
+        due = [queue for queue in view.queues if self._is_due(queue, statuses[queue.name])][:WRITES_A_REPORT]
         turns = asyncio.Semaphore(WRITES_AT_ONCE)
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_S):

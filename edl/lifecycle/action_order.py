@@ -27,7 +27,7 @@ def status_updates(actions: Iterable[Action]) -> tuple[Action, ...]:
 def degraded_update(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
     """Of the status and events, only condition Degraded and its event.
 
-    For a round in which a mark could not be written: the rest of the status would count a failure without its mark.
+    For the time in which a mark cannot be written: the rest of the status would count a failure without its mark.
     """
     updates = status_updates(actions)
     patch = next((a for a in updates if isinstance(a, PatchStatus)), None)

@@ -12,7 +12,7 @@ nodes. All times are parts of `NodeLimits.avoid_for_s`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -40,6 +40,7 @@ from edl.planner.eligibility import takes
 
 MOST_FRACTION, MOST_NODES, LEAST_CLUSTER = 0.1, 16, 3
 """edl avoids at most a tenth of the nodes and at most 16, but one in each cluster of at least three nodes."""
+TRAINERS = frozenset({Role.TRAINER})
 _FIELD, _NOT_IN = "metadata.name", "NotIn"
 
 
@@ -148,14 +149,33 @@ def keep_away(
     )
 
 
-def one_trial_per_node(starts: Iterable[S], avoided: Iterable[AvoidedNode]) -> tuple[S, ...]:
-    """The pods that may start; of the trainers planned for a node that is tried, only the first one."""
-    probed = {node.name for node in avoided if node.probe is not None}
+def one_trial_per_node(
+    starts: Iterable[S],
+    avoided: Iterable[AvoidedNode],
+    jobs: Iterable[Job] = (),
+    *,
+    roles: Container[Role] = TRAINERS,
+) -> tuple[S, ...]:
+    """The pods that may start; of those that a job tries on a node, only the first one.
+
+    Args:
+        starts: the pods, the first to be created first.
+        avoided: the nodes; the job that may try one says which pods are meant.
+        jobs: while a pod of theirs that has not begun is on such a node, it is the one that is tried there.
+        roles: only pods of these roles are tried.
+    """
+    tried = {(node.probe, node.name) for node in avoided if node.probe is not None}
+    keys = {key for key, _ in tried}
+    trying = [(job.key, pod) for job in jobs if job.key in keys for pod in job.pods]
+    taken = {(key, pod.node or pod.planned) for key, pod in trying if pod.is_live and not pod.has_begun}
     kept: list[S] = []
     for start in starts:
-        is_probe = start.node in probed and start.role is Role.TRAINER
-        if not (is_probe and any(other.node == start.node and other.role is Role.TRAINER for other in kept)):
-            kept.append(start)
+        place = (start.job, start.node)
+        if place in tried and start.role in roles:
+            if place in taken:
+                continue
+            taken.add(place)
+        kept.append(start)
     return tuple(kept)
 
 

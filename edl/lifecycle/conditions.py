@@ -1,7 +1,7 @@
 """`status.conditions` of a TrainingJob: Admitted, Running, Resizing, Degraded, Complete and Failed.
 
 A condition carries the full account of a decision; `status.explanation` and events carry the short form. A condition
-keeps its transition time until its status changes, so equal rounds give equal conditions.
+keeps its transition time until its status changes, so equal facts give equal conditions.
 """
 
 from __future__ import annotations

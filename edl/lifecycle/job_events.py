@@ -1,6 +1,6 @@
 """The Kubernetes events of a TrainingJob: each reports one change of its status, once, with the short form.
 
-Events follow from the difference between the stored status and the new one, so a round without a change has none.
+Events follow from the difference between the stored status and the new one, so without a change there are none.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _is_refuted(trouble: NodeTrouble, job: Job, now_s: float, first_s: float) ->
 def _new(
     job: Job, kept: dict[str, NodeTrouble], watch: NodeWatch, now_s: float, master_view: MasterView | None
 ) -> dict[str, NodeTrouble]:
-    """The troubles of this round, by node. Trainers that were there before the last one tell nothing new."""
+    """The troubles that are found now, by node. Trainers that were there before the last one tell nothing new."""
     hung = {pod.uid for pod in overdue_trainers(job, master_view)}
     avoided = {node.name: node for node in watch.avoided}
     found: dict[str, NodeTrouble] = {}

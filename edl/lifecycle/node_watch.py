@@ -1,4 +1,4 @@
-"""What a round knows about nodes on which trainers failed or hung, and the times that decide about them.
+"""What a plan knows about nodes on which trainers failed or hung, and the times that decide about them.
 
 `node_troubles` and `broken_nodes` share it. Nothing is decided here.
 """

@@ -116,7 +116,7 @@ def _protected(job: Job, created: Sequence[CreatePod]) -> Iterator[CreatePod]:
 def once_per_pod(actions: Sequence[Action]) -> Iterator[Action]:
     """Keep one action for each pod.
 
-    A marked pod is not deleted in the same round, unless by force: its number must be stored in the status first.
+    A marked pod is not deleted at the same time, unless by force: its number must be stored in the status first.
     """
     marked = {a.pod_uid for a in actions if isinstance(a, MarkPod)}
     deleted: set[str] = set()

@@ -122,7 +122,7 @@ def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | 
 
     Args:
         job: the job with its stored status; the condition keeps the message when the failed pod is gone.
-        failures: the number of failures, those of this round included.
+        failures: the number of failures, those that are found now included.
         now_s: seconds since the epoch.
     """
     status = job.status
@@ -193,7 +193,7 @@ def _waits_for_last(job: Job) -> bool:
 
 
 def count_failures(job: Job) -> tuple[int, tuple[MarkPod, ...]]:
-    """The number of failures so far, and the marks of the pods that are counted in this round.
+    """The number of failures so far, and the marks of the pods that are counted now.
 
     Each failed pod counts once, or all pods together if the policy restarts the job. A pod that was evicted,
     preempted or deleted by edl is not a failure, nor is one that fails while edl takes the job down for a restart.

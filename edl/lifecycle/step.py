@@ -1,4 +1,4 @@
-"""The result of one round for one job, before it becomes a status, conditions and events."""
+"""The result of one look at a job, before it becomes a status, conditions and events."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Step:
         target: the desired number of trainers.
         reason: a value of `edl.model.status.Reason`, or why the job failed.
         message: the short form, one line, for the status and for events.
-        failures: pod failures so far, including those of this round.
+        failures: pod failures so far, including those that are found now.
         details: the full account, for conditions; empty if it would only repeat the message.
-        shrink_reason: why the plan deletes trainers in this round; empty if it deletes none.
+        shrink_reason: why the plan deletes trainers now; empty if it deletes none.
         restarting: why edl deletes every pod to restart the job; empty if it does not.
         rerun: the role whose pods all completed and run again; None if there is none.
         moving: names of the pservers that edl deletes to start them on other nodes.
         finishing: some trainers have completed, so the job no longer grows.
         trainer_lost: the last trainer was lost before it completed, and is replaced.
         never_ran: no trainer that the plan deletes has a node yet.
-        unplanned: there is no plan for the job in this round, so it keeps its trainers.
+        unplanned: there is no plan for the job now, so it keeps its trainers.
         slowed: trainers that lend CPU which serving uses.
         degraded: (reason, message) of a problem that edl did not decide on; None if there is none.
     """

@@ -193,7 +193,7 @@ _remembered: list[tuple[tuple[Pod, ...], tuple[tuple[Pod, ...], tuple[Pod, ...]]
 def _waiting_among(pods: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """The waiting serving pods among these, and the nominated ones; of the last tuples the answer is remembered.
 
-    A round asks some ten times about the same tens of thousands of pods, and a tuple never changes.
+    A plan asks some ten times about the same tens of thousands of pods, and a tuple never changes.
     """
     for known, waiting in _remembered:
         if known is pods:

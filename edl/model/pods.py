@@ -1,6 +1,6 @@
 """A pod with the fields that a decision needs.
 
-Pods are frozen: every step of a round reads the same snapshot. `edl.kube.translate` parses Kubernetes objects into
+Pods are frozen: every step of a decision reads the same snapshot. `edl.kube.translate` parses Kubernetes objects into
 pods; this module parses nothing.
 """
 

@@ -1,6 +1,6 @@
 """RFC 3339 times as seconds since the epoch.
 
-Each round parses thousands of times, and most of them repeat (the time of a condition stays the same for days), so
+A snapshot has thousands of times, and most of them repeat (the time of a condition stays the same for days), so
 the results are cached.
 """
 

@@ -56,7 +56,7 @@ CONTROLLER_GROUPS = (
 class Metrics:
     """Every metric of a controller; each method reports an event to all groups (see `metric_groups.events`).
 
-    On a large cluster the sums over all pods take as long as a decision, and many rounds may follow each other. So
+    On a large cluster the sums over all pods take as long as a decision, and many plans may follow each other. So
     they are made when somebody asks for the page, from the last snapshot.
     """
 
@@ -135,7 +135,7 @@ class Metrics:
             group.queued(queues, statuses)
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A round ended."""
+        """A plan ended, or there was none to make."""
         for group in self._groups:
             group.ended(result, seconds)
 

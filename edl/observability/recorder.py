@@ -46,7 +46,7 @@ class Onlooker(Protocol):
         """No plan was made."""
 
     def note_problem(self, problem: str) -> None:
-        """A round was skipped for that reason."""
+        """The cluster could not be observed, for that reason."""
 
 
 class ControllerRecorder:
@@ -85,7 +85,7 @@ class ControllerRecorder:
             self._onlooker.observed(snapshot, leader=leader)
 
     def skipped(self, reason: str) -> None:
-        """A round was skipped; a reason is logged at info level once, until it changes."""
+        """The cluster could not be observed; a reason is logged at info level once, until it changes."""
         level = logging.DEBUG if reason == self._skip_reason else logging.INFO
         self._skip_reason = reason
         if self._onlooker is not None:
@@ -164,7 +164,7 @@ class ControllerRecorder:
         _log.error("unexpected error", exc_info=(type(error), error, error.__traceback__), extra=fields)
 
     def postponed(self, what: str) -> None:
-        """A planned action waits for a later round."""
+        """A planned action is left out of this plan."""
         log_event(_log, logging.INFO, "postponed", what=what)
 
     def acted(self, outcome: Outcome) -> None:
@@ -190,7 +190,7 @@ class ControllerRecorder:
         )
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A round ended."""
+        """A plan ended, or there was none to make."""
         self._metrics.ended(result, seconds)
         log_event(_log, logging.DEBUG, "round done", result=result, seconds=seconds)
 

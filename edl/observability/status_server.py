@@ -33,7 +33,7 @@ class StatusServer:
 
     Args:
         listen: HOST:PORT; an IPv6 host in brackets; port 0 takes a free port.
-        is_alive: True if the controller still runs rounds (/healthz).
+        is_alive: True if the controller still takes turns, or its writes end (/healthz).
         is_ready: True if the caches are complete (/readyz).
         metrics: makes the page /metrics.
         more: (prefix, application) of what else is served here; each does its own authorisation.
@@ -74,7 +74,8 @@ class StatusServer:
             self._runner = None
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _response("the controller has not started a round for too long", is_ok=self._is_alive())
+        problem = "the controller hangs: for too long it has begun no turn and ended no write"
+        return _response(problem, is_ok=self._is_alive())
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return _response("the caches are not complete yet", is_ok=self._is_ready())

@@ -5,7 +5,7 @@ what plugins of another scheduler demand, so it may free a node that kube-schedu
 if kube-scheduler has tried it, and if an eligible node has had enough free capacity for it for half a minute. A
 marked pod counts as short, and other pods get the capacity. The mark ends after a pause, which doubles each time,
 because the obstacle may go away. A pod that replaces a marked one, with the same owner and request, continues its
-pauses. The caller keeps the records from one round to the next; losing them costs time, never correctness.
+pauses. The caller keeps the records from one plan to the next; losing them costs time, never correctness.
 """
 
 from __future__ import annotations

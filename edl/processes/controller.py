@@ -64,7 +64,7 @@ ONCE_PATIENCE_S = 15.0
 STOP_TIMEOUT_S = 10.0
 SWITCH_S = 0.001
 """While a plan is computed, the event loop waits for the interpreter for so long each time; by default 5 ms."""
-_LONGEST_ROUND_S = 60.0
+_LONGEST_TURN_S = 60.0
 _LONGEST_SILENCE_S = 180.0
 """A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
 _log = logging.getLogger(__name__)
@@ -97,11 +97,11 @@ class _Parts:
 
 
 async def serve(settings: ControllerSettings) -> int:
-    """Run the controller until a signal, or for one round.
+    """Run the controller until a signal, or for one plan.
 
     Returns:
-        The exit code: 0 after SIGINT or SIGTERM, or if the writes of the round succeeded; 1 if the lease was lost or
-        a write of the round failed.
+        The exit code: 0 after SIGINT or SIGTERM, or if the writes of the plan succeeded; 1 if the lease was lost or
+        a write of the plan failed.
 
     Raises:
         ConfigError: a flag, a file or an address cannot be used.
@@ -179,7 +179,7 @@ def _build(
     )
 
     def is_alive() -> bool:
-        return clock.monotonic_s() - controller.last_sign_of_life_s < _LONGEST_ROUND_S + 2 * settings.interval_s
+        return clock.monotonic_s() - controller.last_sign_of_life_s < _LONGEST_TURN_S + 2 * settings.interval_s
 
     server = StatusServer(
         settings.listen,
@@ -236,7 +236,7 @@ def _elector(
 
 
 async def _run(settings: ControllerSettings, parts: _Parts) -> int:
-    """Run all parts until the first one ends; then end the round, release the lease and stop the rest."""
+    """Run all parts until the first one ends; then end the writes under way, release the lease and stop the rest."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -285,8 +285,8 @@ async def _once(parts: _Parts, mirror: asyncio.Task[None]) -> int:
     await first_snapshot(parts.cache, mirror, SystemClock(), patience_s=ONCE_PATIENCE_S)
     result = await parts.controller.once(ONCE_TIMEOUT_S)
     if result is RoundResult.ACTED:
-        note = "pods that it created or deleted may need another round"
-        log_event(_log, logging.INFO, "one round done", note=note)
+        note = "pods that it created or deleted may need another plan"
+        log_event(_log, logging.INFO, "one plan carried out", note=note)
     return 0 if result in {RoundResult.ACTED, RoundResult.SHOWN} else 1
 
 

@@ -1,7 +1,7 @@
 """The files of `--queues`, `--tenants` and `--expect-nodes`, read again whenever one of them has changed.
 
-A change takes effect in the next round, without a restart. Files that cannot be used change nothing: what all of them
-held before stays in force, and the log says why.
+A change takes effect with the next plan, without a restart. Files that cannot be used change nothing: what all of
+them held before stays in force, and the log says why.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class ControllerSettings(RunnablePolicySettings, DecidingSettings, WatchingSetti
             remedy="give seconds, such as 300",
         ),
     ] = 0.0
-    once: Annotated[bool, Flag("Run one round, then exit.")] = False
+    once: Annotated[bool, Flag("Make one plan, carry it out, then exit.")] = False
     dry_run: Annotated[bool, Flag("Print each changed plan; write nothing to the cluster.")] = False
     record: Annotated[
         OptionalPath,

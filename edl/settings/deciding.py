@@ -44,7 +44,7 @@ class WatchingSettings(ClusterSettings):
     interval_s: Annotated[
         float,
         Field(ge=0.1, le=3600, allow_inf_nan=False),
-        Flag("Longest time between two rounds.", metavar="SECONDS", remedy="give seconds, such as 5"),
+        Flag("Longest time between two plans.", metavar="SECONDS", remedy="give seconds, such as 5"),
     ] = 5.0
 
 

@@ -5,7 +5,7 @@ A settings class declares each flag as a pydantic field, with a `Flag` in its an
     interval_s: Annotated[
         float,
         Field(ge=0.1, le=3600, allow_inf_nan=False),
-        Flag("Longest time between two rounds.", metavar="SECONDS", remedy="give seconds, such as 5"),
+        Flag("Longest time between two plans.", metavar="SECONDS", remedy="give seconds, such as 5"),
     ] = 5.0
 
 This makes the option `--interval-s`, the variable `EDL_INTERVAL_S`, the help text, the row of the reference page and

@@ -64,7 +64,7 @@ class Decisions:
         """Not needed."""
 
     def skipped(self, reason: str) -> None:
-        """A round was skipped."""
+        """The cluster could not be observed."""
         self.problems.append(reason)
 
     def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:

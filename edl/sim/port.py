@@ -94,7 +94,7 @@ class SimulatedCluster:
                 was_set = self._changed.is_set()
                 self._world.put_job(replace(job, status=action.status))
                 if not was_set:
-                    self._changed.clear()  # a status is no reason for another round
+                    self._changed.clear()  # a status is no reason for another plan
             case EmitEvent():
                 self._world.events.append(action)
             case DeleteJob():

@@ -1,6 +1,6 @@
 """One run: a scenario under one policy with one seed, from its parts to its figures.
 
-The production controller runs on the virtual loop: the same rounds, life cycle and `decide` as on a cluster.
+The production controller runs on the virtual loop: the same turns, life cycle and `decide` as on a cluster.
 """
 
 from __future__ import annotations

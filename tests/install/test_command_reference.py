@@ -23,10 +23,10 @@ def test_a_row_holds_all_that_is_declared() -> None:
     rows = commands_page().splitlines()
     for row in (
         "| `--token-file FILE` | `EDL_TOKEN_FILE` | required | File with the token that trainers must send. |",
-        "| `--interval-s SECONDS` | `EDL_INTERVAL_S` | `5` | Longest time between two rounds. A number from 0.1 up to"
+        "| `--interval-s SECONDS` | `EDL_INTERVAL_S` | `5` | Longest time between two plans. A number from 0.1 up to"
         " 3600. |",
         "| `-o`, `--output table\\|json` | `EDL_OUTPUT`, `EDL_O` | `table` | Output format. |",
-        "| `--once` | `EDL_ONCE` |  | Run one round, then exit. |",
+        "| `--once` | `EDL_ONCE` |  | Make one plan, carry it out, then exit. |",
         "| `JOURNAL` | `EDL_JOURNAL` | required | Folder of a master's journal, or a copy of it; it is only"
         " read, so the master may be running. |",
     ):

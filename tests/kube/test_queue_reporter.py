@@ -1,4 +1,4 @@
-"""The status of queues: only changes are written, and slow answers delay no round."""
+"""The status of queues: only changes are written, and slow answers hold nothing up."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ async def test_an_existing_pod_of_another_owner_is_refused_with_the_remedy(tmp_p
 async def test_a_pod_that_the_job_owns_and_does_not_control_is_refused_as_well(
     tmp_path: Path, controller: bool | None, action: CreatePod | ProbePod
 ) -> None:
-    """No plan counts it, so that the same name would be tried again in each round."""
+    """No plan counts it, so that the same name would be tried again with each plan."""
     async with bench(tmp_path) as here:
         owned: dict[str, Any] = {"apiVersion": "v1", "kind": "TrainingJob", "name": "ctr", "uid": UID}
         if controller is not None:

@@ -212,6 +212,29 @@ def test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe() -> None:
     assert [start.node for start in one_trial_per_node(starts, avoided)] == ["n001", "n003", "n003"]
 
 
+def test_only_the_job_that_tries_a_node_starts_one_pod_alone() -> None:
+    tries, other = make_job("a"), make_job("b", namespace="elsewhere")
+    avoided = (AvoidedNode("n001", NOW_S, (tries.key,), probe=tries.key),)
+    starts = [Start(job.key, Role.TRAINER, "n001") for job in (other, tries) for _ in range(2)]
+    assert [start.job for start in one_trial_per_node(starts, avoided)] == [other.key, other.key, tries.key]
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_nothing_starts_beside_a_trial_that_has_not_begun(is_bound: bool) -> None:
+    job = make_job("a", trainers=2, on=("n003",))
+    avoided = (AvoidedNode("n001", NOW_S, (job.key,), probe=job.key),)
+    starts = [Start(job.key, role, node) for role in Role for node in ("n001", "n003")]
+    trial = replace(job.pods[0], node="n001" if is_bound else "", planned="n001", phase=PodPhase.PENDING)
+
+    def started(trial: Pod) -> list[str]:
+        jobs = (replace(job, pods=(trial, job.pods[1])),)
+        return [start.node for start in one_trial_per_node(starts, avoided, jobs, roles=frozenset(Role))]
+
+    assert started(trial) == ["n003"] * 3
+    for other in (replace(trial, phase=PodPhase.RUNNING), replace(trial, terminating=True), job.pods[0]):
+        assert started(other) == ["n001", "n003", "n003", "n003"]
+
+
 def test_the_planner_puts_serving_there_and_no_trainer() -> None:
     avoided = (AvoidedNode("n001", NOW_S, WITNESSES),)
     nodes = (make_node("n000", cpu=2), make_node("n001", cpu=4))

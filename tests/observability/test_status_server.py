@@ -49,6 +49,13 @@ async def test_healthz_checks_the_loop_and_readyz_the_caches(path: str, alive: b
         assert (await fetch(url + path))[0] == code
 
 
+async def test_healthz_says_what_the_controller_does_not_do_any_more() -> None:
+    async with serving(alive=False) as url:
+        assert (await fetch(f"{url}/healthz"))[1] == (
+            "the controller hangs: for too long it has begun no turn and ended no write\n"
+        )
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_a_web_site_reads_nothing_through_the_browser_of_its_visitor(path: str) -> None:
     async with serving() as url, aiohttp.ClientSession() as http:

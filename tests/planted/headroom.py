@@ -31,7 +31,7 @@ def look_one_tick_ahead(right: Right) -> Right:
 
 
 @bug(
-    "trainers are deleted for room in every round",
+    "trainers are deleted for room in every plan",
     at=targets.HEADROOM_MAY_DELETE,
     caught_by=f"{ADVISOR}::test_deletions_for_room_pause",
 )

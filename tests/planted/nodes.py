@@ -111,10 +111,20 @@ def all_troubles_confirmed(right: Right) -> Right:
     caught_by="lifecycle/test_broken_nodes.py::test_new_trainers_exclude_the_nodes_and_only_one_is_the_probe",
 )
 def many_probes(_: Right) -> Right:
-    def wrong(starts: Iterable[Any], _avoided: Iterable[AvoidedNode]) -> tuple[Any, ...]:
+    def wrong(starts: Iterable[Any], *_: Any, **_more: Any) -> tuple[Any, ...]:
         return tuple(starts)
 
     return wrong
+
+
+@bug(
+    "all pods of a job go back at once to a node that rejected them",
+    at=targets.TRIED_NODES,
+    caught_by="lifecycle/trials/test_retries_in_a_cluster.py"
+    "::test_after_each_pause_one_trainer_is_tried_and_the_others_follow_once_it_runs",
+)
+def never_tried(_: Right) -> Right:
+    return lambda *_: ()
 
 
 @bug(

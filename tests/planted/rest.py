@@ -34,7 +34,7 @@ def kept_after_a_change(_: Right) -> Right:
 
 
 @bug(
-    "a decision is made anew in every round of a quiet cluster",
+    "a decision is made anew in every plan of a quiet cluster",
     at=targets.PLAN_FOR,
     caught_by="controller/loop/test_loop_quiet.py::test_a_quiet_cluster_is_decided_about_once_a_minute_and_a_change_at_once",
 )

@@ -38,13 +38,19 @@ def away_in_plan(job: Job, rejecting: Sequence[AvoidedNode], nodes: Sequence[Nod
 def away_when_created(
     actions: Iterable[Action], job: Job, rejecting: Sequence[AvoidedNode], nodes: Sequence[Node]
 ) -> tuple[Action, ...]:
-    """The actions of a job; its new pods exclude the nodes that reject them, so that kube-scheduler does too."""
+    """The actions of a job; its new pods exclude the nodes that reject them, so that kube-scheduler does too.
+
+    Only a pod that is planned for a node that is tried may go there.
+    """
     if not rejecting:
         return tuple(actions)
+    tried = {node.name for node in rejecting if node.probe == job.key}
     shapes = {Role.TRAINER: job.trainer, **{one.role: one.shape for one in job.fixed}}
     names = {role: _closed(job, shape, rejecting, nodes) for role, shape in shapes.items()}
     return tuple(
-        replace(a, avoided=tuple(sorted({*a.avoided, *names.get(a.role, ())}))) if isinstance(a, CreatePod) else a
+        replace(a, avoided=tuple(sorted({*a.avoided, *names.get(a.role, ()), *(tried - {a.node})})))
+        if isinstance(a, CreatePod)
+        else a
         for a in actions
     )
 

@@ -3,20 +3,23 @@
 A name has its own pauses while other trainers of the job do well. While none does, all trainers of the job share
 them, and one trainer at a time is tried. In a gang all pods share them. A new spec is tried at once.
 
+A job keeps away from a node that rejected pods of it, for a pause that doubles, too. Then it tries one pod there
+(`tried`); the others follow once that has run. What must start whole is tried whole.
+
 If this memory is lost, that costs some attempts and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
 from edl.lifecycle.trials.unstarted import is_overdue, runs_well
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import POD_REJECTED
 from edl.model.units import count
@@ -27,6 +30,8 @@ FORGOTTEN_AFTER_S = 600.0
 """A pod that ran for so long before it failed begins anew with the first pause, as a kubelet has it."""
 NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
 """How long a job avoids a node that rejected a pod of it."""
+LATER_S = 30.0
+"""A pod that was created so long after a rejection was not sent together with the rejected one."""
 _MOST_NAMED = 3
 
 Slot = tuple[Role, int]
@@ -56,6 +61,32 @@ class _Rejection:
         return f"node {self.node} rejected {self.pod} ({self.why}){times}"
 
 
+@dataclass(frozen=True, slots=True)
+class _RejectingNode:
+    """A node that rejected pods of a job.
+
+    Attributes:
+        times: how often; pods that were rejected together count once.
+        rejected_s: when it last did, in seconds since the epoch.
+        until_s: how long the job avoids it, in monotonic seconds; then it tries one pod there.
+        has_run: one has run there since.
+    """
+
+    times: int
+    rejected_s: float
+    until_s: float
+    has_run: bool = False
+
+    @property
+    def pause_s(self) -> float:
+        """How long the job avoids it from the last rejection on."""
+        return min(NODE_LONGEST_S, NODE_FIRST_S * 2.0 ** min(self.times - 1, 10))
+
+    def shown(self, name: str, job: Job, *, probe: JobKey | None = None) -> AvoidedNode:
+        """The node as others know it."""
+        return AvoidedNode(name, self.rejected_s + self.pause_s, (job.key,), self.times - 1, probe=probe)
+
+
 @dataclass(slots=True)
 class _OfJob:
     """The failed attempts of one job with one spec."""
@@ -65,14 +96,14 @@ class _OfJob:
     shared: _Pause = _Pause()
     well_s: float = -inf  # when a trainer will have run for long enough
     rejections: dict[Slot, _Rejection] = field(default_factory=dict)
-    nodes: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # (times, monotonic end, end)
+    nodes: dict[str, _RejectingNode] = field(default_factory=dict)
 
     @property
     def ends_s(self) -> Iterator[float]:
         yield self.shared.until_s
         yield self.well_s
         yield from (pause.until_s for pause in self.pauses.values())
-        yield from (until_s for _, until_s, _ in self.nodes.values())
+        yield from (node.until_s for node in self.nodes.values())
 
 
 class Retries:
@@ -115,6 +146,9 @@ class Retries:
             for slot, one in known.rejections.items()
             if slot not in begun and now_s < known.pauses[slot].until_s + FORGOTTEN_AFTER_S
         }
+        for name, node in known.nodes.items():
+            if not node.has_run and _has_run_since(job, name, node.rejected_s):
+                known.nodes[name] = replace(node, has_run=True)
 
     def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
         """The roles and indexes of a job for which no pod is created now."""
@@ -148,10 +182,20 @@ class Retries:
         known = self._of_job.get(job.uid)
         if known is None:
             return ()
+        return tuple(node.shown(name, job) for name, node in sorted(known.nodes.items()) if now_s < node.until_s)
+
+    def tried(self, job: Job, now_s: float) -> tuple[AvoidedNode, ...]:
+        """The nodes on which a job may try one pod, because they rejected pods of it and none has run there since.
+
+        None for a job whose pods start together, or whose number of trainers is not free: one of them alone is none.
+        """
+        known = self._of_job.get(job.uid)
+        if known is None or job.gang or not job.fault_tolerant or job.sizes:
+            return ()
         return tuple(
-            AvoidedNode(name, shown_s, (job.key,), times - 1)
-            for name, (times, until_s, shown_s) in sorted(known.nodes.items())
-            if now_s < until_s
+            node.shown(name, job, probe=job.key)
+            for name, node in sorted(known.nodes.items())
+            if node.until_s <= now_s and not node.has_run
         )
 
     def problem(self, job: Job) -> tuple[str, str] | None:
@@ -187,6 +231,11 @@ def _has_ended(pod: Pod) -> bool:
     return pod.phase is PodPhase.FAILED and not pod.disruption and is_own
 
 
+def _has_run_since(job: Job, node: str, rejected_s: float) -> bool:
+    """True if a pod has begun on a node to which its job sent it after a rejection."""
+    return any(pod.node == node and pod.has_begun and pod.created_s >= rejected_s + LATER_S for pod in job.pods)
+
+
 def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, is_shared: bool) -> None:
     """Note the end of one pod.
 
@@ -206,10 +255,10 @@ def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, 
     if pod.rejection and pod.node:
         times = known.rejections[slot].times + 1 if slot in known.rejections else 1
         known.rejections[slot] = _Rejection(pod.name, pod.node, pod.rejection, times)
-        avoided, until_s, _ = known.nodes.get(pod.node, (0, -inf, 0.0))
-        if now_s >= until_s:  # else it was rejected together with another one
-            for_s = min(NODE_LONGEST_S, NODE_FIRST_S * 2.0 ** min(avoided, 10))
-            known.nodes[pod.node] = (avoided + 1, now_s + for_s, time_s + for_s)
+        node = known.nodes.get(pod.node)
+        if node is None or now_s >= node.until_s:  # else it was rejected together with another one
+            again = _RejectingNode(node.times + 1 if node is not None else 1, time_s, now_s)
+            known.nodes[pod.node] = replace(again, until_s=now_s + again.pause_s)
 
 
 def _longer(before: _Pause, now_s: float, pod_uid: str) -> _Pause:

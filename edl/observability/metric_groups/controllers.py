@@ -1,4 +1,4 @@
-"""The replicas of the controller: who leads, how rounds end, what they write."""
+"""The replicas of the controller: who leads, how plans end, what is written."""
 
 from __future__ import annotations
 
@@ -76,31 +76,31 @@ class ControllerMetrics(ControllerMetricGroup):
     )
     rounds = CounterMetric(
         "edl_rounds_total",
-        "Rounds of the controller, by result.",
+        "Plans of the controller and what came instead of one, by result.",
         ("result",),
         {"result": tuple(result.value for result in RoundResult)},
         panels=(
             Panel(
                 Dashboard.SCALING,
-                "Rounds per minute, by result",
+                "Plans per minute, by result",
                 (("60 * sum by (result) (rate(edl_rounds_total[5m]))", "{{result}}"),),
-                "acted: every write succeeded; followed: a standby replica; failed: a write failed; skipped: the"
-                " cluster could not be observed.",
+                "acted: a plan was published; followed: a standby replica; failed: no plan could be made; skipped:"
+                " the cluster could not be observed.",
             ),
         ),
     )
     round_seconds = HistogramMetric(
         "edl_round_seconds",
-        "Duration of a round.",
+        "From the beginning of a plan until it is published, in seconds.",
         panels=(
             Panel(
                 Dashboard.SCALING,
-                "Duration of a round",
+                "Duration of a plan",
                 tuple(
                     (f"histogram_quantile({q}, sum by (le) (rate(edl_round_seconds_bucket[5m])))", f"{q:g}")
                     for q in (0.5, 0.95)
                 ),
-                "Quantiles of observing, planning and writing together.",
+                "Quantiles of the time from the beginning of a plan until it is published.",
                 "s",
             ),
         ),
@@ -148,6 +148,6 @@ class ControllerMetrics(ControllerMetricGroup):
         self.actions.labels(type(outcome.action).__name__, outcome.result.value).inc()
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """Count a round."""
+        """Count a plan, or what came instead of it."""
         self.rounds.labels(result.value).inc()
         self.round_seconds.observe(seconds)

@@ -52,7 +52,7 @@ class ControllerMetricGroup(MetricGroup):
         """The queues, and what a plan gives each of them, by name."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A round ended."""
+        """A plan ended, or there was none to make."""
 
     def left_out(self, count: int) -> None:
         """Set the number of objects that edl cannot read."""

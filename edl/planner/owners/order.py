@@ -71,7 +71,7 @@ def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
     """The workloads that the plan shrinks in part or moves, and what their controllers delete.
 
     A workload that should keep its pods has no victims here. A controller moves no pod: if the capacity of a pod is
-    needed, the pod goes, and another one comes in a later round.
+    needed, the pod goes, and another one comes with a later plan.
 
     Args:
         plan: the plan.
@@ -110,7 +110,7 @@ def harm(first: ScalePlan, last: ScalePlan, settled: Collection[JobKey]) -> tupl
 def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:
     """The settled workloads that give pods so that a job can start although the plan starts or grows none.
 
-    They keep them: else they get the capacity back in the next round, and so on for ever.
+    They keep them: else they get the capacity back with the next plan, and so on for ever.
     """
     if any(d.target > d.current for d in plan.decisions):
         return {}

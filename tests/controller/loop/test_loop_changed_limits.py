@@ -1,4 +1,4 @@
-"""The operator changes a file: the next round plans with what it holds now, and nothing old is kept."""
+"""The operator changes a file: the next plan is made with what it holds now, and nothing old is kept."""
 
 from __future__ import annotations
 

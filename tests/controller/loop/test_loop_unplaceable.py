@@ -1,4 +1,4 @@
-"""Rounds with the real planner in virtual time and serving pods that cannot use the capacity freed for them."""
+"""The real planner in virtual time, and serving pods that cannot use the capacity freed for them."""
 
 from __future__ import annotations
 

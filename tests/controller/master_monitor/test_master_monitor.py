@@ -53,7 +53,7 @@ async def test_a_terminating_trainer_may_still_report(tmp_path: Path, monkeypatc
         monkeypatch.setattr(here.world, "step", lambda *_: None)  # the kubelet takes its time
         here.world.change(KEY, "a-trainer-0", terminating=True, ready=False)
         here.cluster.touch()
-        await until(lambda: here.status().trainer.ready == 1, "the round has seen it")
+        await until(lambda: here.status().trainer.ready == 1, "the controller has seen it")
         await asyncio.sleep(0.5)
         assert (await served.ask("GET", "/v1/status"))[1]["roster"]["pods"] >= before["pods"]
         assert (await one.work())["results"] == ["accepted"]
@@ -244,7 +244,7 @@ async def test_a_master_that_does_not_answer_delays_no_other_job(tmp_path: Path)
         await until(lambda: here.progress().done == 10, "the report of a's master is read")
         here.recorder.seconds.clear()
         await asyncio.sleep(1.5)
-        assert max(here.recorder.seconds) < 1.0, "rounds are not delayed"
+        assert max(here.recorder.seconds) < 1.0, "plans are not delayed"
         assert here.recorder.failures == []
 
 

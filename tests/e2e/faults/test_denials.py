@@ -235,5 +235,5 @@ def is_degraded(stage: Stage, job: str, namespace: str = "default") -> bool:
 
 
 def until(stage: Stage, condition: Callable[[], object], what: str) -> None:
-    """Wait for something that takes a round or two."""
+    """Wait for something that takes a plan or two."""
     stage.here.kube.wait_until(condition, REFUSED_S, what)

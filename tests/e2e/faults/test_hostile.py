@@ -300,5 +300,5 @@ def test_a_status_that_somebody_else_wrote_is_put_right(stage: Stage, forged: Ob
 
 
 def until(stage: Stage, condition: Callable[[], object], what: str) -> None:
-    """Wait for something that takes a round or two."""
+    """Wait for something that takes a plan or two."""
     stage.here.kube.wait_until(condition, 20, what)

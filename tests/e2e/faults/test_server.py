@@ -189,7 +189,7 @@ def test_a_conflict_is_read_again_and_decided_again(stage: Stage) -> None:
     stage.wait_grown("contested")
     stage.assert_only_grown("contested")
     patches = stage.proxy.writes(began_s, "PATCH", "/contested/status")
-    assert len(patches) <= 4 + 2 * seconds_since(began_s), "two rounds a second at most"
+    assert len(patches) <= 4 + 2 * seconds_since(began_s), "two a second at most"
 
 
 def test_a_watch_that_is_too_old_lists_again(stage: Stage) -> None:

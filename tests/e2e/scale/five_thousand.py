@@ -15,7 +15,7 @@ FIRST_S, AT_REST_S = 60.0, 60.0
 STALLED_S, POLL_S = 45.0, 0.5
 """A growth is over if it stands still for so long: jobs that gave way to serving do not grow for half a minute."""
 PAUSE_S = 2.0
-"""From a write to the next event: the controller's round is over by then."""
+"""From a write to the next event: the controller's plan is over by then."""
 
 
 @dataclass(frozen=True, slots=True)

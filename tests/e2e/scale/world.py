@@ -21,7 +21,7 @@ from tests.worlds.waiting import wait_until
 
 BARE = Settings(audit_level="Metadata", audit_user=ACCOUNT, is_bare=True, api_heap_percent=400)
 QUIET_S = 7.0
-"""Longer than a round at rest."""
+"""Longer than from plan to plan at rest."""
 BAD = 400
 """HTTP statuses from here on are refusals."""
 

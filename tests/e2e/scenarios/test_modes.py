@@ -1,4 +1,4 @@
-"""Other modes of the controller: dry run, single round, records, followers; its pages and its log line."""
+"""Other modes of the controller: dry run, single plan, records, followers; its pages and its log line."""
 
 from __future__ import annotations
 

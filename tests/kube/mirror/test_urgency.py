@@ -1,4 +1,4 @@
-"""Which changes cut the writes of a round short, and which wait."""
+"""Which changes bring a plan at once, and which wait."""
 
 from __future__ import annotations
 

@@ -36,6 +36,14 @@ def test_no_pod_of_the_job_is_created_there(role: Role) -> None:
     assert away_when_created((action,), JOB, (), NODES) == (action,)
 
 
+def test_only_the_pod_that_is_planned_for_a_node_that_is_tried_may_go_there() -> None:
+    tried = (replace(REJECTING[0], probe=JOB.key),)
+    actions = [CreatePod(JOB.key, JOB.uid, role, 0, node) for role in Role for node in ("n000", "n001")]
+    found = away_when_created(actions, JOB, tried, NODES)
+    assert [a.avoided for a in found if isinstance(a, CreatePod)] == [("n001",), ()] * len(Role)
+    assert away_in_plan(JOB, tried, NODES) == JOB
+
+
 def test_a_role_that_no_other_node_accepts_stays() -> None:
     bound = make_shape(0.5, placement=Placement((("kubernetes.io/hostname", "n001"),)))
     job = replace(JOB, fixed=(replace(FIXED[0], shape=bound), FIXED[1]))

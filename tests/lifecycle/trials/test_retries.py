@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from edl.lifecycle.trials.retries import Retries
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -99,6 +101,51 @@ def test_a_node_that_rejects_is_avoided_by_the_job_for_longer_each_time() -> Non
         here.now_s = node.until_s
         assert here.retries.rejecting(here.job, here.now_s) == ()
     assert times == [60, 120, 240, 480]
+
+
+def rejected_once() -> tuple[Trials, float]:
+    """A job with a node that rejected a pod of it, when the pause of that node has ended; when that was."""
+    here = Trials()
+    here.fail(rejection=REJECTION, started_s=None)
+    rejected_s = here.now_s
+    here.now_s += 60.0
+    return here, rejected_s
+
+
+def test_after_the_pause_a_node_is_tried_until_a_pod_that_came_later_has_begun_there() -> None:
+    here, rejected_s = rejected_once()
+    assert here.retries.tried(here.job, here.now_s - 1.0) == ()
+    (node,) = here.retries.tried(here.job, here.now_s)
+    assert (node.name, node.probe, node.until_s) == ("n1", here.job.key, here.now_s)
+    assert not node.is_closed_to(here.job.key)
+    here.note(uid="early", phase=PodPhase.RUNNING, started_s=here.now_s, created_s=rejected_s + 1.0, rejection="")
+    assert here.retries.tried(here.job, here.now_s), "it was sent together with the one that was rejected"
+    here.note(uid="trial", phase=PodPhase.PENDING, created_s=here.now_s, started_s=None)
+    assert here.retries.tried(here.job, here.now_s)
+    here.note(phase=PodPhase.RUNNING, started_s=here.now_s)
+    assert here.retries.tried(here.job, here.now_s) == ()
+
+
+def test_a_trial_that_is_rejected_begins_the_next_pause_and_one_that_ran_does_not_shorten_it() -> None:
+    here, _ = rejected_once()
+    here.fail(rejection=REJECTION, started_s=None)
+    assert here.retries.tried(here.job, here.now_s) == ()
+    (node,) = here.retries.rejecting(here.job, here.now_s)
+    assert node.until_s - here.now_s == 120
+    here.now_s = node.until_s
+    here.note(uid="trial", phase=PodPhase.RUNNING, created_s=here.now_s, started_s=here.now_s, rejection="")
+    assert here.retries.tried(here.job, here.now_s) == ()
+    here.fail(rejection=REJECTION, started_s=None)
+    (node,) = here.retries.rejecting(here.job, here.now_s)
+    assert node.until_s - here.now_s == 240
+    assert here.retries.tried(here.job, node.until_s) != ()
+
+
+@pytest.mark.parametrize("kind", [{"gang": True}, {"fault_tolerant": False}, {"sizes": (1, 4)}])
+def test_what_starts_together_is_tried_together(kind: dict[str, Any]) -> None:
+    here, _ = rejected_once()
+    assert here.retries.tried(here.job, here.now_s) != ()
+    assert here.retries.tried(replace(here.job, **kind), here.now_s) == ()
 
 
 def test_pods_that_a_node_rejects_at_one_time_are_one_time() -> None:

@@ -80,6 +80,69 @@ def test_the_node_that_a_job_avoids_is_named_beside_those_that_are_full(living: 
     assert living.status_of(A).explanation == "12 of 12: at its maximum"
 
 
+def counting(sent: list[str], node: str, role: Role = Role.TRAINER) -> Any:
+    """The fate of pods where a node rejects them, with a list of those of a role that were sent there."""
+
+    def fate(pod: Pod) -> Any:
+        if pod.node == node and pod.role is role and pod.uid not in sent:
+            sent.append(pod.uid)
+        return rejecting(node)(pod)
+
+    return fate
+
+
+def in_turn(living: Living, sent: list[str], times: int) -> list[int]:
+    """How many pods are sent to the node each time that some are."""
+    found = []
+    for _ in range(times):
+        before = len(sent)
+        for _ in range(300):
+            living.step(1.0)
+            if len(sent) > before:
+                break
+        spend(living, 30)
+        found.append(len(sent) - before)
+    return found
+
+
+def test_after_each_pause_one_trainer_is_tried_and_the_others_follow_once_it_runs(living: Living) -> None:
+    sent: list[str] = []
+    living.world.fate = counting(sent, "n000")
+    living.do(lambda world: world.add(replace(make_job("a", min_trainers=2, max_trainers=12), backoff_limit=0)))
+    assert in_turn(living, sent, 3) == [4, 1, 1]
+    assert living.trainers(A) == 8
+    living.world.fate = rejecting()
+    for _ in range(200):
+        if living.trainers(A) == 9:
+            break
+        living.step(1.0)
+    assert living.trainers(A) == 9
+    spend(living, 12)
+    assert living.trainers(A) == 12
+
+
+def test_pservers_are_tried_one_at_a_time_as_well(living: Living) -> None:
+    sent: list[str] = []
+    living.world.fate = counting(sent, "n000", Role.PSERVER)
+    fixed = (FixedPods(Role.PSERVER, make_shape(1.9), 6),)
+    job = make_job("a", min_trainers=1, max_trainers=1, cpu=0.1, fixed=fixed)
+    living.do(lambda world: world.add(replace(job, backoff_limit=0)))
+    assert in_turn(living, sent, 3) == [2, 1, 1]
+    living.world.fate = rejecting()
+    spend(living, 600)
+    assert living.status_of(A).phase is JobPhase.RUNNING
+
+
+def test_a_gang_that_needs_the_node_is_tried_whole(living: Living) -> None:
+    enter(living, gang(12), "n000")
+    spend(living, 60)
+    assert living.status_of(A).phase is not JobPhase.RUNNING
+    living.world.fate = rejecting()
+    spend(living, 120)
+    assert living.status_of(A).phase is JobPhase.RUNNING
+    assert living.trainers(A) == 12
+
+
 def test_a_gang_starts_on_the_other_nodes(living: Living) -> None:
     enter(living, gang(5), "n000")
     spend(living, 60)

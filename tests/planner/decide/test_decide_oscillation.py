@@ -87,7 +87,7 @@ def test_a_serving_wave_every_twenty_seconds(policy: str, serving: tuple[int, ..
     for times in voluntary.values():
         assert all(b - a >= 60.0 for a, b in pairwise(times)), "a cooldown lies between two voluntary shrinks"
         assert len(times) <= LENGTH_S / 60 + 1
-    assert placed_s == [], "serving waits for nothing but the round that frees capacity"
+    assert placed_s == [], "serving waits for nothing but the plan that frees capacity"
     assert world.observed_at_s == start_s + LENGTH_S
 
 

@@ -73,7 +73,7 @@ def test_pods_that_have_a_node_say_where_the_job_is_before_those_on_their_way() 
 
 
 def test_room_of_terminating_trainers_is_free_for_the_choice() -> None:
-    """Otherwise the choice of one round would not be that of the next, and trainers would end in both racks."""
+    """Otherwise the choice of one plan would not be that of the next, and trainers would end in both racks."""
     gone = make_job("gone", trainers=6, on=("b1",))
     gone = replace(gone, pods=tuple(replace(pod, terminating=True) for pod in gone.pods))
     assert domains_of(gone, together(make_job("job", min_trainers=6, max_trainers=6)))["job"] == ("b", "a")
