@@ -18,6 +18,9 @@ AT_ONCE = 2
 def main(words: list[str]) -> int:
     """Plant every bug, or those that name one of the words; return 1 if one is not caught."""
     chosen = [bug for bug in BUGS if not words or any(word in f"{bug.name} {bug.what}" for word in words)]
+    if not chosen:
+        print(f"no bug names {' or '.join(words)}; tests/planted/bugs.py has them all", file=sys.stderr)
+        return 2
     began_s = time.monotonic()
     print(f"{len(chosen)} bugs; their tests run without any bug first", flush=True)
     if printed := run_without(chosen):
