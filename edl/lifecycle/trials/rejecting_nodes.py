@@ -13,6 +13,7 @@ from edl.model.actions import Action, CreatePod
 from edl.model.cluster import AvoidedNode, Node
 from edl.model.jobs import Job
 from edl.model.names import Role
+from edl.model.pod_limits import excess_of
 from edl.model.resources import PodShape
 
 
@@ -40,15 +41,18 @@ def away_when_created(
 ) -> tuple[Action, ...]:
     """The actions of a job; its new pods exclude the nodes that reject them, so that kube-scheduler does too.
 
-    Only a pod that is planned for a node that is tried may go there.
+    Only a pod that is planned for a node that is tried may go there, unless there are more than a pod may name.
     """
     if not rejecting:
         return tuple(actions)
     tried = {node.name for node in rejecting if node.probe == job.key}
     shapes = {Role.TRAINER: job.trainer, **{one.role: one.shape for one in job.fixed}}
     names = {role: _closed(job, shape, rejecting, nodes) for role, shape in shapes.items()}
+    others = {role: _few(tried, names[role], job, shape) for role, shape in shapes.items()}
     return tuple(
-        replace(a, avoided=tuple(sorted({*a.avoided, *names.get(a.role, ()), *(tried - {a.node})})))
+        replace(
+            a, avoided=tuple(sorted({*a.avoided, *names.get(a.role, ()), *(others.get(a.role, set()) - {a.node})}))
+        )
         if isinstance(a, CreatePod)
         else a
         for a in actions
@@ -57,3 +61,8 @@ def away_when_created(
 
 def _closed(job: Job, shape: PodShape, rejecting: Sequence[AvoidedNode], nodes: Sequence[Node]) -> tuple[str, ...]:
     return closed_nodes(replace(job, trainer=shape), rejecting, nodes)
+
+
+def _few(tried: set[str], closed: Sequence[str], job: Job, shape: PodShape) -> set[str]:
+    """The nodes that are tried; none if a pod that names them all has more requirements than it may have."""
+    return set() if tried and excess_of(excluding(shape, (*closed, *tried)), job.preferred) else tried

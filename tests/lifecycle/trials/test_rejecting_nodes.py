@@ -44,6 +44,15 @@ def test_only_the_pod_that_is_planned_for_a_node_that_is_tried_may_go_there() ->
     assert away_in_plan(JOB, tried, NODES) == JOB
 
 
+@pytest.mark.parametrize(("tried", "named"), [(63, 62), (300, 0)])
+def test_a_pod_names_no_more_nodes_that_are_tried_than_it_may(tried: int, named: int) -> None:
+    """All nodes of a large job may be tried at once; a pod with too many requirements could not be read."""
+    nodes = [replace(REJECTING[0], name=f"n{number:03}", probe=JOB.key) for number in range(tried)]
+    actions = [CreatePod(JOB.key, JOB.uid, role, 0, "n000") for role in Role]
+    found = away_when_created(actions, JOB, nodes, make_nodes(tried))
+    assert [len(a.avoided) for a in found if isinstance(a, CreatePod)] == [named] * len(Role)
+
+
 def test_a_role_that_no_other_node_accepts_stays() -> None:
     bound = make_shape(0.5, placement=Placement((("kubernetes.io/hostname", "n001"),)))
     job = replace(JOB, fixed=(replace(FIXED[0], shape=bound), FIXED[1]))

@@ -21,7 +21,7 @@ from edl.printable import one_line
 
 _MOST_QUOTED = 100
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)

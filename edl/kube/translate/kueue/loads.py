@@ -29,9 +29,10 @@ from edl.printable import one_line
 REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 """An annotation of a Workload: the Workload of the same job whose place it takes once it has its reservation."""
 _UNAVAILABLE = re.compile(r"(?:^|: |, )resource ([\w.-]+(?:/[\w.-]+)?) unavailable in ClusterQueue(?=$|[,;])")
-_HELD_BACK = frozenset({"AdmissionGated", "OnHold"})
+_HELD_BACK = (("AdmissionGated", "Admission is gated by: "), ("OnHold", ""))
 _NOT_VALID = ("resources validation failed: ", "resources didn't satisfy LimitRange constraints: ")
 _MOST_QUOTED = 300
+_MOST_DIGITS = 10
 
 Owner = tuple[str, str]
 """The namespace and the UID of an object.
@@ -188,14 +189,21 @@ def read_load(source: WorkloadObject) -> Load | None:
         pod_sets=pod_sets,
         evicted="Evicted" in true,
         index=index_of(metadata),
-        gated=one_line(message, _MOST_QUOTED) if said is not None and said.reason in _HELD_BACK else "",
+        gated=one_line(message, _MOST_QUOTED) if said is not None and _is_held_back(said.reason, message) else "",
         refused=one_line(message, _MOST_QUOTED) if message.startswith(_NOT_VALID) else "",
         unavailable=_unavailable(message, pod_sets),
     )
 
 
+def _is_held_back(reason: str | None, message: str) -> bool:
+    """True if Kueue does not try to admit a Workload; one whose preemptions alone are gated it does try."""
+    return any(reason == one and message.startswith(words) for one, words in _HELD_BACK)
+
+
 def _unavailable(message: str, pod_sets: Iterable[PodSet]) -> frozenset[str]:
     """The resources that Kueue misses in the ClusterQueue; of names that could be sentences, no other one."""
+    if message.startswith(_NOT_VALID):  # it names resources that its containers may request 0 of in the end
+        return frozenset()
     odd = {name for one in pod_sets for name, _ in one.each if " " in name}
     found = (name for name in odd if f"resource {name} unavailable in ClusterQueue" in message)
     return frozenset(found if odd else _UNAVAILABLE.findall(message))
@@ -204,7 +212,8 @@ def _unavailable(message: str, pod_sets: Iterable[PodSet]) -> frozenset[str]:
 def index_of(metadata: AnnotatedMetadata) -> int | None:
     """The index of a Workload that edl has made; None for any other."""
     index = text((metadata.annotations or {}).get(INDEX))
-    return int(index) if index.isdecimal() else None
+    is_number = index.isascii() and index.isdigit() and len(index) < _MOST_DIGITS
+    return int(index) if is_number else None
 
 
 def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, reclaimable: int) -> PodSet:
@@ -213,7 +222,7 @@ def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, recl
     spec = (source.template or PodTemplateObject()).spec or PodSpec()
     if assigned is None:
         least = count if source.min_count is None else min(count, source.min_count)
-        each = tuple((key, n) for key, n in shape_of(spec).request.amounts if is_amount(key))
+        each = tuple((key, n) for key, n in shape_of(spec).request.amounts if is_amount(key) or " " in key)
         return PodSet(name, count, 0, each, place_of(spec), max(0, least - reclaimable))
     granted = assigned.count if assigned.count is not None else count
     usage = parse_amounts(assigned.resource_usage)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from edl.kube.translate.kueue.flavors import TAKEN, Flavor
@@ -99,15 +100,19 @@ class QueueRules:
         """Why the quotas of a group never suffice: for the pods of one template, or for all of them together."""
         resources, names = group
         total: dict[str, int] = {}
-        taken: set[str] = set()
+        asking: list[PodSet] = []
         for pods in load.pod_sets:
             wanted = {resource: n * pods.least for resource, n in pods.each if n and resource in resources}
-            taking = list(self.taking(pods, names)) if wanted else []
-            taken.update(taking)
-            if taking and all(self._exceeds(name, wanted) for name in taking):
-                return self._too_large(load, wanted, taking[:1])
+            taking = self.taking(pods, names) if wanted else iter(())
+            first = next(taking, None)
+            if first is not None and all(self._exceeds(name, wanted) for name in chain((first,), taking)):
+                return self._too_large(load, wanted, [first])
+            asking += [pods] if wanted else []
             for resource, n in wanted.items():
                 total[resource] = total.get(resource, 0) + n
+        if any(not self._exceeds(name, total) for pods in asking for name in self.taking(pods, names)):
+            return ""  # one flavor is enough; nearly always the first
+        taken = {name for pods in asking for name in self.taking(pods, names)}
         sums = {name: sum(self.most(Pool(flavor, name)) for flavor in taken) for name in total}
         is_too_large = any(n > sums[name] for name, n in total.items())
         return self._too_large(load, total, sorted(taken)) if is_too_large else ""

@@ -58,6 +58,7 @@ class Quotas:
     flavors: dict[str, Flavor] = field(default_factory=dict)
     counted: frozenset[str] = frozenset()
     _trees: dict[Pool, PoolTree] = field(default_factory=dict)
+    _most: dict[tuple[str, Pool], int] = field(default_factory=dict)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -112,8 +113,13 @@ class Quotas:
             self.groups.get(node, ()),
             self.flavors,
             self.counted,
-            lambda pool: self.tree(pool).most(node),
+            lambda pool: self._most_of(node, pool),
         )
+
+    def _most_of(self, node: str, pool: Pool) -> int:
+        if (node, pool) not in self._most:
+            self._most[node, pool] = self.tree(pool).most(node)
+        return self._most[node, pool]
 
     def pools_of(self, load: Load) -> set[Pool]:
         """The pools from which a waiting Workload may be admitted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 
 from edl.controller.planning import plan_snapshot
 from edl.kube.translate.kueue import flavors
-from edl.kube.translate.kueue.never import REMEMBERED_S
+from edl.kube.translate.kueue.loads import PodSet, read_load
+from edl.kube.translate.kueue.never import REMEMBERED_S, QueueRules
+from edl.kube.translate.kueue.objects import INDEX, WorkloadObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.limits import Limits
+from edl.model.quota_trees import Pool
 from edl.model.resources import NodeTerm, Placement, Requirement
 from tests.kube.translate.kueue.test_kueue_reader import NODES, key, refusal, running, sizes
 from tests.kube.translate.kueue.test_owned import pods as trainers
@@ -133,6 +137,21 @@ def test_a_name_of_a_resource_that_is_a_sentence_says_nothing_of_others() -> Non
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hostport/x: resource memory unavailable in ClusterQueue, y", NO_MEMORY),
+        ("hugepages-x: resource memory unavailable in ClusterQueue, y", "resources validation failed: memory"),
+    ],
+)
+def test_nor_does_one_that_is_no_amount_or_of_which_the_pods_request_none(name: str, said: str) -> None:
+    """Names of host ports are no amounts, and Kueue names what a container requests and its pod does not."""
+    forged = waits("forged", 1, requests={name: "1"}, said=said.replace("memory", name))
+    spec = forged["spec"]["podSets"][0]["template"]["spec"]
+    spec["resources"] = {"requests": {name: "0"}} if name.startswith("hugepages") else {}
+    assert sizes(take(*beside(), waits(), forged)) == KEPT
+
+
+@pytest.mark.parametrize(
     ("spec", "expected"),
     [
         ({"nodeSelector": {"gpu": "a"}}, KEPT),
@@ -169,6 +188,7 @@ def test_only_the_labels_of_a_flavor_are_compared_with_what_pods_require(
         (tolerating(operator="Gt", value="4"), {}, TAINT, KEPT),
         (tolerating(operator="Lt", value="4"), {}, TAINT, NOT_KEPT),
         (tolerating(operator="Lt", value="many"), {}, TAINT, NOT_KEPT),
+        (tolerating(operator="Lt", value="9" * 5000), {}, TAINT, NOT_KEPT),
         (
             tolerating(operator="Exists", effect="NoExecute", tolerationSeconds=9),
             {},
@@ -182,6 +202,34 @@ def test_the_taints_of_a_flavor_are_compared_with_the_tolerations_of_both(
 ) -> None:
     nodes = (tainted(taint, **of_flavor),)
     assert sizes(take(*beside(of=nodes), waits(spec=pods))) == expected
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "1.5", "\u0663"])
+def test_an_index_that_is_no_number_is_none(index: str) -> None:
+    """Whoever may create Workloads writes what he likes there, and the decision is made for all."""
+    forged = waits("forged", 1)
+    forged["metadata"]["annotations"] = {INDEX: index}
+    assert sizes(take(*beside(), waits(), forged)) == {"train": 12}
+
+
+def test_only_one_flavor_with_enough_is_looked_for() -> None:
+    """Thousands of Workloads may wait where there are dozens of flavors, and every decision asks for each."""
+    names = [f"f{number:02}" for number in range(50)]
+    asked: list[Pool] = []
+
+    def most(pool: Pool) -> int:
+        asked.append(pool)
+        return 10_000
+
+    rules = QueueRules("", ((frozenset({"cpu"}), tuple(names)),), {}, frozenset(), most)
+    pods = PodSet("main", 7, 0, (("cpu", 1000),), flavors.PodPlace(Placement()), 7)
+    load = read_load(WorkloadObject())
+    assert load is not None
+    assert rules.refusal(replace(load, pod_sets=(pods,))) == ""
+    assert {pool.flavor for pool in asked} == {"f00"}
+    assert rules.refusal(replace(load, pod_sets=(replace(pods, least=11),)))
+    assert {pool.flavor for pool in asked} == {*names}
+    assert rules.refusal(replace(load, pod_sets=(pods, replace(pods, name="more")))) == "", "on two flavors"
 
 
 def test_a_template_is_compared_with_a_flavor_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +283,7 @@ def test_nothing_is_kept_in_a_queue_that_kueue_says_is_inactive(message: str) ->
     ("reason", "said", "expected"),
     [
         ("AdmissionGated", "Admission is gated by: example.com/budget", NOT_KEPT),
+        ("AdmissionGated", "Workload requires preemption, but it's gated", KEPT),
         ("OnHold", "no replicas", NOT_KEPT),
         ("Pending", "resources validation failed: spec.podSets[0]: requests must not exceed its limits", NOT_KEPT),
         ("Pending", "resources didn't satisfy LimitRange constraints: spec.podSets[0]", NOT_KEPT),
