@@ -46,6 +46,7 @@ def away_when_created(
     if not rejecting:
         return tuple(actions)
     tried = {node.name for node in rejecting if node.probe == job.key}
+    tried &= {node.name for node in nodes} if tried else set()  # a node that is gone is never tried
     shapes = {Role.TRAINER: job.trainer, **{one.role: one.shape for one in job.fixed}}
     names = {role: _closed(job, shape, rejecting, nodes) for role, shape in shapes.items()}
     others = {role: _few(tried, names[role], job, shape) for role, shape in shapes.items()}

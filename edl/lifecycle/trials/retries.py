@@ -146,9 +146,8 @@ class Retries:
             for slot, one in known.rejections.items()
             if slot not in begun and now_s < known.pauses[slot].until_s + FORGOTTEN_AFTER_S
         }
-        for name, node in known.nodes.items():
-            if not node.has_run and _has_run_since(job, name, node.rejected_s):
-                known.nodes[name] = replace(node, has_run=True)
+        if any(not node.has_run for node in known.nodes.values()):
+            _note_begun(known, job)
 
     def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
         """The roles and indexes of a job for which no pod is created now."""
@@ -231,9 +230,16 @@ def _has_ended(pod: Pod) -> bool:
     return pod.phase is PodPhase.FAILED and not pod.disruption and is_own
 
 
-def _has_run_since(job: Job, node: str, rejected_s: float) -> bool:
-    """True if a pod has begun on a node to which its job sent it after a rejection."""
-    return any(pod.node == node and pod.has_begun and pod.created_s >= rejected_s + LATER_S for pod in job.pods)
+def _note_begun(known: _OfJob, job: Job) -> None:
+    """Note on which nodes a pod has begun that its job sent there after a rejection."""
+    last_s: dict[str, float] = {}
+    for pod in job.pods:
+        if pod.node in known.nodes and pod.has_begun:
+            last_s[pod.node] = max(last_s.get(pod.node, -inf), pod.created_s)
+    for name, created_s in last_s.items():
+        node = known.nodes[name]
+        if not node.has_run and created_s >= node.rejected_s + LATER_S:
+            known.nodes[name] = replace(node, has_run=True)
 
 
 def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, is_shared: bool) -> None:

@@ -44,6 +44,13 @@ def test_only_the_pod_that_is_planned_for_a_node_that_is_tried_may_go_there() ->
     assert away_in_plan(JOB, tried, NODES) == JOB
 
 
+def test_no_pod_names_a_node_that_is_gone() -> None:
+    """An autoscaler replaces nodes, and those that rejected a pod and are gone are never tried."""
+    gone = replace(REJECTING[0], name="gone", probe=JOB.key)
+    action = CreatePod(JOB.key, JOB.uid, Role.TRAINER, 0, "n000")
+    assert away_when_created((action,), JOB, (gone,), NODES) == (action,)
+
+
 @pytest.mark.parametrize(("tried", "named"), [(63, 62), (300, 0)])
 def test_a_pod_names_no_more_nodes_that_are_tried_than_it_may(tried: int, named: int) -> None:
     """All nodes of a large job may be tried at once; a pod with too many requirements could not be read."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from edl.kube.translate.kueue.objects import FlavorSpec
 from edl.kube.translate.objects import PodSpec
@@ -63,7 +64,7 @@ class PodPlace:
         placement: of the pods, with every toleration.
     """
 
-    __slots__ = ("_known", "_placement")
+    __slots__ = ("__weakref__", "_known", "_placement")
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -77,10 +78,20 @@ class PodPlace:
         return known[1]
 
 
+_PLACES: WeakValueDictionary[Placement, PodPlace] = WeakValueDictionary()
+
+
 def place_of(spec: PodSpec) -> PodPlace:
-    """Where the pods of a template may run; for Kueue tolerations with a time limit count, too."""
+    """Where the pods of a template may run; for Kueue tolerations with a time limit count, too.
+
+    One object for equal templates: thousands of Workloads have only a few different ones.
+    """
     tolerations = tuple(toleration_of(one) for one in spec.tolerations or ())
-    return PodPlace(replace(placement_of(spec), tolerations=tolerations))
+    placement = replace(placement_of(spec), tolerations=tolerations)
+    place = _PLACES.get(placement)
+    if place is None:
+        _PLACES[placement] = place = PodPlace(placement)
+    return place
 
 
 def flavor_of(spec: FlavorSpec | None) -> Flavor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 
 from edl.kube.translate.kueue.flavors import TAKEN, Flavor
@@ -83,15 +83,15 @@ class QueueRules:
             wanted = sorted(resource for resource, n in pods.each if n and resource in resources)
             asked = _asked_flavors(pods, wanted, names)
             if wanted and asked and next(self.taking(pods, asked), None) is None:
-                why = [
+                why = (
                     f"flavor {name}: {verdict.why}"
                     for name in asked
                     if name in self.flavors and (verdict := pods.place.verdict(name, self.flavors[name])).why
-                ]
+                )
                 more = f"; and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
                 return (
                     f"no flavor of {self.node} for {', '.join(wanted)} takes pods {pods.name} of Workload {load.key}"
-                    f" ({'; '.join(why[:_NAMED])}{more}): correct the node selector, the node affinity or the"
+                    f" ({'; '.join(islice(why, _NAMED))}{more}): correct the node selector, the node affinity or the"
                     " tolerations of the pods, or the ResourceFlavor"
                 )
         return ""

@@ -59,6 +59,7 @@ class Quotas:
     counted: frozenset[str] = frozenset()
     _trees: dict[Pool, PoolTree] = field(default_factory=dict)
     _most: dict[tuple[str, Pool], int] = field(default_factory=dict)
+    _pools: dict[int, tuple[Load, set[Pool]]] = field(default_factory=dict)
 
     def node_of(self, load: Load) -> str:
         """The node whose quota a Workload holds, or asks for; empty if its queue does not exist."""
@@ -122,7 +123,13 @@ class Quotas:
         return self._most[node, pool]
 
     def pools_of(self, load: Load) -> set[Pool]:
-        """The pools from which a waiting Workload may be admitted."""
+        """The pools from which a waiting Workload may be admitted; every job that edl sizes asks."""
+        known = self._pools.get(id(load))
+        if known is None or known[0] is not load:
+            self._pools[id(load)] = known = load, self._pools_of(load)
+        return known[1]
+
+    def _pools_of(self, load: Load) -> set[Pool]:
         rules = self.rules_of(load)
         return {
             Pool(flavor, resource)

@@ -13,6 +13,8 @@ from edl.kube.translate.kueue import flavors
 from edl.kube.translate.kueue.loads import PodSet, read_load
 from edl.kube.translate.kueue.never import REMEMBERED_S, QueueRules
 from edl.kube.translate.kueue.objects import INDEX, WorkloadObject
+from edl.kube.translate.kueue.trees import Quotas
+from edl.kube.translate.objects import PodSpec, TolerationObject
 from edl.kube.translate.snapshot import Translator
 from edl.model.limits import Limits
 from edl.model.quota_trees import Pool
@@ -240,6 +242,24 @@ def test_a_template_is_compared_with_a_flavor_once(monkeypatch: pytest.MonkeyPat
     for label, calls in (("a", 1), ("a", 1), ("b", 2), ("b", 2)):
         assert place.verdict("flavor", flavors.Flavor((("gpu", label),))).why
         assert len(asked) == calls
+
+
+def test_equal_templates_are_compared_with_a_flavor_once() -> None:
+    one, same, other = (
+        flavors.place_of(PodSpec(node_selector={"gpu": value}, tolerations=[TolerationObject(key="gpu")]))
+        for value in ("a", "a", "b")
+    )
+    assert one is same
+    assert one is not other
+
+
+def test_the_pools_of_a_workload_are_looked_for_once() -> None:
+    """Every job that edl sizes asks for those of each Workload that waits."""
+    load = read_load(WorkloadObject())
+    assert load is not None
+    quotas = Quotas()
+    assert quotas.pools_of(load) is quotas.pools_of(load)
+    assert quotas.pools_of(load) is not quotas.pools_of(replace(load))
 
 
 def test_the_claim_is_on_a_flavor_that_takes_the_pods() -> None:
