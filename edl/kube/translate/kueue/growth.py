@@ -17,11 +17,13 @@ from edl.model.jobs import Refusal
 from edl.model.quota_trees import Pool
 from edl.model.status import Reason
 from edl.model.units import amount, count
+from edl.printable import one_line
 
 ADMITTED_WITHIN_S = 5.0
 """A size that Kueue has not admitted by then is taken back."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 1800.0
 """Then edl asks for no larger one for so long; twice as long after each further time in a row."""
+_MOST_QUOTED = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ def blocked(one: SizedJob, quotas: Quotas, waiting: Iterable[Load]) -> Refusal |
         ):
             continue
         if _may_ever_fit(load, one, quotas, quotas.pools_of(load) & pools):
-            asked = ", ".join(amount(name, n) for name, n in sorted(load.asked().items()) if n and name != "pods")
+            every = (amount(name, n) for name, n in sorted(load.asked().items()) if n and name != "pods")
+            asked = one_line(", ".join(every), _MOST_QUOTED)
             return _refusal(
                 max(one.job.min_trainers, one.trainers.held),
                 f"Workload {load.key} waits for {asked} in {quotas.node_of(load)} with the same or a higher priority,"

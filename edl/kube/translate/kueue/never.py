@@ -19,11 +19,13 @@ from edl.kube.translate.kueue.flavors import TAKEN, Flavor
 from edl.kube.translate.kueue.loads import Load, PodSet
 from edl.model.quota_trees import Pool
 from edl.model.units import amount
+from edl.printable import one_line
 
 Group = tuple[frozenset[str], tuple[str, ...]]
 """The resources of a ClusterQueue that come from one flavor, and the flavors in their order."""
 _NAMED = 2
 """So many flavors are named at most."""
+_MOST_QUOTED = 100
 REMEMBERED_S = 600.0
 """What Kueue has said holds for so long after it says something else: its configuration may have changed."""
 
@@ -68,8 +70,9 @@ class QueueRules:
             return f"Kueue does not admit Workload {load.key} to {self.node} ({load.refused}): correct its pods"
         covered = {resource for resources, _ in self.groups for resource in resources}
         if missing := (self.counted & _requested(load)) - covered:
+            name = one_line(min(missing), _MOST_QUOTED)
             return (
-                f"{self.node} does not cover {min(missing)}, so Kueue never admits Workload {load.key}: add it to"
+                f"{self.node} does not cover {name}, so Kueue never admits Workload {load.key}: add it to"
                 " coveredResources of the ClusterQueue, or request none"
             )
         found = next(filter(None, (self._place(load, pods) for pods in load.pod_sets)), "")

@@ -362,6 +362,20 @@ def test_in_a_strict_queue_a_job_says_whom_it_is_behind(strategy: str, queue: st
     assert bool(refusal(*objects, one)) == bool(expected)
 
 
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_a_job_quotes_no_long_text_of_a_workload_of_others(strategy: str) -> None:
+    """The API server refuses a status with a sentence that is too long, and the job would have none."""
+    name = "x\n" + " " * (strategy == "StrictFIFO") + "y" * 40_000
+    said = NO_MEMORY.replace("memory", name) if strategy == "StrictFIFO" else ""
+    one = waits(requests={name: "1"}, said=said)
+    one["spec"]["queueName"] = "blue"
+    queue = cluster_queue("blue", 10, queueingStrategy=strategy)
+    found = refusal(*NODES, flavor(), local_queue("blue"), queue, *running(3), one)
+    assert "Workload ads/owner" in found
+    assert len(found) < 1000
+    assert "\n" not in found
+
+
 def test_a_gated_workload_is_no_part_of_a_strict_queue() -> None:
     queue = cluster_queue("blue", 10, queueingStrategy="StrictFIFO")
     one = waits(said="Admission is gated by: example.com/budget", reason="AdmissionGated")
