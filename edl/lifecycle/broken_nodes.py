@@ -161,20 +161,23 @@ def one_trial_per_node(
     Args:
         starts: the pods, the first to be created first.
         avoided: the nodes; the job that may try one says which pods are meant.
-        jobs: while a pod of theirs that has not begun is on such a node, it is the one that is tried there.
+        jobs: while a pod of theirs that has not begun is on such a node, it is the one that is tried there. A trainer
+            may wait for its master or pservers, so it holds back trainers alone.
         roles: only pods of these roles are tried.
     """
     tried = {(node.probe, node.name) for node in avoided if node.probe is not None}
     keys = {key for key, _ in tried}
-    trying = [(job.key, pod) for job in jobs if job.key in keys for pod in job.pods]
-    taken = {(key, pod.node or pod.planned) for key, pod in trying if pod.is_live and not pod.has_begun}
+    trying = [
+        (job.key, pod) for job in jobs if job.key in keys for pod in job.pods if pod.is_live and not pod.has_begun
+    ]
+    taken = {(key, pod.node or pod.planned, pod.role is Role.TRAINER) for key, pod in trying}
     kept: list[S] = []
     for start in starts:
-        place = (start.job, start.node)
-        if place in tried and start.role in roles:
-            if place in taken:
+        is_trainer = start.role is Role.TRAINER
+        if (start.job, start.node) in tried and start.role in roles:
+            if not taken.isdisjoint((start.job, start.node, one) for one in {False, is_trainer}):
                 continue
-            taken.add(place)
+            taken.add((start.job, start.node, is_trainer))
         kept.append(start)
     return tuple(kept)
 

@@ -220,19 +220,25 @@ def test_only_the_job_that_tries_a_node_starts_one_pod_alone() -> None:
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
-def test_nothing_starts_beside_a_trial_that_has_not_begun(is_bound: bool) -> None:
+def test_no_trainer_starts_beside_a_trial_that_has_not_begun(is_bound: bool) -> None:
+    """The master and pservers may: the trainer may wait for them."""
     job = make_job("a", trainers=2, on=("n003",))
     avoided = (AvoidedNode("n001", NOW_S, (job.key,), probe=job.key),)
     starts = [Start(job.key, role, node) for role in Role for node in ("n001", "n003")]
     trial = replace(job.pods[0], node="n001" if is_bound else "", planned="n001", phase=PodPhase.PENDING)
 
-    def started(trial: Pod) -> list[str]:
+    def started(trial: Pod) -> list[Role]:
+        """The roles of the pods that start on the node that is tried; on the other one all do."""
         jobs = (replace(job, pods=(trial, job.pods[1])),)
-        return [start.node for start in one_trial_per_node(starts, avoided, jobs, roles=frozenset(Role))]
+        found = one_trial_per_node(starts, avoided, jobs, roles=frozenset(Role))
+        assert [start.role for start in found if start.node == "n003"] == list(Role)
+        return [start.role for start in found if start.node == "n001"]
 
-    assert started(trial) == ["n003"] * 3
+    first = next(role for role in Role if role is not Role.TRAINER)
+    assert started(trial) == [first]
+    assert started(replace(trial, role=first)) == []
     for other in (replace(trial, phase=PodPhase.RUNNING), replace(trial, terminating=True), job.pods[0]):
-        assert started(other) == ["n001", "n003", "n003", "n003"]
+        assert started(other)[0] is next(iter(Role))
 
 
 def test_the_planner_puts_serving_there_and_no_trainer() -> None:
