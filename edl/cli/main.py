@@ -8,6 +8,7 @@ module is missing, the message names the extra to install.
 from __future__ import annotations
 
 import sys
+import threading
 
 from edl.cli.exit_codes import FAILED, USAGE
 from edl.cli.interrupts import INTERRUPTED, end_at_once_on_interrupt, raise_on_interrupt
@@ -17,6 +18,17 @@ from edl.printable import printable
 
 def main() -> None:
     """Run the command that `sys.argv` names; it ends with SystemExit."""
+    try:
+        _run()
+    except SystemExit as end:
+        if threading.active_count() > 1:
+            from edl.cli.endings import end_beside_decision  # noqa: PLC0415 - most commands have one thread
+
+            end_beside_decision(end.code)
+        raise
+
+
+def _run() -> None:
     end_at_once_on_interrupt()
     try:
         from edl.cli.app import app  # noqa: PLC0415 - typer may be missing

@@ -15,12 +15,15 @@ from edl.errors import PlanError, PlanFailure
 
 T = TypeVar("T")
 
+THREAD = "edl-decide"
+
 
 class PlannerThread:
     """Runs one function at a time in a thread, and waits for it until a deadline.
 
     A thread cannot be stopped. A late function runs on, and until it ends `run` starts no other one: a solver that
-    hangs uses one core and no more. The thread is a daemon, so it does not keep the process running.
+    hangs uses one core and no more. The thread is a daemon, so it does not keep the process running; how a process
+    ends beside it is in `edl.cli.endings`.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,7 @@ class PlannerThread:
                 loop.call_soon_threadsafe(deliver, set_result)
 
         self._is_busy = True
-        threading.Thread(target=work, name="edl-decide", daemon=True).start()
+        threading.Thread(target=work, name=THREAD, daemon=True).start()
         try:
             return await asyncio.wait_for(result, deadline_s)
         except TimeoutError as error:
