@@ -19,7 +19,7 @@ import pytest
 
 @contextmanager
 def no_searches() -> Iterator[None]:
-    """Search for garbage once, at the end: what is collected stays, so every search before would be in vain."""
+    """Search for garbage once, at the end: what is imported stays, so a search before would find nothing."""
     gc.disable()
     try:
         yield

@@ -4,7 +4,7 @@ A name has its own pauses while other trainers of the job do well. While none do
 them, and one trainer at a time is tried. In a gang all pods share them. A new spec is tried at once.
 
 A job keeps away from a node that rejected pods of it, for a pause that doubles, too. Then it tries one pod there
-(`tried`); the others follow once that has run. What must start whole is tried whole.
+(`tried`); the others follow once that has begun. What must start whole is tried whole.
 
 If this memory is lost, that costs some attempts and nothing else.
 """
@@ -69,13 +69,13 @@ class _RejectingNode:
         times: how often; pods that were rejected together count once.
         rejected_s: when it last did, in seconds since the epoch.
         until_s: how long the job avoids it, in monotonic seconds; then it tries one pod there.
-        has_run: one has run there since.
+        has_begun: one that was sent later has begun there.
     """
 
     times: int
     rejected_s: float
     until_s: float
-    has_run: bool = False
+    has_begun: bool = False
 
     @property
     def pause_s(self) -> float:
@@ -146,7 +146,7 @@ class Retries:
             for slot, one in known.rejections.items()
             if slot not in begun and now_s < known.pauses[slot].until_s + FORGOTTEN_AFTER_S
         }
-        if any(not node.has_run for node in known.nodes.values()):
+        if any(not node.has_begun for node in known.nodes.values()):
             _note_begun(known, job)
 
     def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
@@ -184,7 +184,7 @@ class Retries:
         return tuple(node.shown(name, job) for name, node in sorted(known.nodes.items()) if now_s < node.until_s)
 
     def tried(self, job: Job, now_s: float) -> tuple[AvoidedNode, ...]:
-        """The nodes on which a job may try one pod, because they rejected pods of it and none has run there since.
+        """The nodes on which a job may try one pod, because they rejected pods of it and none has begun there since.
 
         None for a job whose pods start together, or whose number of trainers is not free: one of them alone is none.
         """
@@ -194,7 +194,7 @@ class Retries:
         return tuple(
             node.shown(name, job, probe=job.key)
             for name, node in sorted(known.nodes.items())
-            if node.until_s <= now_s and not node.has_run
+            if node.until_s <= now_s and not node.has_begun
         )
 
     def problem(self, job: Job) -> tuple[str, str] | None:
@@ -238,8 +238,8 @@ def _note_begun(known: _OfJob, job: Job) -> None:
             last_s[pod.node] = max(last_s.get(pod.node, -inf), pod.created_s)
     for name, created_s in last_s.items():
         node = known.nodes[name]
-        if not node.has_run and created_s >= node.rejected_s + LATER_S:
-            known.nodes[name] = replace(node, has_run=True)
+        if not node.has_begun and created_s >= node.rejected_s + LATER_S:
+            known.nodes[name] = replace(node, has_begun=True)
 
 
 def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, is_shared: bool) -> None:

@@ -38,7 +38,7 @@ KEY = ("ads", "ctr-trainer-0")
 async def test_a_snapshot_waits_until_everything_is_listed() -> None:
     api = FakeApi()
     api.put(NODES, {"metadata": {"name": "n1"}})
-    gc.unfreeze()  # what other tests, or pytest, have set aside
+    gc.unfreeze()  # what other tests, or pytest, have frozen
     async with world(api) as w:
         with pytest.raises(NotSyncedError, match="is still listing"):
             w.cache.snapshot(0.0)
