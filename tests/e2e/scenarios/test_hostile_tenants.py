@@ -269,7 +269,7 @@ def _table(before: Phase, after: Phase, hostile: HostileTenants, lasts_s: float,
         ("  deleted", "0", str(hostile.acts["deleted"])),
     ]
     head = f"\n{lasts_s:.0f} s each; namespaces watched by name: {namespaces or 'none, all are watched'}"
-    return "\n".join([head, *(f"{name:<40}{left:>34}{right:>34}" for name, left, right in rows)])
+    return "\n".join([head, *(f"{name:<40}{left:>42}{right:>42}" for name, left, right in rows)])
 
 
 def _listed(values: Sequence[float], digits: int = 0) -> str:
@@ -288,10 +288,11 @@ def _step_rows(what: str, *phases: Sequence[Steps]) -> list[tuple[str, ...]]:
 
 
 def _lines(what: str, steps: Sequence[Steps]) -> list[str]:
-    return [what, *(f"{name:<40}{value:>34}" for name, value in _step_rows("pod", steps))]
+    return [what, *(f"{name:<40}{value:>42}" for name, value in _step_rows("pod", steps))]
 
 
 def _spread(values: Sequence[float]) -> str:
     ordered = sorted(values)
     p90 = ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
-    return f"p50 {statistics.median(ordered):.1f}, p90 {p90:.1f}, longest {ordered[-1]:.1f}"
+    which = values.index(ordered[-1]) + 1
+    return f"p50 {statistics.median(ordered):.1f}, p90 {p90:.1f}, longest {ordered[-1]:.1f} (no. {which})"
