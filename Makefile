@@ -28,6 +28,7 @@ WORLDS ?= 10000
 SEEDS ?= 10
 NAMESPACES ?= 0
 MINUTES ?= 10
+PACE ?= 1
 HISTORIES ?= 20000
 STORMS ?= 150
 MIXES ?= 300
@@ -348,8 +349,8 @@ fuzz: $(STAMP) ## search for job specs that make a decision slow, and for bytes 
 	@$(BIN)/python -m benchmarks.hostile_bytes --seconds $(FUZZ_S) --seed $(SEED) & bytes=$$!; \
 	  $(BIN)/python -m benchmarks.hostile_specs --seconds $(FUZZ_S) --seed $(SEED); specs=$$?; wait $$bytes && exit $$specs
 
-hostile-tenants: $(STAMP) ## honest jobs without and with all hostile tenants on a real control plane, with figures: make hostile-tenants [MINUTES=10] [NAMESPACES=100]
-	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) $(PYTEST) -s --on cluster -o timeout=0 $(HOSTILE)
+hostile-tenants: $(STAMP) ## honest jobs without and with all hostile tenants on a real control plane, with figures: make hostile-tenants [MINUTES=10] [NAMESPACES=100] [PACE=0.25]
+	@MINUTES=$(MINUTES) NAMESPACES=$(NAMESPACES) PACE=$(PACE) $(PYTEST) -s --on cluster -o timeout=0 $(HOSTILE)
 
 shadow-promise: $(STAMP) ## what edl shadow promises beside what comes, on a real control plane: make shadow-promise [MINUTES=10]
 	@out=$$(mktemp -d)/shadow && $(BIN)/python -m tests.e2e.scale.promise --minutes $(MINUTES) --out $$out && echo "reports in $$out"

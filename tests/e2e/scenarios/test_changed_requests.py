@@ -58,8 +58,8 @@ def test_a_job_that_fits_by_its_template_alone_is_stopped_once_and_costs_no_neig
     """Ten pods of 100m are 1100m each by the defaults of the namespace, and eight cores hold seven of them.
 
     The pods exist until the Job controller deletes them. Up to then kube-scheduler preempts the neighbour for them,
-    before or after edl has stopped the Job. A trainer whose preempted pod still ends is replaced under a further index,
-    so pods are counted and not names.
+    before or after edl has stopped the Job. A trainer whose preempted pod still ends is replaced under a further
+    index, so pods are counted and not names.
     """
     here.kube.create(defaults("1"))
     here.submit(training_job("neighbour", min_trainers=1, max_trainers=7, memory="64Mi"))

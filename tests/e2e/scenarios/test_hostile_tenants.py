@@ -1,7 +1,8 @@
 """All hostile tenants at once beside honest ones on the real control plane: honest jobs are as without them.
 
 One phase without and one with the hostile tenants, of $MINUTES each; with $NAMESPACES the controller watches so many
-namespaces by name. Run it with `make hostile-tenants [MINUTES=10] [NAMESPACES=100]`.
+namespaces by name, and $PACE multiplies how often the tenants act. Run it with
+`make hostile-tenants [MINUTES=10] [NAMESPACES=100] [PACE=0.25]`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.e2e.worlds.harness import World
 from tests.e2e.worlds.hostile_pods import LIARS, TENANT, HostilePods
 from tests.e2e.worlds.hostile_tenants import TENANTS, HostileTenants, Stranger
 from tests.e2e.worlds.jobs import serving, training_job
-from tests.e2e.worlds.usage import cpu_seconds, resident_bytes
+from tests.e2e.worlds.usage import cpu_seconds, machine_seconds, resident_bytes
 
 pytestmark = [pytest.mark.alone, pytest.mark.cluster("minutes at real speed, beside kube-scheduler and real quotas")]
 
@@ -73,7 +74,8 @@ class Phase:
         status_s: from the creation of a small honest job to its first status, in seconds.
         runs, serves: what happened to the trainer of each small honest job, and to each serving pod for which
             trainers must go.
-        busy: the part of one core that the controller used.
+        busy: the cores that the controller used.
+        machine: the cores that all processes used.
         decisions, decision_s: how many there were, and their mean duration.
     """
 
@@ -83,6 +85,7 @@ class Phase:
     runs: list[Steps] = field(default_factory=list)
     serves: list[Steps] = field(default_factory=list)
     busy: float = 0.0
+    machine: float = 0.0
     decisions: int = 0
     decision_s: float = 0.0
 
@@ -95,7 +98,7 @@ class Phase:
 def test_honest_jobs_are_as_without_hostile_tenants(
     control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    lasts_s = 60.0 * float(os.environ.get("MINUTES", "0.5"))
+    lasts_s, pace = 60.0 * float(os.environ.get("MINUTES", "0.5")), float(os.environ.get("PACE", "1"))
     (tmp_path / "tenants.yaml").write_text(ALLOWED)
     plane = control_plane(mix="twenty", pod_delete_s=1.0)
     others = [f"quiet-{i:03d}" for i in range(int(os.environ.get("NAMESPACES", "0")) - len(TENANTS) - 2)]
@@ -112,9 +115,9 @@ def test_honest_jobs_are_as_without_hostile_tenants(
         here.wait_full(120)
         before = _play(here, lasts_s)
         with (
-            HostileTenants(plane.kube) as hostile,
-            HostilePods(plane.kube) as pods,
-            Stranger(lambda: here.controller.port) as stranger,
+            HostileTenants(plane.kube, pace) as hostile,
+            HostilePods(plane.kube, pace) as pods,
+            Stranger(lambda: here.controller.port, pace) as stranger,
         ):
             after = _play(here, lasts_s)
             peak_mib = resident_bytes(here.controller.pid) / 2**20
@@ -129,7 +132,7 @@ def test_honest_jobs_are_as_without_hostile_tenants(
         print(f"connections of a stranger {stranger.sent}; the controller had at most {peak_mib:.0f} MiB")
         assert peak_mib < MOST_MIB
         assert leads == 1
-    assert hostile.acts["created"] > lasts_s / 2, "they were busy"
+    assert hostile.acts["created"] > pace * lasts_s / 2, "they were busy"
     assert after.lost == 0, "no trainer of an honest job ended"
     assert after.counts[-1] == before.counts[-1]
     assert [abs(a - b) < SHARES_DIFFER_BY for a, b in zip(after.shares, before.shares, strict=True)] == [True] * 3
@@ -137,15 +140,15 @@ def test_honest_jobs_are_as_without_hostile_tenants(
     assert all(abs(a - b) <= PART * b for a, b in zip(after.shares, before.shares, strict=True))
     assert _is_soon(_running(before.runs), _running(after.runs), RUNS_WITHIN_S + OVERDUE_S)
     assert _is_soon(_running(before.serves), _running(after.serves), SERVES_WITHIN_S)
-    assert stranger.sent > lasts_s
-    assert pods.acts["created"] > lasts_s / 20
+    assert stranger.sent > pace * lasts_s
+    assert pods.acts["created"] > pace * lasts_s / 20
     assert set(pods.masters.by_lie()) == set(LIARS)
 
 
 def _play(here: World, lasts_s: float) -> Phase:
     """Watch the honest jobs for a while; small honest jobs come and go meanwhile."""
     phase, began_s, due_s = Phase(), time.monotonic(), min(EACH_S, lasts_s / 2)
-    cpu_s, decided = cpu_seconds(here.controller.pid), _decided(here)
+    cpu_s, all_s, decided = cpu_seconds(here.controller.pid), machine_seconds(), _decided(here)
     uids = _trainers(here.pods())
     while (now_s := time.monotonic() - began_s) < lasts_s or not phase.runs:
         if now_s >= due_s:
@@ -158,7 +161,9 @@ def _play(here: World, lasts_s: float) -> Phase:
         phase.lost += len(uids - now)
         uids = now
         time.sleep(0.5)
-    phase.busy = (cpu_seconds(here.controller.pid) - cpu_s) / (time.monotonic() - began_s)
+    took_s = time.monotonic() - began_s
+    phase.busy = (cpu_seconds(here.controller.pid) - cpu_s) / took_s
+    phase.machine = (machine_seconds() - all_s) / took_s
     count, seconds = (after - before for before, after in zip(decided, _decided(here), strict=True))
     phase.decisions, phase.decision_s = int(count), seconds / max(1.0, count)
     here.wait_full(120)
@@ -263,6 +268,7 @@ def _table(before: Phase, after: Phase, hostile: HostileTenants, lasts_s: float,
         *_step_rows("its trainer", before.runs, after.runs),
         *_step_rows("serving pod", before.serves, after.serves),
         ("cores used by the controller", *(f"{p.busy:.2f}" for p in (before, after))),
+        (f"cores in use, of {os.cpu_count()}", *(f"{p.machine:.2f}" for p in (before, after))),
         ("decisions, and seconds of one", *(f"{p.decisions}, {p.decision_s:.3f}" for p in (before, after))),
         ("hostile jobs created", "0", str(hostile.acts["created"])),
         ("  rejected by the API server", "0", str(hostile.acts["refused"])),

@@ -47,8 +47,9 @@ class HostilePods:
         masters: those that answer in the place of its masters.
     """
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, pace: float = 1.0) -> None:
         self.acts: Counter[str] = Counter()
+        self._pause_s = PAUSE_S / pace
         self.masters = LyingMasters()
         self._kube, self._stop = kube, threading.Event()
         self._thread = threading.Thread(target=self._run, name="hostile pods", daemon=True)
@@ -97,7 +98,7 @@ class HostilePods:
             job = _tiny(name)
             job["metadata"]["finalizers"] = ["example.org/never"]
             self._try("created", partial(self._kube.create, job, TENANT))
-            if self._stop.wait(PAUSE_S):
+            if self._stop.wait(self._pause_s):
                 return
             self._try("deleted", partial(self._kube.delete, "trainingjobs", name, TENANT))
 

@@ -30,6 +30,7 @@ STRANGER_PAUSE_S = 0.01
 """Between two acts: without a pause the client would measure how fast this machine is."""
 _KEPT = 12
 _HELD = 500
+_FROM = "127.0.0.2"  # the controller closes connections of an address that has many, and others are not at this one
 """Connections that the stranger holds."""
 _DEVICES = 50
 """Of each node."""
@@ -48,9 +49,9 @@ class HostileTenants:
         acts: how many jobs were created, refused and deleted.
     """
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, pace: float = 1.0) -> None:
         self.acts: Counter[str] = Counter()
-        self._kube, self._stop = kube, threading.Event()
+        self._kube, self._pause_s, self._stop = kube, PAUSE_S / pace, threading.Event()
         self._made: deque[tuple[str, str]] = deque()
         self._random = Random(1)  # noqa: S311 - reproducible on purpose
         self._thread = threading.Thread(target=self._run, name="hostile tenants", daemon=True)
@@ -85,7 +86,7 @@ class HostileTenants:
 
     def _run(self) -> None:
         for number in itertools.count():
-            if self._stop.wait(PAUSE_S):
+            if self._stop.wait(self._pause_s):
                 return
             self._act(number)
             if len(self._made) > _KEPT:
@@ -229,9 +230,10 @@ class Stranger:
         sent: how many connections were opened.
     """
 
-    def __init__(self, port: Callable[[], int]) -> None:
+    def __init__(self, port: Callable[[], int], pace: float = 1.0) -> None:
         self.sent = 0
-        self._port, self._stop, self._random = port, threading.Event(), Random(2)  # noqa: S311
+        self._port, self._pause_s = port, STRANGER_PAUSE_S / pace
+        self._stop, self._random = threading.Event(), Random(2)  # noqa: S311
         self._thread = threading.Thread(target=self._run, name="stranger", daemon=True)
 
     def __enter__(self) -> Self:
@@ -244,9 +246,10 @@ class Stranger:
 
     def _run(self) -> None:
         held: deque[socket.socket] = deque()
-        while not self._stop.wait(STRANGER_PAUSE_S):
+        while not self._stop.wait(self._pause_s):
             with contextlib.suppress(OSError):
-                held.append(socket.create_connection(("127.0.0.1", self._port()), timeout=1))
+                there = ("127.0.0.1", self._port())
+                held.append(socket.create_connection(there, timeout=1, source_address=(_FROM, 0)))
                 held[-1].setblocking(False)
                 held[-1].sendall(changed(_REQUESTS[self.sent % len(_REQUESTS)], self._random)[:20_000])
             if len(held) > _HELD:
