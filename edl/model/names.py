@@ -52,6 +52,7 @@ class WorkloadKind(StrEnum):
     BATCH_JOB = "job.batch"
     VOLCANO_JOB = "job.batch.volcano.sh"
     RAY_CLUSTER = "raycluster.ray.io"
+    RAY_JOB = "rayjob.ray.io"
     PYTORCH_JOB = "pytorchjob.kubeflow.org"
     JOB_SET = "jobset.jobset.x-k8s.io"
     TRAIN_JOB = "trainjob.trainer.kubeflow.org"

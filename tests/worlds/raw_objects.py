@@ -217,6 +217,27 @@ def ray_cluster(
     }
 
 
+def ray_job(name: str = "night", *, spec: Object | None = None, **status: str) -> Object:
+    """A RayJob whose job runs; KubeRay makes its RayCluster."""
+    running = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "ray"}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": elastic_metadata(name, {}, {}),
+        "spec": {"entrypoint": "python x.py", "shutdownAfterJobFinishes": True, **(spec or {})},
+        "status": {**running, **status},
+    }
+
+
+def cluster_of_ray_job(name: str = "night", *, is_ready: bool = True, **more: Any) -> Object:
+    """The RayCluster that KubeRay makes for a RayJob, with a copy of its annotations."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": f"uid-{name}", "controller": True}
+    status = {"state": "ready", "stateTransitionTimes": {"ready": "2026-01-01T00:00:00Z"}} if is_ready else {}
+    labels = {"ray.io/originated-from-cr-name": name, "ray.io/originated-from-crd": "RayJob"}
+    labels |= more.pop("labels", {})
+    return {**ray_cluster(ownerReferences=[owner], labels=labels, **more), "status": status}
+
+
 def ray_group(name: str = "workers", replicas: int = 3, *, cpu: str = "1", **more: Any) -> Object:
     """A group of workers with the defaults of the CRD."""
     template = {"spec": {"containers": [container(cpu, "1Gi" if cpu else "")]}}
