@@ -306,6 +306,13 @@ class Job:
         is_ending = self.suspended or self.finished or self.deleting
         return self.orphans_pods or (self.owner_count is not None and bool(self.problem) and not is_ending)
 
+    def holds(self, pod: Pod) -> bool:
+        """True if the capacity of a pod of such a workload is nobody else's in any plan.
+
+        One that keeps its minimum gives what is beyond it, so what terminates there comes free.
+        """
+        return self.is_left_alone and not (self.keeps_minimum and pod.terminating)
+
     @property
     def kept_by_owner(self) -> tuple[Pod, ...]:
         """The live pods of such a workload once any of them has a node; its queue counts them until they are gone."""

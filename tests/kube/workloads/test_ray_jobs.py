@@ -108,6 +108,7 @@ def test_it_is_never_stopped_for_serving_once_its_job_may_run() -> None:
     (resize, _) = actions
     assert isinstance(resize, ResizeWorkload)
     assert (resize.before, resize.count) == (3, 2), "its minimum, and no suspension"
+    assert decision.message == "what runs on it would fail if it were stopped, so it keeps its minimum of 2 pods"
     minimum = cluster_of_ray_job(groups=[ray_group(replicas=2)])
     decision, actions = after(take(node(), minimum, ray_job(), *PODS[:3], *serving(6)))
     assert (decision.admitted, actions) == (False, ())
