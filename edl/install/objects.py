@@ -107,6 +107,7 @@ def shadow_role() -> Object:
         _rule("jobset.x-k8s.io", ["jobsets"], _MIRROR),
         _rule("kubeflow.org", ["mpijobs", "pytorchjobs"], _MIRROR),
         _rule("trainer.kubeflow.org", ["trainjobs"], _MIRROR),
+        _rule("leaderworkerset.x-k8s.io", ["leaderworkersets"], _MIRROR),
         _kueue_rule(),
         # Without this rule the report cannot name what may change or reject pods.
         _rule(
@@ -150,6 +151,11 @@ def ray_rights() -> list[Object]:
     """
     rules = [_rule("ray.io", ["rayclusters"], _TO_RESIZE), _rule("ray.io", ["rayjobs"], _MIRROR)]
     return _additional_rights("kuberay", rules)
+
+
+def leader_worker_set_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with LeaderWorkerSets."""
+    return _additional_rights("lws", [_rule("leaderworkerset.x-k8s.io", ["leaderworkersets"], _TO_RESIZE)])
 
 
 def kubeflow_rights() -> list[Object]:
