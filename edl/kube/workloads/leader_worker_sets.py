@@ -46,7 +46,7 @@ from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import Job
 from edl.model.names import KUEUE_QUEUE, JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
-from edl.model.sizes import in_steps
+from edl.model.sizes import SLICE_TOPOLOGY, TPU, hosts_of_slice, in_steps
 
 _EXCLUSIVE = (
     "leaderworkerset.sigs.k8s.io/exclusive-topology",
@@ -167,7 +167,23 @@ def _group_problem(source: LeaderWorkerSetObject) -> str:
             f"spec.startupPolicy is {_LEADER_READY}, so the workers of a new group do not exist before its leader is"
             " ready, and others get the capacity meanwhile; set LeaderCreated"
         )
-    return _template_problem(source)
+    return _slice_problem(source) or _template_problem(source)
+
+
+def _slice_problem(source: LeaderWorkerSetObject) -> str:
+    """Why each group would need nodes that are one slice.
+
+    Raises:
+        ConfigError: a quantity of a template cannot be parsed.
+    """
+    worker = _worker(source)
+    topology = text((worker.node_selector or {}).get(SLICE_TOPOLOGY))
+    if hosts_of_slice(topology, shape_of(worker).request[TPU]) == 1:
+        return ""
+    return (
+        f"nodeSelector {SLICE_TOPOLOGY} is {topology}, so its pods are hosts of a TPU slice, and edl does not plan"
+        " which nodes are one slice; take slices of one host, or remove the annotations of edl"
+    )
 
 
 def _template_problem(source: LeaderWorkerSetObject) -> str:

@@ -40,6 +40,9 @@ KEY = JobKey.of(WorkloadKind.LEADER_WORKER_SET, "ads", "llm")
 TWO_GROUPS = (*group_pods(0), *group_pods(1))
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+TOPOLOGY = "cloud.google.com/gke-tpu-topology"
+CHIPS = {"name": "c", "resources": {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}}
+SLICE = {"size": 4, "workerTemplate": {"spec": {"containers": [CHIPS], "nodeSelector": {TOPOLOGY: "4x4"}}}}
 UPDATING = {"conditions": [{"type": "UpdateInProgress", "status": "True"}]}
 
 
@@ -207,6 +210,10 @@ def test_it_shares_with_a_training_job_by_groups() -> None:
             "have another nodeSelector, affinity or tolerations",
         ),
         ({"cpu": ""}, "its pods request neither cpu nor memory"),
+        (
+            {"spec": {"leaderWorkerTemplate": SLICE}},
+            f"nodeSelector {TOPOLOGY} is 4x4, so its pods are hosts of a TPU",
+        ),
         (
             {"annotations": recorded(12), "managedFields": managed("kube-controller-manager")},
             "kube-controller-manager set spec.replicas, counted in pods of groups of 4, to 8 after edl had set it to",
