@@ -93,6 +93,8 @@ def generated_files() -> dict[str, str]:
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/kuberay/rbac.yaml"] = _dump(install_objects.ray_rights())
     files["deploy/kuberay/kustomization.yaml"] = _kustomization(["rbac.yaml"])
+    files["deploy/lws/rbac.yaml"] = _dump(install_objects.leader_worker_set_rights())
+    files["deploy/lws/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/kueue/rbac.yaml"] = _dump(install_objects.kueue_rights())
     files["deploy/kueue/kustomization.yaml"] = _kustomization(["rbac.yaml"])
     files["deploy/kueue-trainingjobs/rbac.yaml"] = _dump(install_objects.kueue_trainingjob_rights())

@@ -103,10 +103,11 @@ def shadow_role() -> Object:
         # Without these the report says that it could not see such workloads.
         _rule("batch", ["jobs"], _MIRROR),
         _rule("batch.volcano.sh", ["jobs"], _MIRROR),
-        _rule("ray.io", ["rayclusters"], _MIRROR),
+        _rule("ray.io", ["rayclusters", "rayjobs"], _MIRROR),
         _rule("jobset.x-k8s.io", ["jobsets"], _MIRROR),
         _rule("kubeflow.org", ["mpijobs", "pytorchjobs"], _MIRROR),
         _rule("trainer.kubeflow.org", ["trainjobs"], _MIRROR),
+        _rule("leaderworkerset.x-k8s.io", ["leaderworkersets"], _MIRROR),
         _kueue_rule(),
         # Without this rule the report cannot name what may change or reject pods.
         _rule(
@@ -144,8 +145,17 @@ def volcano_rights() -> list[Object]:
 
 
 def ray_rights() -> list[Object]:
-    """The additional rights of the controller in a cluster with KubeRay."""
-    return _additional_rights("kuberay", [_rule("ray.io", ["rayclusters"], _TO_RESIZE)])
+    """The additional rights of the controller in a cluster with KubeRay.
+
+    It writes the RayCluster of a RayJob, and reads in the RayJob whether that is still needed.
+    """
+    rules = [_rule("ray.io", ["rayclusters"], _TO_RESIZE), _rule("ray.io", ["rayjobs"], _MIRROR)]
+    return _additional_rights("kuberay", rules)
+
+
+def leader_worker_set_rights() -> list[Object]:
+    """The additional rights of the controller in a cluster with LeaderWorkerSets."""
+    return _additional_rights("lws", [_rule("leaderworkerset.x-k8s.io", ["leaderworkersets"], _TO_RESIZE)])
 
 
 def kubeflow_rights() -> list[Object]:

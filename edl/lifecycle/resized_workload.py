@@ -60,9 +60,11 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
 
     A growth waits until the capacity of its next size is free, and a workload that starts waits until its minimum
     fits. Pods that its controller is still making count as asked for. Whether a job of Kueue runs is not decided
-    here: while it waits, it asks for its minimum, and one that runs keeps that.
+    here: while it waits, it asks for its minimum, and one that runs keeps that. So does one that must not be stopped.
     """
     before = job.owner_count or 0
+    if job.keeps_minimum and not decision.admitted:
+        return min(before, job.bounds.min_trainers)
     if not decision.admitted or (job.kueue is not None and decision.target < job.bounds.min_trainers):
         return 0 if job.kueue is None else job.bounds.min_trainers
     if decision.target <= before:

@@ -165,7 +165,7 @@ class ClusterSnapshot:
     @property
     def pods_left_alone(self) -> tuple[Pod, ...]:
         """The pods of the workloads that edl does not resize: in any plan they use their nodes as foreign pods do."""
-        return tuple([pod for job in self.jobs if job.is_left_alone for pod in job.pods])
+        return tuple([pod for job in self.jobs if job.is_left_alone for pod in job.pods if job.holds(pod)])
 
     def with_changed(self, jobs: Iterable[Job]) -> ClusterSnapshot:
         """The snapshot of a further plan, with the same jobs as they would be then."""

@@ -129,6 +129,7 @@ class Job:
         qos: the QoS class of a trainer.
         kueue: what Kueue has decided about a job that names one of its queues; None for any other job. Kueue decides
             who runs, and edl only how many trainers those have.
+        keeps_minimum: a stop would make what runs on the workload fail, so edl shrinks it to its minimum at most.
     """
 
     key: JobKey
@@ -178,6 +179,7 @@ class Job:
     qos: QosClass = QosClass.BURSTABLE
     declared: Resources | None = None
     kueue: KueueState | None = None
+    keeps_minimum: bool = False
 
     @property
     def is_best_effort(self) -> bool:
@@ -188,14 +190,23 @@ class Job:
         return self.qos is QosClass.BEST_EFFORT and self.owner_count is None
 
     @property
-    def rank(self) -> tuple[bool, int]:
-        """Sort key of admission before age, the largest first: whether the job has requests, then its tier."""
-        return not self.is_best_effort, self.tier
+    def rank(self) -> tuple[bool, bool, int]:
+        """Sort key of admission before age, the largest first.
+
+        A job that runs and must not be stopped comes first: whoever came before it would wait for capacity that it
+        keeps. Then it counts whether the job has requests, and its tier.
+        """
+        return self._runs_on, not self.is_best_effort, self.tier
 
     @property
-    def turn(self) -> tuple[bool, int, float, JobKey]:
+    def turn(self) -> tuple[bool, bool, int, float, JobKey]:
         """Sort key: the order of admission, by rank and then by age."""
-        return self.is_best_effort, -self.tier, self.created_s, self.key
+        return not self._runs_on, self.is_best_effort, -self.tier, self.created_s, self.key
+
+    @property
+    def _runs_on(self) -> bool:
+        """True if the job keeps its minimum whatever a plan says."""
+        return self.keeps_minimum and self.was_admitted
 
     @property
     def bounds(self) -> Bounds:
@@ -294,6 +305,13 @@ class Job:
         """
         is_ending = self.suspended or self.finished or self.deleting
         return self.orphans_pods or (self.owner_count is not None and bool(self.problem) and not is_ending)
+
+    def holds(self, pod: Pod) -> bool:
+        """True if the capacity of a pod of such a workload is nobody else's in any plan.
+
+        One that keeps its minimum gives what is beyond it, so what terminates there comes free.
+        """
+        return self.is_left_alone and not (self.keeps_minimum and pod.terminating)
 
     @property
     def kept_by_owner(self) -> tuple[Pod, ...]:

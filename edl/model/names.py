@@ -52,7 +52,9 @@ class WorkloadKind(StrEnum):
     BATCH_JOB = "job.batch"
     VOLCANO_JOB = "job.batch.volcano.sh"
     RAY_CLUSTER = "raycluster.ray.io"
+    RAY_JOB = "rayjob.ray.io"
     PYTORCH_JOB = "pytorchjob.kubeflow.org"
+    LEADER_WORKER_SET = "leaderworkerset.leaderworkerset.x-k8s.io"
     JOB_SET = "jobset.jobset.x-k8s.io"
     TRAIN_JOB = "trainjob.trainer.kubeflow.org"
     MPI_JOB = "mpijob.kubeflow.org"
@@ -103,6 +105,7 @@ class Role(StrEnum):
 
 _RESUME = {
     WorkloadKind.PYTORCH_JOB: "set spec.runPolicy.suspend to false",
+    WorkloadKind.LEADER_WORKER_SET: "set spec.replicas to the groups that it should begin with",
     WorkloadKind.VOLCANO_JOB: "resume it with a Command of Volcano (`vcctl job resume`)",
 }
 

@@ -34,6 +34,7 @@ from edl.planner.minimums import Served, serve
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding
+from edl.planner.owners.kept import as_kept, stopped_in_vain, with_kept
 from edl.planner.owners.order import (
     Chain,
     Victims,
@@ -227,6 +228,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     if any(job.owner_count is not None for job in adapted.jobs):
         watch.begin("owner order")
         made = _in_owner_order(adapted, making, made, series or Chain())
+        made = made if series is not None else _beside_kept(adapted, making, made)
     watch.begin("check")
     problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
     if problems:
@@ -329,6 +331,18 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
         if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, making.limits.quotas)):
             return other
     return found
+
+
+def _beside_kept(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:
+    """The study in which workloads that must not be stopped keep their minimum; see `owners.kept`."""
+    kept = stopped_in_vain(snapshot, made.plan)
+    if not kept:
+        return made
+    try:
+        after = _study(as_kept(snapshot, kept), making.further(made.plan.columns))
+    except PlanError:  # what waits for their capacity waits a plan longer
+        return made
+    return replace(after, plan=with_kept(made.plan, after.plan, kept))
 
 
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:

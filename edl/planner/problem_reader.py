@@ -170,7 +170,7 @@ def _split_excluded(snapshot: ClusterSnapshot) -> tuple[list[Pod], list[Pod]]:
             continue
         for pod in job.pods:
             lingers = pod.terminating and pod.lingers(snapshot.observed_at_s)
-            stays = lingers or job.is_left_alone or (job.leaves_pods and not pod.terminating)
+            stays = lingers or job.holds(pod) or (job.leaves_pods and not pod.terminating)
             (staying if stays else ending).append(pod)
     return ending, staying
 

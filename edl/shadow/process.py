@@ -25,6 +25,7 @@ from edl.kube.leader_election import AlwaysHeld
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.mirror.mirrored import Mirrored
 from edl.kube.mirror.read_once import first_snapshot
+from edl.kube.translate.makers import MakerReader
 from edl.kube.workloads.adapter import MirroredKind
 from edl.kube.workloads.as_if_elastic import AsIfBounds, AsIfElastic
 from edl.kube.workloads.pytorch_jobs import PyTorchJobs
@@ -96,7 +97,12 @@ def readers_of(settings: ShadowSettings) -> Mapping[WorkloadKind, MirroredKind]:
         return ADAPTERS
     bounds = AsIfBounds(halves=settings.as_if_min == "half", doubles=settings.as_if_max == "twice")
     kinds: Mapping[WorkloadKind, MirroredKind] = {**ADAPTERS, WorkloadKind.PYTORCH_JOB: PyTorchJobs(as_if=True)}
-    return {kind: AsIfElastic(reader, bounds) for kind, reader in kinds.items()}
+    return {kind: reader if _asks(reader) else AsIfElastic(reader, bounds) for kind, reader in kinds.items()}
+
+
+def _asks(reader: MirroredKind) -> bool:
+    """True for a kind whose objects have to ask: makers are no jobs, and most LeaderWorkerSets serve requests."""
+    return isinstance(reader, MakerReader) or reader.kind is WorkloadKind.LEADER_WORKER_SET
 
 
 def _build(settings: ShadowSettings, session: ApiSession, say: Callable[[str], None]) -> _Parts:

@@ -56,6 +56,12 @@ def test_a_workload_grows_by_whole_sizes(free: int, wanted: int) -> None:
     assert wanted_count(job, decision(job, 8), free) == wanted
 
 
+@pytest.mark.parametrize(("count", "wanted"), [(4, 2), (2, 2), (1, 1), (0, 0)])
+def test_one_that_must_not_be_stopped_keeps_its_minimum_and_does_not_grow_to_it(count: int, wanted: int) -> None:
+    job = workload(count, count, keeps_minimum=True)
+    assert wanted_count(job, decision(job, 0), 9) == wanted
+
+
 def test_a_resize_comes_with_its_event_and_its_record() -> None:
     job = workload(4, 4)
     resize, event = workload_actions(job, decision(job, 2, shrink_reason="ServingNeedsRoom"), 0, 1000.7)

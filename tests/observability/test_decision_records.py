@@ -44,6 +44,7 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "is_oversized"),
     ("snapshot", "jobs", "finishing"),
     ("snapshot", "jobs", "orphans_pods"),
+    ("snapshot", "jobs", "keeps_minimum"),
     ("snapshot", "jobs", "pin_floor"),
     ("snapshot", "jobs", "pods", "begun"),
     ("snapshot", "pods", "begun"),

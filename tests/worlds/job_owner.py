@@ -2,7 +2,7 @@
 
 The one of `batch/v1` Jobs deletes its youngest pods. The one of Volcano Jobs deletes the highest index, keeps other
 tasks beside the trainers, and starts all pods of a job again if one is lost that it did not delete, as the policy of
-the published example says.
+the published example says. The one of LeaderWorkerSets deletes the groups with the highest indexes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import PodShape
+from edl.model.sizes import in_steps
 from edl.model.status import JobStatus
 from tests.worlds.builders import make_job, make_shape
 
@@ -32,6 +33,14 @@ def make_volcano(name: str, count: int, *, low: int = 1, high: int = 10, pserver
     fixed = (FixedPods(Role.PSERVER, make_shape(1), pservers),) if pservers else ()
     key = JobKey.of(WorkloadKind.VOLCANO_JOB, "default", name)
     return replace(job, key=key, owner_count=count, fixed=fixed, gang=True, fault_tolerant=False)
+
+
+def make_groups(name: str, groups: int, *, size: int = 4, low: int = 1, high: int = 3) -> Job:
+    """A LeaderWorkerSet of groups of `size` pods of one cpu, whose controller has made no pod yet."""
+    job = make_job(name, min_trainers=low * size, max_trainers=high * size)
+    key = JobKey.of(WorkloadKind.LEADER_WORKER_SET, "default", name)
+    sizes = in_steps(low * size, high * size, size)
+    return replace(job, key=key, owner_count=groups * size, sizes=sizes, fault_tolerant=False)
 
 
 @dataclass
@@ -55,6 +64,8 @@ class JobOwner:
             return (), ()
         if job.key.kind is WorkloadKind.VOLCANO_JOB:
             return self._keep_tasks(job, now_s)
+        if job.key.kind is WorkloadKind.LEADER_WORKER_SET:
+            return self._keep_groups(job, now_s)
         live = sorted(job.live_trainers, key=deletion_order)
         surplus = max(0, len(live) - job.owner_count)
         made = tuple(
@@ -80,6 +91,15 @@ class JobOwner:
         self._kept[job.uid] = frozenset(live.keys() - {pod.uid for pod in doomed} | {pod.uid for pod in made})
         return made, doomed
 
+    def _keep_groups(self, job: Job, now_s: float) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+        count, there = job.owner_count or 0, {pod.index for pod in job.pods}
+        made = tuple(
+            replace(self._make(job, str(index), Role.TRAINER, job.trainer, now_s), index=index)
+            for index in range(count)
+            if index not in there
+        )
+        return made, tuple(pod for pod in job.live_trainers if (pod.index or 0) >= count)
+
     def _make(self, job: Job, suffix: str, role: Role, shape: PodShape, now_s: float) -> Pod:
         self.born += 1
         name = f"{job.key.object_name}-{suffix}"
@@ -103,6 +123,10 @@ def as_read(job: Job) -> Job:
     """The job as an adapter reads it: the first to be deleted has the highest index, doomed pods are terminating."""
     if job.owner_count is None:
         return job
+    if job.key.kind is WorkloadKind.LEADER_WORKER_SET:
+        kept = job.owner_count
+        pods = (replace(p, terminating=p.terminating or (p.index or 0) >= kept) for p in job.pods)
+        return replace(job, pods=tuple(sorted(pods, key=lambda pod: pod.index or 0)))
     if job.key.kind is WorkloadKind.VOLCANO_JOB:
         wanted = {(role, index) for role, index, _ in _tasks(job)}
         left = (replace(p, terminating=p.terminating or (p.role, p.index) not in wanted) for p in job.pods)

@@ -217,6 +217,27 @@ def ray_cluster(
     }
 
 
+def ray_job(name: str = "night", *, spec: Object | None = None, **status: str) -> Object:
+    """A RayJob whose job runs; KubeRay makes its RayCluster."""
+    running = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": "ray"}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": elastic_metadata(name, {}, {}),
+        "spec": {"entrypoint": "python x.py", "shutdownAfterJobFinishes": True, **(spec or {})},
+        "status": {**running, **status},
+    }
+
+
+def cluster_of_ray_job(name: str = "night", *, is_ready: bool = True, **more: Any) -> Object:
+    """The RayCluster that KubeRay makes for a RayJob, with a copy of its annotations."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": name, "uid": f"uid-{name}", "controller": True}
+    status = {"state": "ready", "stateTransitionTimes": {"ready": "2026-01-01T00:00:00Z"}} if is_ready else {}
+    labels = {"ray.io/originated-from-cr-name": name, "ray.io/originated-from-crd": "RayJob"}
+    labels |= more.pop("labels", {})
+    return {**ray_cluster(ownerReferences=[owner], labels=labels, **more), "status": status}
+
+
 def ray_group(name: str = "workers", replicas: int = 3, *, cpu: str = "1", **more: Any) -> Object:
     """A group of workers with the defaults of the CRD."""
     template = {"spec": {"containers": [container(cpu, "1Gi" if cpu else "")]}}
@@ -230,6 +251,50 @@ def ray_pod(name: str, *, group: str = "workers", cluster: str = "ray", **more: 
     labels = {"ray.io/cluster": cluster, "ray.io/group": group}
     spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.pop("spec", {})}
     return pod(name, owner={**owner, "controller": True}, labels=labels, spec=spec, **more)
+
+
+def leader_worker_set(
+    name: str = "llm",
+    *,
+    replicas: int | None = 2,
+    size: int = 4,
+    cpu: str = "1",
+    leader: Object | None = None,
+    annotations: Object | None = None,
+    spec: Object | None = None,
+    status: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A LeaderWorkerSet of 2 groups of 4 pods of 1 cpu that asks for 1 to 3 groups."""
+    template = {"spec": {"containers": [container(cpu, "1Gi" if cpu else "")]}}
+    group: Object = {"size": size, "workerTemplate": template, "restartPolicy": "RecreateGroupOnPodRestart"}
+    group |= {"leaderTemplate": leader} if leader is not None else {}
+    asked = {"paddlepaddle.org/min-instance": "1", "paddlepaddle.org/max-instance": "3", **(annotations or {})}
+    rollout = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"partition": 0, "maxUnavailable": 1}}
+    defaults = {"startupPolicy": "LeaderCreated", "rolloutStrategy": rollout}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": elastic_metadata(name, asked, metadata),
+        "spec": {"leaderWorkerTemplate": group, **defaults, "replicas": replicas, **(spec or {})},
+        "status": status or {},
+    }
+
+
+def group_pods(group: int, *, size: int = 4, name: str = "llm", **more: Any) -> list[Object]:
+    """The running pods of a group: the leader, and the workers of its StatefulSet."""
+    leader, found = f"{name}-{group}", []
+    for number in range(size):
+        sts, pod_name = (leader, f"{leader}-{number}") if number else (name, leader)
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": sts, "uid": f"uid-sts-{sts}"}
+        labels = {
+            f"leaderworkerset.sigs.k8s.io/{label}": value
+            for label, value in (("name", name), ("group-index", str(group)), ("worker-index", str(number)))
+        }
+        spec = {"nodeName": "n1", "containers": [container("1", "1Gi")], **more.get("spec", {})}
+        rest = {key: value for key, value in more.items() if key != "spec"}
+        found.append(pod(pod_name, owner={**owner, "controller": True}, labels=labels, spec=spec, **rest))
+    return found
 
 
 def pytorch_job(workers: int = 3, *, master: int = 1, spec: Object | None = None, **more: Any) -> Object:

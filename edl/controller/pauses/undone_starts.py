@@ -85,8 +85,10 @@ class UndoneStarts:
 
     def _held(self, job: Job) -> Job:
         known = self._of_job[job.uid]
-        if not job.is_schedulable or known.generation != version_of(job) or job.kueue is not None:
-            return job  # Kueue starts and stops its jobs
+        if not job.is_schedulable or known.generation != version_of(job):
+            return job
+        if job.kueue is not None or job.keeps_minimum:
+            return job  # Kueue starts and stops its jobs, and nobody stops the other ones
         message = (
             f"waits {seconds(known.pause_s)} before it starts again: its last start was undone after"
             f" {seconds(max(1.0, known.lasted_s))}"

@@ -72,7 +72,7 @@ class ObjectMetadata(ApiStruct):
 
 
 class PodLabels:
-    """The labels that assign a pod to a job, in the present form that of the original project, and KubeRay's."""
+    """The labels that assign a pod to a job: in the present form, in that of the original project, and of others."""
 
     __slots__ = ("_labels",)
 
@@ -126,6 +126,11 @@ class PodLabels:
     def ray_group(self) -> str:
         """The group of a pod of KubeRay."""
         return self._text("ray.io/group")
+
+    @property
+    def leader_worker_set(self) -> str:
+        """The LeaderWorkerSet of a pod."""
+        return self._text("leaderworkerset.sigs.k8s.io/name")
 
 
 class PodAnnotations(ApiStruct):

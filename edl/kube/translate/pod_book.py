@@ -17,7 +17,7 @@ from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
-from edl.kube.translate.ownership import is_owned_by
+from edl.kube.translate.ownership import is_of_this_set, is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
 from edl.kube.translate.shapes import limits_of, shape_of
@@ -353,7 +353,7 @@ class PodBook:
     def _sort_in(self, key: PodKey, known: KnownPod) -> None:
         self._take_out(key, known)
         job = known.labelled[0] if known.labelled else None
-        if job is not None and (owner := self._jobs.get(job)) and is_owned_by(known.owners, owner):
+        if job is not None and (owner := self._jobs.get(job)) and _belongs_to(known, owner):
             self._own.setdefault(job, {})[key] = known.as_owned()
             self.touched.add(job)
             return
@@ -382,6 +382,13 @@ class PodBook:
 def _key(pod: PodObject) -> PodKey:
     metadata = pod.metadata or PodMetadata()
     return (metadata.namespace or "", metadata.name or "")
+
+
+def _belongs_to(known: KnownPod, job: ObjectMetadata) -> bool:
+    """True if the pod belongs to the job that it names."""
+    if known.by_name:
+        return is_of_this_set(known.foreign.created_s, job)
+    return is_owned_by(known.owners, job)
 
 
 def _place(key: PodKey, pod: Pod) -> _Place:

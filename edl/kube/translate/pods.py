@@ -21,7 +21,7 @@ from edl.kube.translate.objects import (
     PodStatus,
     PreemptionPolicy,
 )
-from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, names_a_job, owning_job
+from edl.kube.translate.ownership import TRAINING_JOB, WORKLOAD_OWNERS, group_member, names_a_job, owning_job
 from edl.kube.translate.scalars import text
 from edl.kube.translate.scheduling import MISSING_CLAIM, no_eviction_helps, refusal_of
 from edl.model.lending import RunningRequest
@@ -63,6 +63,7 @@ Source: k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go; pkg/kubelet/cm/top
 """
 _MOST_OF_REJECTION = 200
 
+_BY_NAME = f"{WorkloadKind.LEADER_WORKER_SET.value}/"
 _CLAIM = "its PersistentVolumeClaim {name} does not exist; create it in the namespace of the job"
 
 
@@ -78,6 +79,7 @@ class KnownPod:
             or if it has no role.
         declared: the shape with the CPU that its trainer declares, if it lends some; None if it does not.
         running_request: the running request of its trainer, if its kubelet can change it.
+        by_name: it is named by the LeaderWorkerSet that the name of its controller begins with; see `ownership`.
         asks: the job for which it requests a node by its label, and the group of that node; None if it has no such
             label. See `edl.model.node_groups`.
         owned: the pod as part of that job; None until `as_owned` is called.
@@ -91,6 +93,7 @@ class KnownPod:
     running_request: RunningRequest | None = None
     asks: tuple[JobKey, str] | None = None
     owned: Pod | None = None
+    by_name: bool = False
 
     @property
     def is_orphan(self) -> bool:
@@ -179,7 +182,8 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         unscheduled=refusal_of(scheduled) if not spec.node_name and _was_tried(scheduled) else "",
         owner=next((o.uid or "" for o in owners if o.controller), ""),
     )
-    return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace))
+    by_name = labelled is not None and labelled[0].name.startswith(_BY_NAME)
+    return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace), by_name=by_name)
 
 
 def _main_name(metadata: PodMetadata, labelled: tuple[JobKey, Role, int | None] | None) -> str:
@@ -230,6 +234,8 @@ def _owned_by_workload(metadata: PodMetadata, namespace: str) -> tuple[JobKey, R
         kind = WORKLOAD_OWNERS.get((owner.api_version or "", owner.kind or ""))
         if kind is not None and owner.name:
             return JobKey.of(kind, namespace, owner.name), Role.TRAINER, None
+    if (member := group_member(metadata)) is not None:
+        return JobKey.of(WorkloadKind.LEADER_WORKER_SET, namespace, member.set_name), Role.TRAINER, None
     return None
 
 

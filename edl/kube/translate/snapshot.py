@@ -23,6 +23,7 @@ from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.kueue.objects import NO_KUEUE, KueueObjects
 from edl.kube.translate.kueue.reader import KueueReader
+from edl.kube.translate.makers import Makers
 from edl.kube.translate.node_book import NodeBook, NodeChange
 from edl.kube.translate.objects import (
     DaemonSetObject,
@@ -69,7 +70,7 @@ class ClusterObjects:
         nodes: every node. None if `note_nodes` got them.
         pods: every pod, each at most once; finished pods of no job are optional. None if `note_pods` got them.
         jobs: every TrainingJob that the plan covers. None if `note_jobs` got them.
-        workloads: every object of another kind that may ask to be resized; the others are left out.
+        workloads: every object of another kind that may ask to be resized, and those that make one; no others count.
         daemonsets: every DaemonSet.
         priority_classes: every PriorityClass; empty means that they are unknown, not that they are missing.
         resource_quotas: every ResourceQuota; empty if edl may not read them.
@@ -113,6 +114,7 @@ class Translator:
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
         self._daemons, self._queues, self._kueue = DaemonReader(), QueueReader(), KueueReader()
+        self._makers = Makers()
         self._pods, self._nodes, self._observed = PodBook(), NodeBook(), ObservedPods()
         self._sources: dict[JobKey, JobObject] = {}
         self._unprepared: dict[JobKey, None] = {}
@@ -264,7 +266,7 @@ class Translator:
     def _elastic(self, workloads: Iterable[WorkloadObject]) -> _Elastic:
         """The objects that ask to be resized, by key, each with its reader."""
         found: _Elastic = {}
-        for reader, source in workloads:
+        for reader, source in self._makers.read(workloads):
             if not reader.is_elastic(source):
                 continue
             key = reader.key(source)
@@ -298,9 +300,10 @@ class Translator:
         before, self._workloads = self._workloads, {}
         for key, (reader, source) in elastic.items():
             self._workloads[key] = source
-            if before.pop(key, None) is not source or key in touched:
-                pods = self._pods.of_job(key)
-                self._jobs.put(key, self._observed.apply(reader.read(source, pods, self._pods.source_of, now_s)))
+            is_due = key in touched or self._makers.has_changed(source.metadata)
+            if before.pop(key, None) is not source or is_due:
+                job = reader.read(source, self._pods.of_job(key), self._pods.source_of, now_s)
+                self._jobs.put(key, self._observed.apply(self._makers.apply(job, source.metadata)))
         for key in before:
             self._jobs.drop(key)
             self._observed.forget(key)

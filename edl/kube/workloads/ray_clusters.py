@@ -6,8 +6,8 @@ in one patch. Names are never used again, so a list that has been obeyed does no
 
 KubeRay keeps the replicas between `minReplicas` and `maxReplicas` of the group, whatever they are. A cluster that
 loses all workers is suspended, because its head is of no use without workers. A cluster that its owner suspends is
-left
-alone: edl knows its own suspension by the record of its last resize.
+left alone: edl knows its own suspension by the record of its last resize. The cluster of a RayJob is suspended only
+as long as its job cannot have been submitted; see `ray_jobs`.
 
 Source: github.com/ray-project/kuberay/ray-operator v1.5.1, controllers/ray, funcs reconcilePods and
 GetWorkerGroupDesiredReplicas.
@@ -21,12 +21,14 @@ from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.decoders import Decoder
+from edl.kube.translate.makers import maker_of
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_wish
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.kueue import kueue_of, kueue_problem
+from edl.kube.workloads.ray_jobs import keeps_minimum, ray_job_problem
 from edl.kube.workloads.ray_objects import (
     HeadGroupObject,
     ManagedSpec,
@@ -102,6 +104,7 @@ class RayClusters:
             problem=self.problem(source),
             status=read_workload_status(metadata, ordered, self.count(source), is_suspended=is_suspended),
             owner_count=self.count(source),
+            keeps_minimum=keeps_minimum(source),
         )
 
     def templates(self, source: RayClusterObject) -> dict[Role, PodObject]:
@@ -159,6 +162,8 @@ def _owner_problem(source: RayClusterObject) -> str:
         return "spec.enableInTreeAutoscaling is true, so Ray's own autoscaler sets the count; set it to false"
     if spec.managed_by not in {None, "", OPERATOR}:
         return f"spec.managedBy is {spec.managed_by}, so its pods are not made here; remove the annotations of edl"
+    if maker_of(metadata) is not None:
+        return ray_job_problem(metadata)
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is not None:
         return (

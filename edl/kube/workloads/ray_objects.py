@@ -1,4 +1,4 @@
-"""RayClusters as the API server sends them: structs with only the fields that edl reads."""
+"""RayClusters and RayJobs as the API server sends them: structs with only the fields that edl reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from edl.kube.translate.objects import PodTemplateObject
+from edl.kube.translate.objects import ConditionObject, PodTemplateObject
 from edl.kube.translate.scalars import ApiStruct
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 
@@ -53,8 +53,38 @@ class RayClusterSpec(ApiStruct):
     worker_group_specs: list[WorkerGroupObject] | None = None
 
 
+class RayClusterStatus(ApiStruct):
+    """The status of a RayCluster; its times of transition are by state, and stay when the state changes."""
+
+    state: str | None = None
+    state_transition_times: dict[str, Any] | None = None
+    conditions: list[ConditionObject] | None = None
+
+
 class RayClusterObject(ApiStruct):
     """A ray.io/v1 RayCluster."""
 
     metadata: WorkloadMetadata[ManagedSpec] | None = None
     spec: RayClusterSpec | None = None
+    status: RayClusterStatus | None = None
+
+
+class RayJobSpec(ApiStruct):
+    """The spec of a RayJob."""
+
+    suspend: bool | None = None
+
+
+class RayJobStatus(ApiStruct):
+    """The status of a RayJob: of the job that runs on Ray, and of what KubeRay does for it."""
+
+    job_status: str | None = None
+    job_deployment_status: str | None = None
+
+
+class RayJobObject(ApiStruct):
+    """A ray.io/v1 RayJob."""
+
+    metadata: WorkloadMetadata[dict[str, Any]] | None = None
+    spec: RayJobSpec | None = None
+    status: RayJobStatus | None = None

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from edl.kube.workloads.adapter import Adapter
 from edl.kube.workloads.batch_jobs import BatchJobs
+from edl.kube.workloads.leader_worker_sets import LeaderWorkerSets
 from edl.kube.workloads.pytorch_jobs import PyTorchJobs
 from edl.kube.workloads.ray_clusters import RayClusters
+from edl.kube.workloads.ray_jobs import RayJobs
 from edl.kube.workloads.unresizable import UNRESIZABLE
 from edl.kube.workloads.volcano_jobs import VolcanoJobs
 from edl.model.names import WorkloadKind
 
-_ALL: tuple[Adapter, ...] = (BatchJobs(), VolcanoJobs(), RayClusters(), PyTorchJobs(), *UNRESIZABLE)
+_ALL: tuple[Adapter, ...] = (
+    BatchJobs(),
+    VolcanoJobs(),
+    RayClusters(),
+    RayJobs(),
+    PyTorchJobs(),
+    LeaderWorkerSets(),
+    *UNRESIZABLE,
+)
 
 ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in _ALL}

@@ -69,6 +69,8 @@ def resize_request(
     fits = job.min_trainers <= action.count <= job.max_trainers and allows(job.sizes, action.count)
     if not job.is_schedulable or (action.count and not fits):
         raise ConflictError(f"{action.job} has ended, or asks for another number of pods now")
+    if job.keeps_minimum and not action.count:
+        raise ConflictError(f"{action.job} has begun in the meantime, and must not be stopped")
     version, _, plural = adapter.api
     namespace = action.job.namespace
     return ResizeRequest(

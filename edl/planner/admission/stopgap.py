@@ -95,7 +95,7 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     head: dict[int, int] = {}
     members = set(packing.members)
     waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
-    closed_ranks: dict[tuple[bool, int], int] = {}
+    closed_ranks: dict[tuple[bool, bool, int], int] = {}
     joined: dict[int, list[Placed]] = {}
     for demand in waiting:
         blocking = closed_ranks.get(demand.job.rank)
@@ -112,7 +112,7 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     return together, head
 
 
-def _turn(demand: JobDemand) -> tuple[bool, int, float, object]:
+def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, object]:
     """Sort key of those that wait: the order of admission."""
     return demand.job.turn
 

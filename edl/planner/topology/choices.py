@@ -132,7 +132,7 @@ def _home(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> str:
     return ""
 
 
-def _turn(demand: JobDemand) -> tuple[bool, int, float, JobKey]:
+def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, JobKey]:
     """Sort key: the order of admission."""
     return demand.job.turn
 

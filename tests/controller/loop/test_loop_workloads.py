@@ -13,11 +13,12 @@ from edl.model.actions import Action, EmitEvent, Outcome, ResizeWorkload, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from tests.worlds.builders import make_job, make_nodes
-from tests.worlds.job_owner import make_batch
+from tests.worlds.job_owner import make_batch, make_groups
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
 
 KEY, OURS = make_batch("train", 0).key, JobKey("default", "ours")
+GROUPS = make_groups("llm", 0).key
 
 
 @pytest.fixture
@@ -178,3 +179,48 @@ def test_nobody_waits_for_a_workload_that_cannot_be_resized(
     for _ in range(180):
         living.step(20.0)
     assert pods(living) == pods(living, OURS) == 8
+
+
+def groups_of(living: Living) -> set[int]:
+    """The indexes of the pods of groups that have a node."""
+    return {pod.index or 0 for pod in living.world.job(GROUPS).live_trainers if pod.node}
+
+
+def serve(living: Living, count: int) -> None:
+    for i in range(count):
+        living.do(partial(World.serve, name=f"w{i}", cpu=1))
+    living.settle()
+
+
+def test_groups_grow_whole_and_no_further_than_they_fit(living: Living) -> None:
+    enter(living, make_groups("llm", 1, size=5, high=5))
+    assert (groups_of(living), resizes(living)) == ({*range(15)}, [(5, 15)]), "16 cpus take three of five"
+    assert {type(a) for a in living.world.writes} == {ResizeWorkload, EmitEvent}
+
+
+def test_the_last_group_goes_for_serving_and_comes_back(living: Living) -> None:
+    enter(living, make_groups("llm", 3))
+    serve(living, 5)
+    assert all(pod.node for pod in living.world.serving.values())
+    assert groups_of(living) == {*range(8)}
+    living.do(lambda world: world.serving.clear())
+    living.wait(60)
+    living.settle()
+    assert groups_of(living) == {*range(12)}
+    assert resizes(living) == [(12, 8), (8, 12)]
+
+
+def test_one_whose_least_group_does_not_fit_has_no_pods_and_starts_when_it_fits(living: Living) -> None:
+    enter(living, make_groups("llm", 1))
+    serve(living, 13)
+    assert groups_of(living) == set()
+    assert all(pod.node for pod in living.world.serving.values())
+    living.do(lambda world: world.serving.clear())
+    living.wait(120)
+    living.settle()
+    assert groups_of(living) == {*range(12)}
+
+
+def test_groups_share_with_a_training_job(living: Living) -> None:
+    enter(living, make_groups("llm", 1), make_job("ours", max_trainers=16))
+    assert (pods(living, GROUPS), pods(living, OURS)) == (8, 8)

@@ -146,6 +146,12 @@ def test_nor_is_a_training_job(living: Living) -> None:
     assert 6 <= len(made) <= 20 * 8
 
 
+def test_one_that_nobody_stops_is_not_held_back() -> None:
+    starts = UndoneStarts()
+    undone(starts, 0.0, after_s=4.0, job=replace(STARTED, keeps_minimum=True))
+    assert held(starts, 5.0, replace(STOPPED, keeps_minimum=True)) == ""
+
+
 def test_a_job_of_kueue_is_not_held_back_because_kueue_starts_and_stops_it() -> None:
     starts, state = UndoneStarts(), KueueState("blue", "main")
     undone(starts, 0.0, after_s=4.0, job=replace(STARTED, kueue=state))

@@ -159,7 +159,8 @@ def test_not_one_write_is_sent_and_no_right_is_missing_or_left_unused(
     assert forbidden(asked) == []
     granted = granted_by(roles_of(plane.kube, "edl-shadow", "default"))
     # These kinds are not installed: they are listed, and there is nothing to watch.
-    absent = {"watch jobs.batch.volcano.sh", "watch rayclusters.ray.io", "watch pytorchjobs.kubeflow.org"}
+    absent = {"watch jobs.batch.volcano.sh", "watch rayclusters.ray.io", "watch rayjobs.ray.io"}
+    absent |= {"watch pytorchjobs.kubeflow.org", "watch leaderworkersets.leaderworkerset.x-k8s.io"}
     absent |= {"watch mpijobs.kubeflow.org", "watch trainjobs.trainer.kubeflow.org", "watch jobsets.jobset.x-k8s.io"}
     kueue = ("clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads")
     absent |= {f"watch {kind}.kueue.x-k8s.io" for kind in kueue}

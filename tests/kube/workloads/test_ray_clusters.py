@@ -96,7 +96,7 @@ def test_kuberay_keeps_the_replicas_within_the_bounds_of_the_group(replicas: int
         ({"spec": {"enableInTreeAutoscaling": True}}, "spec.enableInTreeAutoscaling is true"),
         ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "spec.managedBy is kueue.x-k8s.io/multikueue"),
         ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives it to Kueue, which starts it anew"),
-        ({"ownerReferences": owned_by("RayJob")}, "it belongs to RayJob night"),
+        ({"ownerReferences": owned_by("RayService")}, "it belongs to RayService night"),
         ({"annotations": {"paddlepaddle.org/max-instance": None}}, "max-instance is missing"),
         ({"annotations": {"paddlepaddle.org/min-instance": "7"}}, "min-instance 7 exceeds"),
         ({"groups": []}, "has the groups ; set annotation"),
