@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl.install.objects import rights, shadow_account, shadow_role
+from edl.install.rights import rights, shadow_account, shadow_role
 
 
 def test_no_role_of_edl_lets_a_user_write_queues() -> None:
