@@ -15,7 +15,7 @@ from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
 from edl.model.units import amount, count, listed, plain, rank_of
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 

@@ -30,7 +30,8 @@ from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.lending.clearing import count_slowed
 from edl.planner.lending.guard import check_lent_room
-from edl.planner.minimums import Served, serve
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.serving import serve
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from edl.model.headroom import KeptRoom
 from edl.planner.clock import OutOfTimeError
 from edl.planner.lending.clearing import clear_lent_room, keep_lent_room
-from edl.planner.minimums import Served, for_serving, spare_victims, surplus
+from edl.planner.minimums.batches import Served, for_serving, surplus
+from edl.planner.minimums.required import spare_victims
 from edl.planner.objective import Division, Objective
 from edl.planner.packing import grow, make_room
 from edl.planner.problem import JobDemand, LiveTrainer, Problem

@@ -9,7 +9,7 @@ import numpy as np
 from edl.model.jobs import FixedPods
 from edl.model.sizes import at_most
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.minimums import Served, for_serving, size_of
+from edl.planner.minimums.batches import Served, for_serving, size_of
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_without_slot
 from edl.planner.quota import most_alone

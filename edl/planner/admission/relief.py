@@ -20,7 +20,9 @@ from edl.model.sizes import at_most
 from edl.model.status import Reason
 from edl.planner.admission.admit import running
 from edl.planner.clock import Clock, without_collections
-from edl.planner.minimums import batches_of, serve, spare_victims, surplus
+from edl.planner.minimums.batches import batches_of, surplus
+from edl.planner.minimums.required import spare_victims
+from edl.planner.minimums.serving import serve
 from edl.planner.packing import make_room
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem

@@ -15,7 +15,9 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.admission.admit import Admission, running
 from edl.planner.admission.trial import waiting_since_s
-from edl.planner.minimums import Served, batches_of, place_in_free_room, serve_over_surplus
+from edl.planner.minimums.batches import Served, batches_of
+from edl.planner.minimums.required import place_in_free_room
+from edl.planner.minimums.serving import serve_over_surplus
 from edl.planner.packing import make_room
 from edl.planner.problem import JobDemand, Problem, count_slots
 from edl.planner.quota import QuotaMeter

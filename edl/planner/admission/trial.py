@@ -8,14 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edl.planner.minimums import (
-    Served,
-    batches_of,
-    place_all_possible,
-    place_exactly,
-    place_in_free_room,
-    place_required,
-)
+from edl.planner.minimums.batches import Served, batches_of
+from edl.planner.minimums.required import place_all_possible, place_exactly, place_in_free_room, place_required
 from edl.planner.problem import JobDemand, Problem, free_beside_fixed
 from edl.planner.programs.most_pods import place_most_priced
 from edl.planner.programs.shortage import Screen

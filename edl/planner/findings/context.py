@@ -13,7 +13,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.planner.admission.admit import Admission
 from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
-from edl.planner.minimums import Served
+from edl.planner.minimums.batches import Served
 from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage

@@ -28,7 +28,7 @@ from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission.capping import cap
 from edl.planner.findings.reasons import excluded
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem

@@ -11,7 +11,8 @@ import pytest
 from benchmarks.worst_worlds import many_sizes
 from edl.model.limits import Limits, Quota
 from edl.model.resources import CPU, HOST_PORT_PREFIX, Resources
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.required import place_in_free_room
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.moves import Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import SwapState, as_bits

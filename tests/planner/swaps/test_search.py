@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.worst_worlds import many_sizes
 from edl.model.limits import Limits
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.required import place_in_free_room
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.trial_packing import TrialPacking
