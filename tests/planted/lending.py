@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from tests.planted import Right, bug, targets
 
 PLANS = "planner/lending/test_clearing.py"
