@@ -12,7 +12,7 @@ from edl.controller.master_monitor.monitor import MasterMonitor
 from tests.planted import Right, bug, targets
 
 PLANS = "planner/lending/test_clearing.py"
-RESIZES = "lifecycle/test_running_requests.py"
+RESIZES = "lifecycle/lent_cpu/test_running_requests.py"
 GUARD, PLAN_GUARD = "lifecycle/lent_cpu/test_guard_of_requests.py", "planner/lending/test_guard.py"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.lifecycle.running_requests import REFUSED_FOR_S, changed_requests, keep_refusals
+from edl.lifecycle.lent_cpu.running_requests import REFUSED_FOR_S, changed_requests, keep_refusals
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.lending import Lending, RunningRequest
