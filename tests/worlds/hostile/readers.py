@@ -24,7 +24,7 @@ from edl.kube.client import responses
 from edl.kube.client.api_errors import error_of
 from edl.kube.expected_nodes_file import read_expected_nodes
 from edl.kube.queue_file import read_queues
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.kube.tenants_file import read_tenants
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.snapshot import ClusterObjects, Translator

@@ -1,27 +1,26 @@
 """A saved cluster: JSON and YAML files, read without access to a cluster.
 
 The files can hold any mix of `kubectl get -o json`, `-o yaml`, Lists, several documents and hand-written objects.
-Kinds that a plan does not need are ignored. YAML is read as Kubernetes reads it: dates stay text and `yes` is not a
-boolean. A file that cannot be read is an error with the file and the position. An object whose fields are not valid
-is left out and reported. Jobs are validated as the controller of a default installation validates them.
+Kinds that a plan does not need are ignored. A file that cannot be read is an error, see `documents`. An object whose
+fields are not valid is left out and reported. Jobs are validated as the controller of a default installation
+validates them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from edl.api.checkpoints import checkpoints_warning
 from edl.api.queues import QUEUE_KIND, parse_queue
 from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
-from edl.kube.snapshot_yaml import load_documents
+from edl.kube.snapshot_files.documents import list_objects, quoted, read_documents
 from edl.kube.translate.admission.objects import ADMISSION, LIMIT_RANGES
 from edl.kube.translate.admission.saved import not_asked
 from edl.kube.translate.decoders import (
@@ -53,14 +52,7 @@ from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.translate.workload_reader import WorkloadObject
 from edl.kube.workloads.registry import ADAPTERS
-from edl.kube.yaml_files import (
-    DuplicateKeyError,
-    TooManyKeysError,
-    bytes_of,
-    errors_with_position,
-    object_with_unique_keys,
-    read_text,
-)
+from edl.kube.yaml_files import bytes_of, read_text
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import CONTROLLER_NAMESPACE
 from edl.model.times import seconds_of
@@ -269,76 +261,6 @@ def read_snapshot_texts(texts: Iterable[tuple[str, str]]) -> SavedCluster:
     return SavedCluster(objects, tuple(unreadable.values()), newest_s, *(first or ({}, "")), places)
 
 
-def read_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the documents of a file with their positions; JSON if the file begins like JSON, else YAML."""
-    start = text.lstrip()[:1]
-    if start not in {"{", "["} or name.endswith((".yaml", ".yml")):
-        yield from _yaml_documents(text, name)
-        return
-    try:
-        documents = list(_json_documents(text, name))
-    except ConfigError:
-        try:
-            documents = list(_yaml_documents(text, name))
-        except ConfigError:
-            documents = []
-        if name.endswith(".json") or not documents:
-            raise
-    yield from documents
-
-
-def _json_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield one JSON value after the other, as several kubectl commands print them into one pipe."""
-    decoder = json.JSONDecoder(parse_constant=_reject_constant, object_pairs_hook=object_with_unique_keys)
-    at, number = 0, 1
-    while (at := _skip_space(text, at)) < len(text):
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"{name}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-        except (DuplicateKeyError, TooManyKeysError) as error:
-            raise ConfigError(f"{name}, document {number}: {error}") from error
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{name}, document {number}: not JSON: {error}") from error
-        yield _place(name, number), value
-        number += 1
-
-
-def _yaml_documents(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    with errors_with_position(name):
-        for number, value in enumerate(load_documents(text), 1):
-            if value is not None:
-                yield _place(name, number), value
-
-
-def list_objects(documents: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the single objects and those of Lists; an item of a typed list inherits its kind."""
-    waiting = list(reversed(documents))
-    while waiting:
-        place, body = waiting.pop()
-        if not isinstance(body, dict):
-            raise ConfigError(
-                f"{place}: {_quoted(body)} is not a Kubernetes object; write apiVersion, kind and metadata"
-            )
-        version, kind = body.get("apiVersion"), body.get("kind")
-        for key, value in (("apiVersion", version), ("kind", kind)):
-            if not isinstance(value, str) or not value:
-                raise ConfigError(f"{place}: an object{_named(body)} has no {key}; add it, as kubectl prints it")
-        if isinstance(kind, str) and kind.endswith("List") and "items" in body:
-            waiting += reversed(list(_items(place, body, kind)))
-        else:
-            yield place, body
-
-
-def _items(place: str, body: dict[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
-    items = body["items"] if body["items"] is not None else []
-    if not isinstance(items, list):
-        raise ConfigError(f"{place}: the items of a {kind} are {_quoted(items)}; write a list of objects")
-    inherited = {"apiVersion": body["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
-    for number, item in enumerate(items, 1):
-        yield f"{place}, item {number}", {**inherited, **item} if isinstance(item, dict) else item
-
-
 def _add(
     place: str,
     body: dict[str, Any],
@@ -386,7 +308,7 @@ def _reject_mistaken_kind(place: str, version: str, kind: str) -> None:
             )
     if group == GROUP:
         raise ConfigError(
-            f"{place}: kind {_quoted(kind)} is unknown in {GROUP}; write {KIND} or {QUEUE_KIND}, with apiVersion"
+            f"{place}: kind {quoted(kind)} is unknown in {GROUP}; write {KIND} or {QUEUE_KIND}, with apiVersion"
             f" {API_VERSION}"
         )
 
@@ -419,29 +341,3 @@ def _times(documents: Sequence[tuple[str, Any]], *, budget: int, name: str) -> l
 
 def _identity(one: Quarantined) -> Identity:
     return one.kind, one.namespace or (DEFAULT_NAMESPACE if one.kind in _NAMESPACED else ""), one.name
-
-
-def _place(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}, document {number}"
-
-
-def _named(body: dict[str, Any]) -> str:
-    metadata = body.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    kind = body.get("kind")
-    known = f"{kind} {name}" if isinstance(kind, str) and kind else name
-    return f" ({known})" if isinstance(name, str) else ""
-
-
-def _quoted(value: object) -> str:
-    return f"{str(value)[:40]!r}"
-
-
-def _skip_space(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
-
-
-def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
