@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.translate import sorted_values
+from edl.kube.translate.books import sorted_values
 from edl.kube.translate.objects import JobObject, NodeObject, PodObject
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.cluster import ClusterSnapshot

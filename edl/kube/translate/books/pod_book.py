@@ -13,6 +13,7 @@ from itertools import islice
 from math import inf
 
 from edl.errors import ConfigError
+from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.lending import declared_spec, running_request
@@ -21,7 +22,6 @@ from edl.kube.translate.ownership import is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
 from edl.kube.translate.shapes import limits_of, shape_of
-from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import NodeRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod

@@ -8,12 +8,12 @@ from itertools import islice
 from math import inf
 
 from edl.errors import ConfigError
+from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import COME_WITHIN_S, Daemon, DaemonPods, reserved_on
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.objects import NodeMetadata, NodeObject, NodeSpec, NodeStatus
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
-from edl.kube.translate.sorted_values import SortedValues
 from edl.model.cluster import Node
 from edl.model.resources import PODS, Resources, Taint
 from edl.model.times import seconds_of
