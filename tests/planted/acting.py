@@ -14,6 +14,7 @@ ALLOTMENTS = "controller/core/test_core_allotments.py"
 EVICTIONS = "controller/core/test_core_evictions.py"
 HOLDING = "controller/core/test_core_holding.py"
 WRITES = "controller/core/test_core_writes.py"
+BACKOFF = "controller/core/test_core_backoff.py"
 EARLY = "controller/loop/test_loop_early_evictions.py"
 GROWTH = "controller/loop/test_loop_growth.py"
 CHANGED = "controller/loop/test_loop_changed_plans.py"
@@ -155,7 +156,7 @@ def never_held(_: Right) -> Right:
 @bug(
     "each failure of one moment doubles the rest of a job",
     at=targets.LET_REST,
-    caught_by=f"{WRITES}::test_failures_of_one_moment_let_a_job_rest_once",
+    caught_by=f"{BACKOFF}::test_failures_of_one_moment_let_a_job_rest_once",
 )
 def rests_for_each_failure(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Any, now_s: float) -> None:
