@@ -15,7 +15,8 @@ EVICTIONS = "controller/core/test_core_evictions.py"
 HOLDING = "controller/core/test_core_holding.py"
 WRITES = "controller/core/test_core_writes.py"
 BACKOFF = "controller/core/test_core_backoff.py"
-EARLY = "controller/loop/test_loop_early_evictions.py"
+EARLY = "controller/early_evictions/test_early_evictions.py"
+UNTRIED = "controller/early_evictions/test_early_evictions_untried.py"
 GROWTH = "controller/loop/test_loop_growth.py"
 CHANGED = "controller/loop/test_loop_changed_plans.py"
 WHILE_PLANNING = "controller/loop/test_loop_while_planning.py"
@@ -265,7 +266,7 @@ def found_again_and_again(right: Right) -> Right:
 @bug(
     "trainers go for a serving pod that kube-scheduler has not tried",
     at=targets.EVICTIONS_REFUSED,
-    caught_by=f"{EARLY}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
+    caught_by=f"{UNTRIED}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
 )
 def evicted_before_the_verdict(_: Right) -> Right:
     return lambda snapshot: frozenset(pod.uid for pod in snapshot.waiting_serving)
