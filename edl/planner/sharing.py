@@ -94,24 +94,10 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     members = [packing.problem.demands[j] for j in packing.members]
     ceiling = {demand.index: ceiling_now(packing.problem, demand, demand.max_trainers) for demand in members}
     if packing.problem.clock.is_over:
-        if not packing.problem.clock.cut:
-            packing.problem.clock.cut_short("sharing")
-        level = {j: float(packing.count[j]) for j in packing.members}
-        shapes = frozenset(packing.problem.demands[j].shape for j in packing.members)
-        return Share(packing, level, 0, objective, for_quota, unsure=shapes)
+        return _undivided(packing, objective, for_quota)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}
     grow(packing, replaced, replaced)
-    before = len(packing.placed)
-    in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
-    extra = packing.problem.limits.serving.headroom
-    for shape in packing.problem.headroom:
-        if missing := extra - keep_lent_room(packing, shape, extra):
-            make_room(packing, for_serving(shape, missing), {})
-    spare = len(packing.placed)
-    kept = keep_learned_room(packing)
-    if not any(wish.may_delete for _, wish in packing.problem.learned):
-        spare = len(packing.placed)
-    kept_free = tuple(packing.placed[before:spare])
+    reserved = _reserve_for_serving(packing, served)
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)  # a trainer that runs comes before one that starts
@@ -126,15 +112,54 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     return Share(
         best,
         division.level,
-        in_grace,
+        reserved.in_grace,
         objective,
         for_quota & gone,
         division.not_worth_it,
         cleared & gone,
-        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in kept),
-        kept_free,
+        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in reserved.headroom),
+        reserved.free,
         unsure=unsure,
     )
+
+
+def _undivided(packing: TrialPacking, objective: Objective, for_quota: frozenset[int]) -> Share:
+    """Leave each job what it has, because no time is left to divide anything."""
+    if not packing.problem.clock.cut:
+        packing.problem.clock.cut_short("sharing")
+    level = {j: float(packing.count[j]) for j in packing.members}
+    shapes = frozenset(packing.problem.demands[j].shape for j in packing.members)
+    return Share(packing, level, 0, objective, for_quota, unsure=shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """Capacity that is reserved for serving before jobs share the rest.
+
+    Attributes:
+        in_grace: how many pending pods in their grace have a place.
+        headroom: the learned headroom, each with the trainers deleted for it, by index.
+        free: the places that may cost no trainer.
+    """
+
+    in_grace: int
+    headroom: list[tuple[KeptRoom, frozenset[int]]]
+    free: tuple[Placed, ...]
+
+
+def _reserve_for_serving(packing: TrialPacking, served: Served) -> _Reserved:
+    """Reserve capacity for pods in their grace and for headroom; the packing is changed."""
+    before = len(packing.placed)
+    in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
+    extra = packing.problem.limits.serving.headroom
+    for shape in packing.problem.headroom:
+        if missing := extra - keep_lent_room(packing, shape, extra):
+            make_room(packing, for_serving(shape, missing), {})
+    free = len(packing.placed)
+    learned = keep_learned_room(packing)
+    if not any(wish.may_delete for _, wish in packing.problem.learned):
+        free = len(packing.placed)
+    return _Reserved(in_grace, learned, tuple(packing.placed[before:free]))
 
 
 def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[int]]]:
