@@ -22,14 +22,14 @@ from edl.kube.translate.rules.terms import has_rules, has_terms
 from edl.kube.translate.scalars import mapping, text
 from edl.kube.translate.shapes import limits_of, qos_of, shape_of
 from edl.lifecycle.status import is_over
-from edl.model.jobs import Job
+from edl.model.jobs import FixedPods, Job
 from edl.model.names import KUEUE_PRIORITY, KUEUE_QUEUE, JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
 from edl.model.quantity import parse_quantity
 from edl.model.quota_trees import KueueState
 from edl.model.ranges import indexes_of
-from edl.model.resources import CPU, QosClass
+from edl.model.resources import CPU, PodShape, QosClass, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import seconds_of
 
@@ -145,13 +145,7 @@ class JobReader:
         )
         if shape is None or shape == before:
             return False
-        limits = limits_of(pod)
-        if fixed is None:
-            declared = planned if planned != shape.request else None
-            job = replace(known.job, trainer=shape, limits=limits, qos=qos_of(pod), declared=declared)
-        else:
-            others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
-            job = replace(known.job, fixed=tuple(others))
+        job = _with_shape(known.job, fixed, shape, pod, declared=planned if planned != shape.request else None)
         taught_s = {**known.taught_s, role: last_s if made_s is None else made_s}
         self._known[key] = replace(known, job=job, taught_s=taught_s)
         return True
@@ -168,6 +162,17 @@ class JobReader:
             controller_namespace=self._controller_namespace,
             default_master_image=self._default_master_image,
         )
+
+
+def _with_shape(
+    job: Job, fixed: FixedPods | None, shape: PodShape, pod: PodSpec, *, declared: Resources | None
+) -> Job:
+    """The job with another shape of its fixed pods, or of its trainers if that is None, with the limits of a pod."""
+    limits = limits_of(pod)
+    if fixed is None:
+        return replace(job, trainer=shape, limits=limits, qos=qos_of(pod), declared=declared)
+    changed = (replace(one, shape=shape, limits=limits) if one is fixed else one for one in job.fixed)
+    return replace(job, fixed=tuple(changed))
 
 
 def read_status(body: Mapping[str, Any]) -> JobStatus | None:

@@ -188,12 +188,7 @@ class Translator:
         self._left_out = []
         classes = by_name(objects.priority_classes)
         self._pods.set_priorities(priorities(classes), never_preempting(classes))
-        if objects.pods is not None:
-            self._pods.note(self._pods.changes_to(objects.pods))
-        if objects.jobs is not None:
-            self.note_jobs(self._changes_to(objects.jobs))
-        if objects.nodes is not None:
-            self._nodes.note(self._nodes.changes_to(objects.nodes))
+        self._note_listed(objects)
         self._pods.translate(now_s)
         elastic = self._elastic(objects.workloads)
         self._note_owners({key: source.metadata for key, (_, source) in elastic.items()})
@@ -223,16 +218,29 @@ class Translator:
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
         self._role_rules.note(elastic)
-        of_jobs, has_devices = (self._job_reader, self._role_rules), bool(objects.facts.devices.classes)
+        return self._under_rules(snapshot, objects.facts)
+
+    def _note_listed(self, objects: ClusterObjects) -> None:
+        """Note what differs between the objects that are given as a whole and those of the last snapshot."""
+        if objects.pods is not None:
+            self._pods.note(self._pods.changes_to(objects.pods))
+        if objects.jobs is not None:
+            self.note_jobs(self._changes_to(objects.jobs))
+        if objects.nodes is not None:
+            self._nodes.note(self._nodes.changes_to(objects.nodes))
+
+    def _under_rules(self, snapshot: ClusterSnapshot, facts: RuleFacts) -> ClusterSnapshot:
+        """Apply the rules between pods, of volumes and of devices; the snapshot itself if nothing has such a rule."""
+        of_jobs, has_devices = (self._job_reader, self._role_rules), bool(facts.devices.classes)
         has_rules = self._pods.has_rules or has_devices or any(one.has_rules() for one in of_jobs)
-        if not (has_rules or self._has_journal_claims(objects.facts)):
+        if not (has_rules or self._has_journal_claims(facts)):
             return snapshot
         self._pods.forget_rules()
         return self._ruled.apply(
             snapshot,
-            objects.facts,
+            facts,
             self._pods.rules_of,
-            lambda job, role: self._rules_of_role(job, role, objects.facts),
+            lambda job, role: self._rules_of_role(job, role, facts),
             None if self._pods.has_terms or any(one.has_terms() for one in of_jobs) else self._pods.ruled,
         )
 
