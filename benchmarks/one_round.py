@@ -207,7 +207,7 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
         plan = planner.decide(view, LIMITS)
     waiting = replace(view, pods=(*view.pods, replace(make_serving("wide", cpu=3), tried=True)))
     with timed("a serving pod came: a search ahead of the plan"):
-        planner.relieve(waiting, LIMITS)
+        planner.early_evictions(waiting, LIMITS)
     with timed("what may start"):
         planner.startable(view, plan)
     note(decoded(PODS, [bodies[-1]]))

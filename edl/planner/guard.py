@@ -80,8 +80,8 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     return tuple(problems)
 
 
-def check_relief(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> tuple[str, ...]:
-    """Name each rule that decisions break which only give up trainers, ahead of a plan.
+def check_early_evictions(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> tuple[str, ...]:
+    """Name each rule that evictions ahead of a plan break.
 
     Args:
         snapshot: the cluster as the planner sees it.

@@ -20,7 +20,7 @@ UNTRIED = "controller/early_evictions/test_early_evictions_untried.py"
 GROWTH = "controller/loop/test_loop_growth.py"
 CHANGED = "controller/loop/test_loop_changed_plans.py"
 WHILE_PLANNING = "controller/loop/test_loop_while_planning.py"
-ROOM_AHEAD = "planner/admission/test_relief.py"
+ROOM_AHEAD = "planner/admission/test_early_evictions.py"
 FINDS = f"{CHANGED}::test_the_rules_find_each_planted_bug_and_nothing_without_it"
 
 
@@ -242,10 +242,10 @@ def nothing_is_urgent(_: Right) -> Right:
 
 @bug(
     "room ahead of a plan takes trainers of the minimums",
-    at=targets.RELIEF_ALLOWANCE,
+    at=targets.EARLY_ALLOWANCE,
     caught_by=f"{ROOM_AHEAD}::test_the_minimum_stays",
 )
-def relief_takes_minimums(_: Right) -> Right:
+def early_evictions_take_minimums(_: Right) -> Right:
     return lambda packing: dict(packing.count)
 
 

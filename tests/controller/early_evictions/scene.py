@@ -49,7 +49,7 @@ class Scene:
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     diary: list[tuple[float, Action]] = field(default_factory=list)
     planned: list[float] = field(default_factory=list)
-    reliefs: list[float] = field(default_factory=list)
+    searches: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         job = make_job("a", trainers=self.trainers, max_trainers=self.max_trainers, on=("n000", "n001"), cpu=self.cpu)
@@ -58,7 +58,7 @@ class Scene:
         self.cluster = FakeCluster(self.world, make_nodes(self.nodes))
         self.cluster.delay_s = self.delay_s
         self.asked = 0
-        self.has_relieved, self.has_created = asyncio.Event(), asyncio.Event()
+        self.has_searched, self.has_created = asyncio.Event(), asyncio.Event()
 
     @property
     def now_s(self) -> float:
@@ -84,7 +84,7 @@ class Scene:
                 check,
                 self.planner.startable,
                 lambda: self,
-                relieve=self.relieve,
+                early_evictions=self.early_evictions,
             ),
             limits=Limits(serving=ServingLimits(grace_s=SERVING_GRACE_S)),
             pace=Pace(writes=self.writes),
@@ -93,17 +93,17 @@ class Scene:
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         return replace(self.planner.decide(snapshot, limits), seconds=self.plan_s)
 
-    def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+    def early_evictions(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
         self.asked += 1
-        return self.planner.relieve(snapshot, limits)
+        return self.planner.early_evictions(snapshot, limits)
 
     async def run(self, call: Callable[[], T], deadline_s: float) -> T:
         assert deadline_s > self.plan_s
         result = call()
         if not isinstance(result, ScalePlan):
             if isinstance(result, tuple) and any(isinstance(one, ScaleDecision) for one in result):
-                self.reliefs.append(self.now_s)
-                self.has_relieved.set()
+                self.searches.append(self.now_s)
+                self.has_searched.set()
                 await asyncio.sleep(FIND_S)
             return result
         await asyncio.sleep(self.plan_s)

@@ -107,7 +107,7 @@ def test_a_suspended_job_ends_although_serving_pods_keep_coming() -> None:
 def test_trainers_are_evicted_ahead_for_a_pod_once() -> None:
     scene = Scene()
     play(scene, after((COME_S, (wide(),)), scene=scene))
-    assert len(scene.reliefs) == scene.asked == 1
+    assert len(scene.searches) == scene.asked == 1
 
 
 def test_a_pod_that_nobody_can_help_is_looked_at_once() -> None:
@@ -120,7 +120,7 @@ def test_a_pod_that_nobody_can_help_is_looked_at_once() -> None:
 def test_a_plan_that_does_not_take_long_is_waited_for() -> None:
     scene = Scene(plan_s=SLOW_S - 0.05)
     play(scene, after((COME_S, (wide(),)), scene=scene))
-    assert not scene.reliefs
+    assert not scene.searches
     assert len(scene.deleted()) == 3
 
 
@@ -128,7 +128,7 @@ def test_many_pods_at_once_wait_for_the_plan() -> None:
     scene = Scene()
     pods = tuple(wide(f"s{number:02}", cpu=0.5) for number in range(MOST_PODS + 1))
     play(scene, after((COME_S, pods), scene=scene))
-    assert not scene.reliefs
+    assert not scene.searches
     assert scene.deleted()[0] > COME_S + PLAN_S
 
 
@@ -138,7 +138,7 @@ def test_a_pod_that_has_room_meanwhile_costs_nobody_anything() -> None:
     async def script() -> None:
         await asyncio.sleep(COME_S)
         scene.serve(wide())
-        await scene.has_relieved.wait()
+        await scene.has_searched.wait()
         scene.cluster.serving = tuple(replace(pod, nominated="n000") for pod in scene.cluster.serving)
         await asyncio.sleep(10.0)
 
@@ -152,7 +152,7 @@ def test_without_the_lease_nothing_is_deleted() -> None:
     async def script() -> None:
         await asyncio.sleep(COME_S)
         scene.serve(wide())
-        await scene.has_relieved.wait()
+        await scene.has_searched.wait()
         scene.lease.held = False
         await asyncio.sleep(10.0)
 
@@ -214,7 +214,7 @@ def test_a_whole_round_evicts_by_its_plan() -> None:
 
     run_virtual(main())
     assert len(scene.planned) == 2
-    assert not scene.reliefs
+    assert not scene.searches
     assert len(scene.deleted()) == 3
 
 

@@ -30,9 +30,9 @@ def coming(scene: Scene, *pods: Pod, says_after_s: float, no_room: bool = True) 
 def test_the_trainers_are_found_while_kube_scheduler_tries_the_pod(says_after_s: float) -> None:
     scene = Scene()
     play(scene, coming(scene, wide(), says_after_s=says_after_s))
-    assert scene.reliefs[0] < COME_S + 0.2
-    assert len(scene.reliefs) == scene.asked == 1, "what was found is used"
-    assert scene.reliefs[0] + FIND_S < scene.deleted()[0]
+    assert scene.searches[0] < COME_S + 0.2
+    assert len(scene.searches) == scene.asked == 1, "what was found is used"
+    assert scene.searches[0] + FIND_S < scene.deleted()[0]
     assert COME_S + says_after_s < scene.deleted()[0] < COME_S + max(says_after_s, 0.3) + 0.15
     assert len(scene.deleted()) == 3
 

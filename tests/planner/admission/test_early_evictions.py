@@ -11,15 +11,15 @@ from hypothesis import assume, given
 
 from edl.controller.policy_planner import PolicyPlanner
 from edl.errors import PlanError
-from edl.explain.relief import relief_decisions
+from edl.explain.early_evictions import early_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits, ServingLimits
 from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.model.topology import Topology, TopologyMode
-from edl.planner.admission.relief import Yield, relieve
-from edl.planner.guard import check_relief
+from edl.planner.admission.early_evictions import Yield, early_evictions
+from edl.planner.guard import check_early_evictions
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples
@@ -35,13 +35,13 @@ def full(*pods: Pod, min_trainers: int = 1) -> ClusterSnapshot:
     return make_snapshot(make_nodes(2), (job,), pods or (make_serving("s", cpu=3),))
 
 
-def relief_in(world: ClusterSnapshot, policy: str = "maxmin", limits: Limits = LIMITS) -> tuple[Yield, ...]:
-    return relieve(world, policy_named(policy).adapt, limits)
+def evictions_in(world: ClusterSnapshot, policy: str = "maxmin", limits: Limits = LIMITS) -> tuple[Yield, ...]:
+    return early_evictions(world, policy_named(policy).adapt, limits)
 
 
-def relieved(world: ClusterSnapshot) -> ClusterSnapshot:
-    """The cluster in which the trainers of the relief are on their way out."""
-    gone = {(found.job.key, name) for found in relief_in(world) for name in found.victims}
+def evicted_early(world: ClusterSnapshot) -> ClusterSnapshot:
+    """The cluster in which the chosen trainers are terminating."""
+    gone = {(found.job.key, name) for found in evictions_in(world) for name in found.victims}
     jobs = (
         replace(job, pods=tuple(replace(pod, terminating=(job.key, pod.name) in gone) for pod in job.pods))
         for job in world.jobs
@@ -50,7 +50,7 @@ def relieved(world: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def test_as_many_trainers_go_from_one_node_as_the_pod_needs() -> None:
-    (found,) = relief_in(full())
+    (found,) = evictions_in(full())
     assert len(found.victims) == 3
     assert len(found.nodes) == 1
     assert all(pod.node == found.nodes[0] for pod in found.job.pods if pod.name in found.victims)
@@ -58,8 +58,8 @@ def test_as_many_trainers_go_from_one_node_as_the_pod_needs() -> None:
 
 def test_the_decision_says_what_the_job_gives() -> None:
     world = full()
-    (decision,) = relief_decisions(world, policy_named("maxmin"), LIMITS)
-    (found,) = relief_in(world)
+    (decision,) = early_decisions(world, policy_named("maxmin"), LIMITS)
+    (found,) = evictions_in(world)
     assert (decision.current, decision.target, decision.victims) == (16, 13, found.victims)
     assert decision.shrink_reason == decision.reason == Reason.SERVING_NEEDS_ROOM
     assert decision.message == f"13 of 16: yields 3 trainers to serving on node {found.nodes[0]}"
@@ -67,31 +67,31 @@ def test_the_decision_says_what_the_job_gives() -> None:
 
 
 def test_the_minimum_stays() -> None:
-    assert not relief_in(full(min_trainers=14))
-    assert len(relief_in(full(min_trainers=13))[0].victims) == 3
+    assert not evictions_in(full(min_trainers=14))
+    assert len(evictions_in(full(min_trainers=13))[0].victims) == 3
 
 
 def test_free_room_and_room_that_becomes_free_cost_nobody_a_trainer() -> None:
     job = make_job("a", trainers=13, max_trainers=16, on=("n000",) * 5 + ("n001",) * 8)
     world = make_snapshot(make_nodes(2), (job,), (make_serving("s", cpu=3),))
-    assert not relief_in(world)
-    assert not relief_in(relieved(full()))
+    assert not evictions_in(world)
+    assert not evictions_in(evicted_early(full()))
 
 
 def test_a_second_pod_costs_only_what_it_needs_itself() -> None:
-    world = relieved(full())
+    world = evicted_early(full())
     both = replace(world, pods=(*world.pods, make_serving("t", cpu=2)))
-    assert sum(len(found.victims) for found in relief_in(both)) == 2
+    assert sum(len(found.victims) for found in evictions_in(both)) == 2
 
 
 def test_a_pod_that_is_left_to_kube_scheduler_for_now_costs_nobody_anything() -> None:
     world = full()  # the pod is ten seconds old, and nobody has tried it
-    assert not relief_in(world, limits=Limits(serving=ServingLimits(grace_s=60.0)))
-    assert relief_in(world, limits=Limits(serving=ServingLimits(grace_s=5.0)))
+    assert not evictions_in(world, limits=Limits(serving=ServingLimits(grace_s=60.0)))
+    assert evictions_in(world, limits=Limits(serving=ServingLimits(grace_s=5.0)))
 
 
 def test_a_policy_that_pins_jobs_keeps_them() -> None:
-    assert not relief_in(full(), policy="static-max")
+    assert not evictions_in(full(), policy="static-max")
 
 
 @pytest.mark.parametrize("kind", ["topology", "workload"])
@@ -102,12 +102,12 @@ def test_jobs_whose_pods_others_choose_give_nothing(kind: str) -> None:
         job = replace(job, topology=Topology("zone", TopologyMode.PREFERRED))
     else:
         job = replace(job, owner_count=16)
-    assert not relief_in(replace(world, jobs=(job,)))
+    assert not evictions_in(replace(world, jobs=(job,)))
     other = make_job("b", trainers=4, min_trainers=1, max_trainers=4, on=("n000",))
     rest = replace(
         job, pods=tuple(pod for pod in job.pods if pod.index is not None and pod.index not in {0, 2, 4, 6})
     )
-    (found,) = relief_in(with_jobs(replace(world, jobs=(rest,)), other))
+    (found,) = evictions_in(with_jobs(replace(world, jobs=(rest,)), other))
     assert found.job.key.name == "b"
 
 
@@ -115,7 +115,7 @@ def test_the_job_that_is_best_off_gives() -> None:
     rich = make_job("rich", trainers=8, max_trainers=8, on=NAMES)
     poor = make_job("poor", trainers=8, max_trainers=40, on=NAMES)
     world = make_snapshot(make_nodes(2), (rich, poor), (make_serving("s", cpu=1),))
-    assert [found.job.key.name for found in relief_in(world)] == ["rich"]
+    assert [found.job.key.name for found in evictions_in(world)] == ["rich"]
 
 
 BROKEN: dict[str, tuple[Callable[[ScaleDecision], ScaleDecision], str]] = {
@@ -136,30 +136,30 @@ BROKEN: dict[str, tuple[Callable[[ScaleDecision], ScaleDecision], str]] = {
 @pytest.mark.parametrize("fault", sorted(BROKEN))
 def test_decisions_that_break_a_rule_are_refused(fault: str) -> None:
     world = full(min_trainers=13)
-    decisions = relief_decisions(world, policy_named("maxmin"), LIMITS)
-    assert check_relief(world, decisions) == ()
+    decisions = early_decisions(world, policy_named("maxmin"), LIMITS)
+    assert check_early_evictions(world, decisions) == ()
     change, says = BROKEN[fault]
-    problems = check_relief(world, [change(decision) for decision in decisions])
+    problems = check_early_evictions(world, [change(decision) for decision in decisions])
     assert any(says in problem for problem in problems), problems
     planner = PolicyPlanner(policy_named("maxmin"))
     wrong = tuple(change(decision) for decision in decisions)
     with (
-        patch("edl.controller.policy_planner.relief_decisions", lambda *_: wrong),
+        patch("edl.controller.policy_planner.early_decisions", lambda *_: wrong),
         pytest.raises(PlanError, match=says),
     ):
-        planner.relieve(world, LIMITS)
+        planner.early_evictions(world, LIMITS)
 
 
 @given(running_worlds())
 @examples(75)
 def test_no_job_falls_below_its_minimum_and_no_pod_that_a_plan_places_is_left_out(world: ClusterSnapshot) -> None:
-    found = relief_in(world)
+    found = evictions_in(world)
     assume(found)
     for one in found:
         assert len(one.job.live_trainers) - len(one.victims) >= one.job.bounds.min_trainers
         assert set(one.victims) <= {pod.name for pod in one.job.live_trainers}
-    assert not check_relief(world, relief_decisions(world, policy_named("maxmin"), LIMITS))
-    after = relieved(world)
+    assert not check_early_evictions(world, early_decisions(world, policy_named("maxmin"), LIMITS))
+    after = evicted_early(world)
     assert plan_for(after).serving.placed >= plan_for(world).serving.placed
     waiting = sum(cores_of(pod.shape) for pod in world.waiting_serving)
     freed = sum(cores_of(one.job.trainer) * len(one.victims) for one in found)

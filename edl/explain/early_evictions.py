@@ -1,4 +1,4 @@
-"""What jobs give ahead of a plan, as decisions with their sentences."""
+"""Evictions ahead of a plan, as decisions with their sentences."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
 from edl.model.units import count
-from edl.planner.admission.relief import Yield, decision_of, relieve
+from edl.planner.admission.early_evictions import Yield, decision_of, early_evictions
 from edl.planner.policies.base import Policy
 
 
-def relief_decisions(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[ScaleDecision, ...]:
-    """The decisions that free capacity for waiting serving pods ahead of a plan; see `planner.admission.relief`."""
-    return tuple(_worded(found) for found in relieve(snapshot, policy.adapt, limits))
+def early_decisions(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[ScaleDecision, ...]:
+    """Choose evictions for pending serving pods ahead of a plan; see `planner.admission.early_evictions`."""
+    return tuple(_worded(found) for found in early_evictions(snapshot, policy.adapt, limits))
 
 
 def _worded(found: Yield) -> ScaleDecision:

@@ -1,9 +1,8 @@
 """Evictions for pending serving pods ahead of a plan that takes long.
 
 On a large cluster a plan takes a second, and most of it says who grows where. What serving needs is a small part of
-that: which surplus trainers go, so that the pods that wait now fit. It is decided here as the plan decides it at
-first, over the present pods. Nobody grows by it, no job starts or stops, and the plan that follows judges everything
-anew.
+that: which surplus trainers are evicted so that the pending pods fit. It is decided here as a plan decides it at
+first, over the present pods. No job grows, starts or stops by it, and the plan that follows decides everything again.
 """
 
 from __future__ import annotations
@@ -46,12 +45,11 @@ class Yield:
     nodes: tuple[str, ...]
 
 
-def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits) -> tuple[Yield, ...]:
+def early_evictions(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits) -> tuple[Yield, ...]:
     """Choose surplus trainers whose capacity lets waiting serving pods fit, as few as can be found in one pass.
 
-    A pod for which free capacity, or the capacity of pods that are terminating, is enough costs nobody
-    anything. Jobs that must stay in one domain, and workloads whose own controllers choose which pods go, give
-    nothing here.
+    No trainer is chosen for a pod for which free capacity, or the capacity of terminating pods, is enough. None is
+    chosen of a job that must stay in one domain, or of a workload whose own controller chooses which pods end.
 
     Args:
         snapshot: the cluster as the planner sees it.
@@ -59,7 +57,7 @@ def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limi
         limits: what the operator allows.
 
     Returns:
-        What jobs give, in the order of the snapshot; empty if nothing helps, or if it is for the plan to find out.
+        The chosen trainers by job, in the order of the snapshot; empty if none helps, or if only a plan can tell.
 
     Raises:
         PlanError: there was no time for it.
@@ -68,7 +66,7 @@ def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limi
     with without_collections():
         adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
         problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True))
-        packing = _with_room(problem, limits.deadline_s)
+        packing = _with_capacity_for_serving(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)
     for index in packing.victims:
         gone[problem.live_trainers[index].demand].append(index)
@@ -77,7 +75,7 @@ def relieve(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limi
 
 
 def decision_of(found: Yield, message: str) -> ScaleDecision:
-    """The decision that carries out what a job gives; it has no other part."""
+    """The decision that evicts the chosen trainers of a job, and does nothing else."""
     job, live = found.job, len(found.job.live_trainers)
     return ScaleDecision(
         job=job.key,
@@ -95,7 +93,7 @@ def decision_of(found: Yield, message: str) -> ScaleDecision:
     )
 
 
-def _with_room(problem: Problem, deadline_s: float) -> TrialPacking:
+def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPacking:
     """The present packing after evicting surplus trainers for as many serving pods as possible.
 
     Raises:
