@@ -147,7 +147,7 @@ def new_core() -> Core:
 def look(core: Core) -> None:
     """Look at every job that has changed, without sending anything but what is urgent."""
     while core.has_more:
-        core.take(patient=False)
+        core.take(background=False)
 
 
 def measure_core(

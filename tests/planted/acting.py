@@ -156,14 +156,14 @@ def never_held(_: Right) -> Right:
 
 @bug(
     "each failure of one moment doubles the rest of a job",
-    at=targets.LET_REST,
+    at=targets.BACK_OFF,
     caught_by=f"{BACKOFF}::test_failures_of_one_moment_let_a_job_rest_once",
 )
 def rests_for_each_failure(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Any, now_s: float) -> None:
-        failures, _ = self._rests.get(uid, (0, 0.0))
+        failures, _ = self._backoffs.get(uid, (0, 0.0))
         if failed and failures:
-            self._rests[uid] = (failures, 0.0)
+            self._backoffs[uid] = (failures, 0.0)
         right(self, uid, failed, now_s)
 
     return wrong
@@ -210,8 +210,8 @@ def busy_server_ignored(_: Right) -> Right:
 
 @bug(
     "surplus growth takes more places for good on a busy server",
-    at=targets.PATIENCE_JUDGE,
-    caught_by="controller/requests_at_once/test_patience.py",
+    at=targets.BACKGROUND_JUDGE,
+    caught_by="controller/requests_at_once/test_background_writes.py",
 )
 def steps_are_never_taken_back(right: Right) -> Right:
     def wrong(self: Any, now_s: float) -> None:

@@ -162,7 +162,7 @@ class Desk:
         due._later = {uid: at_s for uid, at_s in due._later.items() if uid not in due._now}
         core.under_way.writes.sort(key=called)
         core._turns = 0
-        due._rests = {uid: (1, until_s) for uid, (_, until_s) in due._rests.items() if until_s > NOW_S}
+        due._backoffs = {uid: (1, until_s) for uid, (_, until_s) in due._backoffs.items() if until_s > NOW_S}
         self._simplify_pauses()
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
         if (planning := core.allotments.planning) is not None:

@@ -55,7 +55,7 @@ class PodBook:
         self.touched: set[JobKey] = set()
         self.touched_nodes: set[str] = set()
         self._priorities: Mapping[str, int] = {}
-        self._patient: frozenset[str] = frozenset()
+        self._never_preempting: frozenset[str] = frozenset()
         self._shapes: dict[PodShape, PodShape] = {}
         self._limits: dict[Resources, Resources] = {}
         self._due: dict[PodKey, PodObject | None] = {}
@@ -83,15 +83,15 @@ class PodBook:
         self._awaited: dict[str, dict[_Place, tuple[DaemonKey, Resources]]] = {}  # by node, daemon pods to come
         self._awaiting: dict[_Place, str] = {}
 
-    def set_priorities(self, priorities: Mapping[str, int], patient: frozenset[str] = frozenset()) -> None:
+    def set_priorities(self, priorities: Mapping[str, int], never_preempting: frozenset[str] = frozenset()) -> None:
         """Set the priority of each class by name; if one has changed, every pod is due for translation again.
 
         Args:
             priorities: by the name of the class.
-            patient: the classes whose pods do not preempt others.
+            never_preempting: the classes whose pods do not preempt others.
         """
-        if (priorities, patient) != (self._priorities, self._patient):
-            self._priorities, self._patient = priorities, patient
+        if (priorities, never_preempting) != (self._priorities, self._never_preempting):
+            self._priorities, self._never_preempting = priorities, never_preempting
             known: dict[PodKey, PodObject | None] = {key: pod.source for key, pod in self._known.items()}
             self._due = known | self._due
 
@@ -283,7 +283,7 @@ class PodBook:
             return None
         known = read_pod(source, shape, self._priority(spec), now_s, limits)
         known.declared, known.running_request = declared, running
-        if spec.preemption_policy is None and (spec.priority_class_name or "") in self._patient:
+        if spec.preemption_policy is None and (spec.priority_class_name or "") in self._never_preempting:
             known.foreign = replace(known.foreign, may_preempt=False)
         return known
 

@@ -1,7 +1,7 @@
-"""How many writes that nobody waits for are under way at once: surplus growth, and words.
+"""How many background writes are under way at once: those that nobody waits for, surplus growth and events.
 
-What cannot wait comes after the requests that are under way: with 64 on a busy server that takes 0.3 to 0.5 s,
-with 16 a quarter of it, and as many are written in a second. But if each request takes long because of a webhook and
+An urgent write waits for the requests that are under way: with 64 on a busy server that takes 0.3 to 0.5 s, with 16 a
+quarter of it, and as many are written in a second. But if each request takes long because of a webhook and
 not because of the load, 64 write four times as many as 16. So the number is raised in steps, and a step is taken back
 unless more is then written in a second. Latency alone cannot tell the two apart: on a busy server that takes requests
 in turn, all are equally slow.
@@ -47,8 +47,8 @@ class _Times:
         return exp(slower / weight) if weight else 1.0
 
 
-class Patience:
-    """The number of such writes.
+class BackgroundWrites:
+    """The number of background writes that may be under way.
 
     Args:
         ceiling: the most, >= 1.
