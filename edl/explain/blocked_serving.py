@@ -41,7 +41,7 @@ def blocked_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
 
 def oversized_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
     """A line for each of the first shapes of waiting serving pods of which some would wait even without all jobs."""
-    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     if not waiting:
         return
     limits = Limits()

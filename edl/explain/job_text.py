@@ -178,7 +178,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     ended = _end_of(job) if job is not None else ""
     trouble = _trouble(job)
-    hides = trouble is not None and _hides_room(report, trouble)
+    hides = trouble is not None and _hides_capacity(report, trouble)
     reason = trouble.reason if trouble is not None and hides else decision.reason.value
     yield f"{decision.job}: {ended or f'{state} ({bounds}), {reason}'}"
     if hides:
@@ -229,7 +229,7 @@ def _trouble(job: Job | None) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
-def _hides_room(report: JobReport, trouble: Condition) -> bool:
+def _hides_capacity(report: JobReport, trouble: Condition) -> bool:
     """True if pods of the job cannot start (`status.reason`), so that neither a higher maximum nor capacity helps."""
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
@@ -242,7 +242,7 @@ def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
     """More trainers do not help a job whose trainers are all planned and do not work, or cannot start."""
     if trouble is None:
         return report.remedies
-    is_useless = report.decision.reason is Reason.AT_MAX or _hides_room(report, trouble)
+    is_useless = report.decision.reason is Reason.AT_MAX or _hides_capacity(report, trouble)
     return () if is_useless else report.remedies
 
 

@@ -18,7 +18,7 @@ from edl.explain.comparison import Changes
 from edl.explain.headroom import headroom_line
 from edl.explain.node_asks import asks_dict
 from edl.explain.whatif import changes_dict, print_changes
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.model.names import Role
 from edl.model.plan import Price, ScaleDecision, ScalePlan
 from edl.model.status import Reason
@@ -155,7 +155,7 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
     }
 
 
-def _headroom_dict(kept: KeptRoom) -> dict[str, Any]:
+def _headroom_dict(kept: KeptHeadroom) -> dict[str, Any]:
     return {
         "request": dict(kept.request.amounts),
         "wanted": kept.wanted,

@@ -215,7 +215,7 @@ class _Writer:
                     f" restarts cost, or less than {DEAD_BAND:g} of the utility of all jobs",
                 )
             case Cause.NO_ROOM:
-                return self._waiting.together.located(demand, *self._no_room(demand))
+                return self._waiting.together.located(demand, *self._nothing_fits(demand))
         return self._waits_for_time(found, demand)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
@@ -236,14 +236,14 @@ class _Writer:
             f" trainers for another {time}",
         )
 
-    def _no_room(self, demand: JobDemand) -> tuple[str, str]:
+    def _nothing_fits(self, demand: JobDemand) -> tuple[str, str]:
         line = next_size(demand, self._context.shared.packing, self._context.scarce(demand.shape))
         if line and not self._context.scarce(demand.shape).shortages:
             return _same(line)
-        short, full = self._no_room_for_one(demand)
+        short, full = self._one_does_not_fit(demand)
         return (line, f"{line}; {full}") if line else (short, full)
 
-    def _no_room_for_one(self, demand: JobDemand) -> tuple[str, str]:
+    def _one_does_not_fit(self, demand: JobDemand) -> tuple[str, str]:
         packing = self._context.shared.packing
         scarce = self._context.scarce(demand.shape)
         if not scarce.shortages:

@@ -29,7 +29,7 @@ from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.lending.clearing import count_slowed
-from edl.planner.lending.guard import check_lent_room
+from edl.planner.lending.guard import check_lent_capacity
 from edl.planner.minimums.batches import Served
 from edl.planner.minimums.serving import serve
 from edl.planner.nodes.asking import with_asks
@@ -229,7 +229,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
         watch.begin("owner order")
         made = _in_owner_order(adapted, making, made, series or Chain())
     watch.begin("check")
-    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
+    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_capacity(adapted, made.plan, limits))
     if problems:
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")
@@ -335,7 +335,7 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
     waiting = snapshot.waiting_serving
     slowed = count_slowed(context.problem)
-    unplaceable = sum(not pod.needs_room for pod in waiting)
+    unplaceable = sum(not pod.needs_capacity for pod in waiting)
     placed = sum(context.served.due.values()) + context.shared.in_grace_placed
     return ScalePlan(
         decisions=tuple(

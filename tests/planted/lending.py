@@ -127,7 +127,7 @@ def guard_without_floor(_: Right) -> Right:
 
 @bug(
     "the guard lets a request be raised into room that serving took",
-    at=targets.HAS_NO_ROOM,
+    at=targets.EXCEEDS_FREE_CAPACITY,
     caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[into capacity that serving took]",
 )
 def guard_without_room(_: Right) -> Right:

@@ -116,7 +116,7 @@ def _that_fit(
 ) -> Iterable[tuple[Job, ResizePod]]:
     """The raised requests for which CPU is free on their nodes; none while serving waits."""
     wanted = sorted(raises, key=lambda one: -one[0].lending_price)  # those that lose most by lending come first
-    if not wanted or any(pod.needs_room for pod in snapshot.waiting_serving):
+    if not wanted or any(pod.needs_capacity for pod in snapshot.waiting_serving):
         return
     free = _free_milli(snapshot)
     for job, pod, change in wanted:

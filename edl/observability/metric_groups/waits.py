@@ -116,7 +116,7 @@ class WaitMetrics(ControllerMetricGroup):
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
         """Remember which pods wait for trainers that are deleted for them."""
-        self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_room}
+        self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_capacity}
 
     def _observe_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         now_s, left, oldest_s = snapshot.observed_at_s, {}, float("inf")

@@ -22,7 +22,7 @@ from edl.planner.clock import Clock, without_collections
 from edl.planner.minimums.batches import batches_of, surplus
 from edl.planner.minimums.required import spare_victims
 from edl.planner.minimums.serving import serve
-from edl.planner.packing import make_room
+from edl.planner.packing import place_batch
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
@@ -105,7 +105,7 @@ def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPack
         return packing
     for batch in batches_of(packing, served):
         if batch.owners[0][0] == SERVING:
-            make_room(packing, batch, _allowance(packing))
+            place_batch(packing, batch, _allowance(packing))
     spare_victims(packing)
     for j in {problem.live_trainers[index].demand for index in packing.victims}:
         lower(packing, j, at_most(problem.demands[j].job.sizes, packing.count[j]))

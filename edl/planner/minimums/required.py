@@ -14,7 +14,7 @@ from itertools import permutations
 from edl.model.names import Role
 from edl.planner.minimums.batches import Served, batches_of, fixed_and_minimums, surplus
 from edl.planner.minimums.serving import blockers, serve_as_packed
-from edl.planner.packing import PodBatch, make_room, place
+from edl.planner.packing import PodBatch, place, place_batch
 from edl.planner.problem import Problem
 from edl.planner.programs.deletions import fewest_victims
 from edl.planner.swaps.tightest import place_minimums
@@ -123,7 +123,7 @@ def place_exactly(
     return None if any(queues.values()) else packing
 
 
-def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | None:
+def place_in_free_capacity(packing: TrialPacking, served: Served) -> TrialPacking | None:
     """Place all that must fit into free capacity, without a deletion.
 
     Args:
@@ -143,7 +143,7 @@ def place_in_free_room(packing: TrialPacking, served: Served) -> TrialPacking | 
 
 def _all_placed(packing: TrialPacking, batches: Iterable[PodBatch], allowance: Allowance = lambda _: {}) -> bool:
     """Place batches one after the other, over trainers that may be deleted; False at the first that does not fit."""
-    return all(make_room(packing, batch, allowance(packing)) == len(batch.owners) for batch in batches)
+    return all(place_batch(packing, batch, allowance(packing)) == len(batch.owners) for batch in batches)
 
 
 def _place_over_surplus(start: TrialPacking, served: Served) -> TrialPacking | None:
@@ -198,7 +198,7 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
         return None
     for batch in batches_of(packing, replace(served, due={})):
         owners = tuple(sorted(batch.owners, key=lambda owner: rank[owner[0]]))
-        placed = make_room(packing, PodBatch(batch.shape, owners), surplus(packing))
+        placed = place_batch(packing, PodBatch(batch.shape, owners), surplus(packing))
         without.update(j for j, _ in owners[placed:])
     return frozenset(without)
 
@@ -221,7 +221,7 @@ def spare_victims(packing: TrialPacking) -> None:
             packing.undelete(index)
         elif (
             packing.count[trainer.demand] < demand.max_trainers
-            and packing.has_room(trainer.shape, trainer.node)
+            and packing.has_capacity(trainer.shape, trainer.node)
             and meter.quota_shortage(trainer.demand) is None
         ):
             packing.undelete(index)

@@ -12,7 +12,7 @@ import numpy as np
 
 from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums.batches import Served, batches_of, by_size, for_serving, surplus
-from edl.planner.packing import make_room, place
+from edl.planner.packing import place, place_batch
 from edl.planner.problem import Problem, count_slots
 from edl.planner.programs.integer import pack_most
 from edl.planner.programs.most_pods import place_most
@@ -37,7 +37,7 @@ def serve(problem: Problem, deadline_s: float) -> Served:
         goal = min(sum(wanted.values()), int(place_most(problem, problem.empty, wanted, deadline_s) + 1e-6))
         for order in islice(permutations(by_size(problem, wanted)), ORDERS_TRIED):
             packing = TrialPacking(problem, ())
-            placed = Counter({s: make_room(packing, for_serving(s, wanted[s]), {}) for s in order})
+            placed = Counter({s: place_batch(packing, for_serving(s, wanted[s]), {}) for s in order})
             if placed.total() > best.total():
                 best, found = placed, order
             if best.total() >= goal:
@@ -79,7 +79,7 @@ def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
     with suppress(OutOfTimeError):
         for batch in batches_of(packing, served):
             if batch.owners[0][0] == SERVING:
-                make_room(packing, batch, surplus(packing))
+                place_batch(packing, batch, surplus(packing))
     got = Counter(place.shape for place in packing.placed if place.owner == SERVING)
     due = {shape: got[shape] for shape in served.due}
     return replace(served, due=due, in_grace=served.in_grace if due == served.due else {})

@@ -128,7 +128,10 @@ class Edl2017(Comparison):
         sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
         targets = {**sizes, **rescale(looked_at(jobs), sizes, totals_of(snapshot, jobs, sizes))}
         trial = _FirstFit(problem, targets)
-        waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
+        waiting, needy = (
+            sum(p.is_waiting_serving for p in snapshot.pods),
+            sum(p.needs_capacity for p in snapshot.pods),
+        )
         placeable = sum(served.due.values()) + sum(served.in_grace.values())
         proof = trial.prove(limits.deadline_s)
         return ScalePlan(

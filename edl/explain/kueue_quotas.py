@@ -13,7 +13,7 @@ NAMED = 2
 """So many borrowers are named at most: those that borrow most."""
 
 
-class KueueRooms:
+class KueueQuotas:
     """The quotas of Kueue in one snapshot."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:

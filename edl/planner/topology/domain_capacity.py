@@ -34,7 +34,7 @@ class Offer(NamedTuple):
     alone: int
 
 
-class Rooms:
+class DomainCapacities:
     """The free capacity of the nodes by domain; what is reserved for one job is not offered to the next one."""
 
     def __init__(self, problem: Problem, packing: TrialPacking | None = None) -> None:

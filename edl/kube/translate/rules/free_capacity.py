@@ -15,7 +15,7 @@ from edl.model.resources import HOST_PORT_PREFIX, RULE_PREFIX, Resources, port_a
 IntArray = NDArray[np.int64]
 
 
-class Room:
+class FreeCapacity:
     """The capacity of one snapshot; it is read when it is first asked for.
 
     Args:

@@ -16,7 +16,7 @@ NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class QueueCapacity:
     """One resource of one queue.
 
     Attributes:
@@ -91,7 +91,7 @@ class _Cohort:
     pool: int
 
 
-class QueueRooms:
+class QueueCapacities:
     """The capacities of all Queue objects of a snapshot; they are computed when one is asked for."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -100,18 +100,18 @@ class QueueRooms:
         self._snapshot = snapshot
         self._known: dict[Pool, _Cohort] = {}
 
-    def of_row(self, row: QuotaRow) -> Room | None:
+    def of_row(self, row: QuotaRow) -> QueueCapacity | None:
         """The capacity behind a limit; None if no Queue object sets the limit."""
         return None if row.namespace or row.queue not in self._cohorts else self.of(row.queue, row.resource)
 
-    def of(self, queue: str, resource: str) -> Room | None:
+    def of(self, queue: str, resource: str) -> QueueCapacity | None:
         """The capacity of a queue; None if the queue does not limit the resource."""
         cohort = self._cohort(resource, self._cohorts[queue])
         use = cohort.uses.get(queue)
         if use is None:
             return None
         others = tuple((other, share) for other, share in cohort.largest if other is not use)[:NAMED]
-        return Room(resource, use, cohort.found[queue], others, cohort.pool)
+        return QueueCapacity(resource, use, cohort.found[queue], others, cohort.pool)
 
     def _cohort(self, resource: str, name: str) -> _Cohort:
         if (resource, name) not in self._known:

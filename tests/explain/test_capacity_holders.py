@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edl.explain.capacity_holders import held_by_others, older_trainers
 from edl.explain.job_report import report_on_job
-from edl.explain.room_holders import held_by_others, older_trainers
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.resources import CPU, MEMORY
