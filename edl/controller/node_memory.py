@@ -32,7 +32,7 @@ class NodeMemory:
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in self._groups}
 
     def update(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot with both; the same object if the operator expects no nodes."""
+        """Return the snapshot with paused groups and nodes to empty; the same object if no nodes are expected."""
         if not self._groups:
             return snapshot
         now_s = snapshot.observed_at_s

@@ -36,7 +36,8 @@ class OlderTrainers:
         namespace, name = self.job.namespace, self.job.name
         return (
             f"restart the {count(self.trainers, 'trainer')} of {self.job} with older requests:"
-            f" kubectl -n {namespace} scale tj {name} --replicas {self.least}, and --replicas 0 once they are gone"
+            f" kubectl -n {namespace} scale tj {name} --replicas {self.least};"
+            " once they are gone, --replicas 0 lets edl choose the number again"
         )
 
 

@@ -134,7 +134,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
     of = f"{decision.target} of {decision.max_trainers}"
     pending = f"; {decision.pending} of them fit on no node and stay pending" if decision.pending else ""
     known = {
-        Reason.MIN_UNSATISFIED: f"{of}: counted by totals{pending}; pods that the job needs to run are missing",
+        Reason.MIN_UNSATISFIED: f"{of}: the sum of all requests allows it{pending}; it lacks pods of its minimum",
         Reason.PINNED: f"{of}: pinned at {count(job.pinned, 'trainer')}{pending}",
         Reason.AT_MAX: f"{of}: at its maximum{pending}",
         Reason.INSUFFICIENT_CAPACITY: f"{of}: the sum of all requests allows no more{pending}",

@@ -110,7 +110,7 @@ class Metrics:
             group.planned(snapshot, plan)
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
-        """Capacity is made for waiting serving pods ahead of a plan."""
+        """Count the evictions for pending serving pods ahead of a plan."""
         for group in self._groups:
             group.evicted_early(snapshot)
 

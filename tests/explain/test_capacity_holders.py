@@ -27,7 +27,7 @@ def world() -> ClusterSnapshot:
 def test_trainers_with_older_requests_are_named_with_what_restarts_them() -> None:
     (older,) = older_trainers(world(), CPU)
     assert str(older) == "2 trainers of default/a still request 3 cores each; new ones request 1 core"
-    assert "scale tj a --replicas 1, and --replicas 0" in older.remedy
+    assert "scale tj a --replicas 1; once they are gone, --replicas 0" in older.remedy
     assert not older_trainers(world(), MEMORY), "they hold no more memory than new ones would"
 
 
