@@ -185,7 +185,7 @@ def worth_of_buckets(buckets: Buckets, slot: FloatArray, capacity_price: FloatAr
 
 
 def node_prices(buckets: Buckets, slot: FloatArray, capacity_price: FloatArray) -> FloatArray:
-    """(buckets,) what one more node like the average one of each bucket is worth, at most."""
+    """(buckets,) an upper bound on the value of one more node that is like the average node of the bucket."""
     beyond = (slot[None] - capacity_price @ buckets.request.T).clip(min=0)
     total = (capacity_price * buckets.room).sum(axis=1) + (beyond * buckets.slots).sum(axis=1)
     price: FloatArray = total / np.array([len(group.nodes) for group in buckets.groups], dtype=np.float64).clip(min=1)

@@ -39,7 +39,7 @@ class Attachments:
                 self._attached.setdefault(volume, set()).update(nodes)
 
     def capacities(self) -> Iterator[Capacity]:
-        """Yield a resource for each driver with a limit whose volumes a pod that a plan places needs."""
+        """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""
         if not self._view.facts.limits:
             return
         users = Counter(dict.fromkeys(self._attached, 1))
