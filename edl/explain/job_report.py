@@ -111,7 +111,7 @@ class JobReport:
         fair_share: trainers that the policy promises it, in fractions: under `utility` its minimum and half of what
             max-min would give it above that; None if it does not run.
         fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
-        standing: its trainers by node.
+        by_node: its trainers by node.
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
         older: trainers that still request more of a full resource than new ones of their job would.
         one_more: None if the job runs at its limit, or does not run.
@@ -125,7 +125,7 @@ class JobReport:
     objective: str
     fair_share: float | None = None
     fulfilment: float | None = None
-    standing: tuple[NodeTrainers, ...] = ()
+    by_node: tuple[NodeTrainers, ...] = ()
     full: tuple[FullResource, ...] = ()
     held: tuple[JobSurplus, ...] = ()
     older: tuple[OlderTrainers, ...] = ()
@@ -168,7 +168,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         objective,
         fair_share=None if demand.job.is_best_effort else context.shared.level[demand.index],
         fulfilment=None if demand.job.is_best_effort else packing.fulfilment(demand.index),
-        standing=tuple(_standing(demand, decision, context)),
+        by_node=tuple(_trainers_by_node(demand, decision, context)),
         full=tuple(_full(demand, context, one, scarce) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
         older=older,
@@ -206,7 +206,7 @@ def _price(proof: Proof, demand: JobDemand) -> float:
     return float(proof.solution.slot_price[shapes.index(demand.shape)])
 
 
-def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[NodeTrainers]:
+def _trainers_by_node(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[NodeTrainers]:
     nodes = {node.name: node for node in context.problem.snapshot.nodes}
     live = demand.job.live_trainers
     going = Counter(p.node for p in live if p.name in decision.victims)

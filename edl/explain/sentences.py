@@ -62,7 +62,7 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
             clock.cut_short("sentences")
             of = f"{decision.target} of {decision.max_trainers}"
             return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
-        if decision.job in study.settled and decision.admitted:
+        if decision.job in study.predicted and decision.admitted:
             return replace(decision, message=_settled(decision, jobs[decision.job]))
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full

@@ -38,11 +38,11 @@ from edl.planner.nodes.requests import with_holding
 from edl.planner.owners.order import (
     Chain,
     Victims,
-    as_settled,
-    gives_in_vain,
-    harm,
+    as_predicted,
+    disruption,
+    evicted_in_vain,
     stopped,
-    to_settle,
+    to_predict,
     with_owner_order,
     without_replacements,
 )
@@ -84,14 +84,14 @@ class Study:
         context: what the plan was made from and came to.
         proof: the solution behind the certificate.
         final_context: the same as `context`, unless pods move: then what the plan comes to once they have moved.
-        settled: the workloads whose victims were predicted; see `owners.order`.
+        predicted: the workloads whose victims were predicted; see `owners.order`.
     """
 
     plan: ScalePlan
     context: DecisionContext
     proof: Proof
     final_context: DecisionContext
-    settled: frozenset[JobKey] = frozenset()
+    predicted: frozenset[JobKey] = frozenset()
 
 
 def study(
@@ -310,23 +310,23 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
     Raises:
         PlanError: no such plan was made in time.
     """
-    settled = to_settle(made.plan, made.context.shared.packing, series)
-    if not settled:
+    predicted = to_predict(made.plan, made.context.shared.packing, series)
+    if not predicted:
         return replace(made, plan=without_replacements(snapshot, made.plan))
 
-    def settle(victims: Victims) -> Study:
-        after = _study(as_settled(snapshot, victims), making.further(made.plan.columns), series.next)
+    def decide_with(victims: Victims) -> Study:
+        after = _study(as_predicted(snapshot, victims), making.further(made.plan.columns), series.next)
         plan = with_owner_order(snapshot, made.plan, after.plan, victims)
-        return replace(after, plan=plan, settled=after.settled | victims.keys())
+        return replace(after, plan=plan, predicted=after.predicted | victims.keys())
 
-    found = settle(settled)
-    if not series.may_give_anyway:
+    found = decide_with(predicted)
+    if not series.may_evict_anyway:
         return found
     if stopped(made.plan, found.plan):
-        other = _in_owner_order(snapshot, making, made, Chain(gives_anyway=True))
-        found = min(found, other, key=lambda after: harm(made.plan, after.plan, settled))
-    if kept := gives_in_vain(found.plan, found.settled):
-        other = settle({**settled, **kept})  # a quota may want the capacity that they would keep
+        other = _in_owner_order(snapshot, making, made, Chain(evicts_anyway=True))
+        found = min(found, other, key=lambda after: disruption(made.plan, after.plan, predicted))
+    if kept := evicted_in_vain(found.plan, found.predicted):
+        other = decide_with({**predicted, **kept})  # a quota may want the capacity that they would keep
         if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, making.limits.quotas)):
             return other
     return found
