@@ -147,7 +147,7 @@ def new_core() -> Core:
 def look(core: Core) -> None:
     """Look at every job that has changed, without sending anything but what is urgent."""
     while core.has_more:
-        core.take(patient=False)
+        core.take(background=False)
 
 
 def measure_core(
@@ -207,7 +207,7 @@ def measure(translator: Translator, pods: list[PodObject], rest: dict[str, Any],
         plan = planner.decide(view, LIMITS)
     waiting = replace(view, pods=(*view.pods, replace(make_serving("wide", cpu=3), tried=True)))
     with timed("a serving pod came: a search ahead of the plan"):
-        planner.relieve(waiting, LIMITS)
+        planner.early_evictions(waiting, LIMITS)
     with timed("what may start"):
         planner.startable(view, plan)
     note(decoded(PODS, [bodies[-1]]))

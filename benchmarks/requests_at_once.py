@@ -70,9 +70,9 @@ class Offered:
         """Offer writes of a job."""
         self._pending.replace(f"job-{number % JOBS:02}", _writes(number, kind, count))
 
-    def take(self, *, patient: bool) -> Write | None:
+    def take(self, *, background: bool) -> Write | None:
         """Return the next write."""
-        return self._pending.take(Lane) if patient or self.has_urgent() else None
+        return self._pending.take(Lane) if background or self.has_urgent() else None
 
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
         """Nothing follows from the end of a write."""

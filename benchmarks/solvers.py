@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.worlds import carried_out, fleet, jobs_2017, mixed, nodes_2017, with_changes
 from benchmarks.worst_worlds import FAMILIES, World
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.limits import Limits
 from edl.model.plan import NO_COLUMNS, KeptColumns, ScalePlan
 from edl.planner.clock import Clock

@@ -29,7 +29,7 @@ from benchmarks.contended_worlds import contended
 from benchmarks.random_worlds import random_world
 from benchmarks.worst_worlds import World
 from edl.errors import PlanError
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan

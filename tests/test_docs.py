@@ -23,6 +23,7 @@ SPEAKERS = (
     "lifecycle/job_events.py",
     "lifecycle/status.py",
     "lifecycle/desired_state.py",
+    "lifecycle/job_end.py",
     "lifecycle/pod_events.py",
     "lifecycle/data_progress.py",
     "controller/job_writes.py",

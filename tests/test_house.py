@@ -178,7 +178,7 @@ def test_tests_are_found_where_their_modules_are() -> None:
             top = EDL / folder.parts[0]
             known = {top.name, package.name, *(module.stem for module in top.rglob("*.py"))}
             subject = path.stem.removeprefix("test_")
-            has_room = package.is_dir() or package.with_suffix(".py").is_file()
-            if not has_room or not any(subject == name or subject.startswith(f"{name}_") for name in known):
+            has_capacity = package.is_dir() or package.with_suffix(".py").is_file()
+            if not has_capacity or not any(subject == name or subject.startswith(f"{name}_") for name in known):
                 lost.append(name_of(path))
     assert sorted(lost) == []

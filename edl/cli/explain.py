@@ -17,7 +17,7 @@ from edl.explain.steps import showing
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.read_once import look
 from edl.kube.queue_file import unlimited, unsaved
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.settings.explain import ExplainSettings
 from edl.settings.shared import TextOutput

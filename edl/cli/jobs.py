@@ -17,7 +17,7 @@ from edl.kube.client.credentials import current_namespace
 from edl.kube.client.session import ApiSession
 from edl.kube.job_client import RESOURCE, JobClient, Object, checked_job, read_log_files
 from edl.kube.job_table import JobTable
-from edl.kube.snapshot_files import list_objects, read_documents
+from edl.kube.snapshot_files.documents import list_objects, read_documents
 from edl.kube.yaml_files import bytes_of, dump_yaml, read_text
 from edl.printable import printable
 from edl.settings.jobs import (

@@ -16,7 +16,7 @@ from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_json, print_plan
 from edl.explain.steps import showing
 from edl.kube.queue_file import unlimited, unmatched, unsaved
-from edl.kube.snapshot_files import SavedCluster, read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import SavedCluster, read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan

@@ -127,7 +127,7 @@ class Start(NamedTuple):
 def serving_needing_capacity(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the serving pods that wait for capacity, also of those that are nominated to a node in vain."""
     vain = (replace(pod, nominated="") for pod in nominated_in_vain(snapshot))
-    return frozenset(pod.uid for pod in chain(snapshot.waiting_serving, vain) if pod.needs_room)
+    return frozenset(pod.uid for pod in chain(snapshot.waiting_serving, vain) if pod.needs_capacity)
 
 
 def allotment_of(

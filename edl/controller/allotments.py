@@ -38,7 +38,7 @@ class Planning:
 
     Attributes:
         snapshot: what it is made from.
-        unprobed: UIDs of the jobs whose pods the API server was not asked about; that costs them no trainer.
+        unprobed: UIDs of the jobs whose pods the API server was not asked about; they lose no trainer for that.
         sent: the pods that were created since.
         node_requests_sent: the jobs whose node requests were changed since.
         amended: what was evicted for serving since, by job.

@@ -51,7 +51,7 @@ class Core:
         clock: is only read.
         writes: computes the writes of one job.
         backoff: is told of each outcome.
-        retry_s, retry_at_most_s: how long a job rests after a write failed; doubled each time.
+        retry_s, retry_at_most_s: how long a job backs off after a write failed; doubled each time.
 
     Attributes:
         allotments: what the last plan grants.
@@ -180,41 +180,41 @@ class Core:
             self._done[uid] = (write, now_s)
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
         has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
-        self._due.let_rest(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
+        self._due.back_off(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
         is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
         if failed or is_exclusive(write) or is_last:
             self.look_at((uid,))
 
     def try_again(self) -> None:
-        """Let no job rest any more after a failure."""
-        self._due.end_rests()
+        """End the backoff of every job after a failure."""
+        self._due.end_backoffs()
 
     def stand_down(self) -> None:
         """The lease is lost: forget what was granted, as another controller acts now."""
         if self.allotments.by_job or self.allotments.planning is not None:
             self.allotments = Allotments(unknown={job.key for job in self.snapshot.jobs if job.is_schedulable})
-            self._due.end_rests()
+            self._due.end_backoffs()
             self._turns = 0
             self._pending.clear()
             self.look_at_all()
 
     # --- What follows
 
-    def take(self, *, patient: bool = True) -> Write | None:
+    def take(self, *, background: bool = True) -> Write | None:
         """Return the next write to send now, which then is under way; None if there is none.
 
         Args:
-            patient: writes that nobody waits for may be sent, too.
+            background: also surplus growth and events, which nobody waits for.
         """
         now_s = self._clock.monotonic_s()
         self._compute(now_s)
         is_held = self.is_held(now_s) or self.has_more
-        lanes = [lane for lane in Lane if (patient or lane in URGENT) and not (is_held and lane is Lane.SURPLUS)]
+        lanes = [lane for lane in Lane if (background or lane in URGENT) and not (is_held and lane is Lane.SURPLUS)]
         if not self._statuses.may_send_oversized(now_s, at_once=self.at_once):
             lanes = [lane for lane in lanes if lane is not Lane.OVERSIZED]
         if self._turns % 2:  # hundreds of new jobs do not keep pods from others
             lanes.sort(key=lambda lane: (lane is not Lane.EVICT and lane not in STARTS, lane))
-        if patient and (self._turns + 1) % STATUS_EVERY == 0:
+        if background and (self._turns + 1) % STATUS_EVERY == 0:
             lanes = [Lane.STATUS, *lanes]
         write = self._pending.take(lanes)
         if write is None:
@@ -311,7 +311,7 @@ class Core:
         now_s, uid = self._clock.monotonic_s(), job.uid
         mine = self.under_way.pods_of(uid)
         if before is not None and before.generation != job.generation:
-            self._due.end_rests((uid,))
+            self._due.end_backoffs((uid,))
         if before is not None and uid not in self._due and is_foreseen(before, job, mine):
             due_s = self._statuses.counted(uid, now_s)
             self._due.later(uid, now_s if self.at_once else due_s, or_sooner=True)

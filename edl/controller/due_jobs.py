@@ -1,6 +1,6 @@
-"""Which jobs are looked at next: those that have changed, and those whose time has come; never one that rests.
+"""Which jobs are looked at next: those that have changed, and those whose time has come; none that backs off.
 
-To look at a job is to compute its writes anew. What a job needs follows from the job with its pods, its allotment,
+To look at a job is to compute its writes again. What a job needs follows from the job with its pods, its allotment,
 the facts around it, and the time. The time enters only through the ends that are listed in `next_end_s`: of the
 deadline, of the time to live, of a cooldown or growth hold, of the time in which kube-scheduler must bind a pod to
 its node, and of those in which a pod must start and end.
@@ -32,14 +32,14 @@ LOOK_AFTER_S = 300.0
 JOBS_AT_ONCE = 5
 """So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
 CONFLICT_S = 0.5
-"""How long a job rests after its first conflict: the watch shows soon what has changed."""
+"""The backoff of a job after its first conflict: the watch shows soon what has changed."""
 
 
 class DueJobs:
     """The jobs to look at, by UID; all times are monotonic seconds.
 
     Args:
-        retry_s, retry_at_most_s: how long a job rests after a write failed; doubled each time.
+        retry_s, retry_at_most_s: how long a job backs off after a write failed; doubled each time.
     """
 
     def __init__(self, retry_s: float, retry_at_most_s: float) -> None:
@@ -47,7 +47,7 @@ class DueJobs:
         self._now: dict[str, bool] = {}  # the jobs to look at, and whether they have changed themselves
         self._later: dict[str, float] = {}  # when a job is looked at without a change
         self._earliest_s = inf  # no time in `_later` is earlier
-        self._rests: dict[str, tuple[int, float]] = {}  # failures in a row, and until when it rests
+        self._backoffs: dict[str, tuple[int, float]] = {}  # failures in a row, and the end of the backoff
 
     def __contains__(self, uid: str) -> bool:
         """True if a job is to be looked at as soon as it may be."""
@@ -73,62 +73,62 @@ class DueJobs:
         return due
 
     def has_more(self, closed: Callable[[], Collection[str]], now_s: float) -> bool:
-        """True if a job may be looked at now; `closed` returns the jobs for which something is waited for."""
+        """True if a job may be looked at now; `closed` returns the jobs for which an answer is awaited."""
         return bool(self._now) and any(self._open(self._now, closed(), now_s))
 
     def first(self, closed: Collection[str], now_s: float, order: Callable[[str], tuple[str, bool]]) -> list[str]:
         """The next `JOBS_AT_ONCE` jobs: of equal rank, the first ones of all namespaces, then their second ones.
 
         Args:
-            closed: the jobs for which something is waited for.
+            closed: the jobs for which an answer is awaited.
             now_s: the time.
             order: the namespace of a job, and whether it comes after those that have changed as much.
         """
         before: Counter[tuple[str, bool, bool]] = Counter()
-        turns = []
+        ranked = []
         for number, uid in enumerate(self._open(self._now, closed, now_s)):
             namespace, is_after = order(uid)
             rank = (not self._now[uid], is_after)
-            turns.append((rank, before[namespace, *rank], number, uid))
+            ranked.append((rank, before[namespace, *rank], number, uid))
             before[namespace, *rank] += 1
-        return [uid for *_, uid in nsmallest(JOBS_AT_ONCE, turns)]
+        return [uid for *_, uid in nsmallest(JOBS_AT_ONCE, ranked)]
 
     def remove(self, uid: str) -> None:
         """A job is being looked at."""
         del self._now[uid]
 
     def _open(self, uids: Iterable[str], closed: Collection[str], now_s: float) -> Iterator[str]:
-        """Those jobs that do not rest, and for which nothing is waited for."""
-        return (uid for uid in uids if uid not in closed and self._rests.get(uid, (0, -inf))[1] <= now_s)
+        """Those jobs that do not back off, and for which no answer is awaited."""
+        return (uid for uid in uids if uid not in closed and self._backoffs.get(uid, (0, -inf))[1] <= now_s)
 
-    def let_rest(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
-        """Let a job rest after a failure or a conflict, longer each time; a success ends that.
+    def back_off(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
+        """Let a job back off after a failure or a conflict, longer each time; a success ends that.
 
-        What ends while the job rests was sent before, and says nothing new.
+        A write that ends during the backoff was sent before it, and says nothing new.
         """
-        before, until_s = self._rests.get(uid, (0, -inf))
+        before, until_s = self._backoffs.get(uid, (0, -inf))
         if now_s < until_s:
             return
         if not failed:
-            self._rests.pop(uid, None)
+            self._backoffs.pop(uid, None)
             return
         first_s = {Result.FAILED: self._retry_s, Result.CONFLICT: CONFLICT_S}.get(failed[-1].result)
         if first_s is not None:
             pause_s = min(self._retry_at_most_s, first_s * 2.0 ** min(before, 10))
-            self._rests[uid] = (before + 1, now_s + pause_s)
+            self._backoffs[uid] = (before + 1, now_s + pause_s)
 
-    def end_rests(self, uids: Iterable[str] | None = None) -> None:
-        """Let these jobs rest no more; None: all."""
-        for uid in list(self._rests) if uids is None else uids:
-            self._rests.pop(uid, None)
+    def end_backoffs(self, uids: Iterable[str] | None = None) -> None:
+        """End the backoff of these jobs; None: of all."""
+        for uid in list(self._backoffs) if uids is None else uids:
+            self._backoffs.pop(uid, None)
 
     def next_s(self) -> list[float]:
         """The times at which a job may be looked at although nothing changes."""
-        return [*self._later.values(), *(self._rests[uid][1] for uid in self._now if uid in self._rests)]
+        return [*self._later.values(), *(self._backoffs[uid][1] for uid in self._now if uid in self._backoffs)]
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""
-        for known in (self._now, self._later, self._rests):
+        for known in (self._now, self._later, self._backoffs):
             known.pop(uid, None)
 
 

@@ -127,7 +127,7 @@ class EarlyEvictions:
         return self.search
 
     async def _find(self, search: EarlySearch) -> None:
-        search.decisions = await self._plans.relieve(search.view)
+        search.decisions = await self._plans.early_evictions(search.view)
         self._wake()
 
     def judge(self) -> None:
@@ -140,7 +140,7 @@ class EarlyEvictions:
         is_over |= search.awaited <= self._core.allotments.known
         if search.decisions and search.awaited <= waiting:
             if search.awaited <= refused(snapshot):
-                self._recorder.relieved(search.view, search.limits, search.decisions)
+                self._recorder.evicted_early(search.view, search.limits, search.decisions)
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
                 return

@@ -34,7 +34,7 @@ from edl.controller.backoff import Backoff
 from edl.controller.core import Core
 from edl.controller.early_evictions import EarlyEvictions
 from edl.controller.job_writes import JobWrites
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace
 from edl.controller.plan_cycle import CycleCalls, PlanCycle

@@ -12,32 +12,32 @@ from edl.model.limits import Limits
 from edl.model.node_groups import NodeGroup
 from edl.planner.nodes.idle import idle_nodes
 
-LONGEST_REST_S = 3600.0
+LONGEST_PAUSE_S = 3600.0
 
 
 class NodeMemory:
-    """Adds to each snapshot the groups that rest and the nodes that are emptied."""
+    """Adds to each snapshot the node groups that are paused and the nodes that are emptied."""
 
     def __init__(self, limits: Limits) -> None:
         """Use the groups and the time of these limits."""
         self._limits = limits
         self._groups = {group.name: group for group in limits.nodes.expected}
-        self._rests: dict[str, tuple[float, float]] = {}  # (until when, how long) by group
+        self._pauses: dict[str, tuple[float, float]] = {}  # (until when, how long) by group
         self._idle_since_s: dict[str, float] = {}
 
     def use(self, limits: Limits) -> None:
         """Replace the node groups and the time limit; forget groups that no longer exist."""
         self._limits = limits
         self._groups = {group.name: group for group in limits.nodes.expected}
-        self._rests = {name: rest for name, rest in self._rests.items() if name in self._groups}
+        self._pauses = {name: pause for name, pause in self._pauses.items() if name in self._groups}
 
     def update(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot with both; the same object if the operator expects no nodes."""
+        """Return the snapshot with paused groups and nodes to empty; the same object if no nodes are expected."""
         if not self._groups:
             return snapshot
         now_s = snapshot.observed_at_s
         self._note_requests(snapshot, now_s)
-        resting = tuple(sorted((name, until_s) for name, (until_s, _) in self._rests.items() if now_s < until_s))
+        resting = tuple(sorted((name, until_s) for name, (until_s, _) in self._pauses.items() if now_s < until_s))
         return replace(snapshot, resting_groups=resting, idle_nodes=self._to_empty(snapshot, now_s))
 
     def _note_requests(self, snapshot: ClusterSnapshot, now_s: float) -> None:
@@ -47,15 +47,15 @@ class NodeMemory:
             if group is None or not request.pod.is_live:
                 continue
             if not request.is_open:
-                self._rests.pop(group.name, None)
+                self._pauses.pop(group.name, None)
             elif now_s - request.pod.created_s >= group.give_up_s:
-                self._let_rest(group, now_s)
+                self._pause(group, now_s)
 
-    def _let_rest(self, group: NodeGroup, now_s: float) -> None:
-        until_s, last_s = self._rests.get(group.name, (0.0, 0.0))
+    def _pause(self, group: NodeGroup, now_s: float) -> None:
+        until_s, last_s = self._pauses.get(group.name, (0.0, 0.0))
         if now_s >= until_s:
-            rest_s = min(LONGEST_REST_S, max(group.give_up_s, 2 * last_s))
-            self._rests[group.name] = (now_s + rest_s, rest_s)
+            pause_s = min(LONGEST_PAUSE_S, max(group.give_up_s, 2 * last_s))
+            self._pauses[group.name] = (now_s + pause_s, pause_s)
 
     def _to_empty(self, snapshot: ClusterSnapshot, now_s: float) -> tuple[str, ...]:
         if not self._limits.nodes.drain_idle_s:

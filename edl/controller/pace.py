@@ -19,7 +19,7 @@ class Pace:
         debounce_s: from the first change to the plan that takes it into account, at most.
         quiet_s: from the last change that cannot wait to that plan, if that is sooner.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
-        retry_s, retry_at_most_s: how long a job rests after a write of it failed; doubled each time.
+        retry_s, retry_at_most_s: how long a job backs off after a write of it failed; doubled each time.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
     """
 

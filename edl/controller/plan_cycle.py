@@ -29,7 +29,7 @@ from edl.explain.refusals import who_refuses
 from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
-from edl.lifecycle.running_requests import changed_requests, keep_refusals
+from edl.lifecycle.lent_cpu.running_requests import changed_requests, keep_refusals
 from edl.lifecycle.trials.rejecting_nodes import away_in_plan
 from edl.lifecycle.trials.unended import as_ending
 from edl.lifecycle.trials.unstarted import as_started

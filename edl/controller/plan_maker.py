@@ -67,15 +67,15 @@ class Planner:
         check: names each broken rule of a plan; used for fallback plans, which `decide` did not make.
         startable: the pods of a plan that fit on their nodes now.
         new_thread: makes the threads that these functions run in.
-        relieve: frees capacity for waiting serving pods ahead of a plan, by decisions for the jobs that lose
-            trainers; it may be called while `decide` runs.
+        early_evictions: chooses evictions for pending serving pods ahead of a plan, as decisions for the jobs that
+            lose trainers; it may be called while `decide` runs.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
     check: Callable[[ClusterSnapshot, ScalePlan], Sequence[str]]
     startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[StartablePod]]
     new_thread: Callable[[], FunctionRunner] = PlannerThread
-    relieve: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
+    early_evictions: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
 
 
 class PlanMaker:
@@ -88,7 +88,7 @@ class PlanMaker:
     def __init__(self, planner: Planner, limits: Limits, recorder: Recorder) -> None:
         self._planner, self._limits, self._recorder = planner, limits, recorder
         self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
-        self._relief_thread = planner.new_thread()
+        self._search_thread = planner.new_thread()
         self._last: ScalePlan | None = None
         self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
@@ -120,14 +120,14 @@ class PlanMaker:
         self._recorder.planned(view, self._limits, plan)
         return plan
 
-    async def relieve(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
+    async def early_evictions(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
         """Choose evictions for pending serving pods ahead of the next plan; none if that would take too long.
 
         Args:
             view: the snapshot as the planner sees it.
         """
         try:
-            return await self._compute(self._relief_thread, lambda: self._planner.relieve(view, self._limits))
+            return await self._compute(self._search_thread, lambda: self._planner.early_evictions(view, self._limits))
         except PlanError as error:
             self._recorder.postponed(f"capacity for serving pods ahead of the plan: {error}")
             return ()

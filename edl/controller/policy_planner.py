@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from edl.controller.plan_maker import Planner
 from edl.errors import PlanError
 from edl.explain.decision import explained_study
-from edl.explain.relief import relief_decisions
+from edl.explain.early_evictions import early_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits, Quota
 from edl.model.plan import NO_COLUMNS, ScaleDecision, ScalePlan
 from edl.planner.clock import Clock
-from edl.planner.guard import check, check_relief
+from edl.planner.guard import check, check_early_evictions
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
 from edl.planner.starts import Start, startable
 
-GIVES_WAY_S = 0.3
+PLAN_WAITS_S = 0.3
 """So long a plan waits for a search ahead of it, each time."""
 
 
@@ -35,7 +35,7 @@ def planner_of(policy: Policy, quotas: Callable[[], tuple[Quota, ...]]) -> Plann
     def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
         return check(snapshot, plan, quotas())
 
-    return Planner(deciding.decide, broken_rules, deciding.startable, relieve=deciding.relieve)
+    return Planner(deciding.decide, broken_rules, deciding.startable, early_evictions=deciding.early_evictions)
 
 
 class PolicyPlanner:
@@ -44,8 +44,8 @@ class PolicyPlanner:
     `startable` is asked right after `decide`, mostly for the same cluster. Reading a large cluster takes as long as a
     part of the decision, so what the decision has read is used again.
 
-    A plan that is being made waits while `relieve` runs in another thread: both would take turns, and a serving pod
-    waits for the search. Its time goes on meanwhile.
+    A plan that is being made waits while `early_evictions` runs in another thread: only one of two threads runs at a
+    time, and a serving pod waits for the search. The plan's time goes on meanwhile.
 
     Args:
         policy: how jobs share.
@@ -57,7 +57,7 @@ class PolicyPlanner:
         self._read: Problem | None = None
         self._is_free = threading.Event()
         self._is_free.set()
-        self._gives_way_until_s = 0.0
+        self._plan_waits_until_s = 0.0
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """Make a plan that has passed its checks; see `explain.decision.decide`.
@@ -72,26 +72,26 @@ class PolicyPlanner:
         self._columns, self._read = made.plan.columns, made.context.problem
         return made.plan
 
-    def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
-        """Free capacity for serving pods ahead of a plan; see `planner.admission.relief`.
+    def early_evictions(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+        """Choose evictions for pending serving pods ahead of a plan; see `planner.admission.early_evictions`.
 
         Raises:
             PlanError: the decisions broke a rule, or there was no time for them.
         """
-        self._gives_way_until_s = time.perf_counter() + GIVES_WAY_S
+        self._plan_waits_until_s = time.perf_counter() + PLAN_WAITS_S
         self._is_free.clear()
         try:
-            decisions = relief_decisions(snapshot, self._policy, limits)
+            decisions = early_decisions(snapshot, self._policy, limits)
         finally:
             self._is_free.set()
-        if problems := check_relief(snapshot, decisions):
+        if problems := check_early_evictions(snapshot, decisions):
             raise PlanError("; ".join(problems))
         return decisions
 
     def _now_s(self) -> float:
         """The time, for the clock of a plan; a plan asks for it before anything that may take long."""
         if not self._is_free.is_set():
-            self._is_free.wait(max(0.0, self._gives_way_until_s - time.perf_counter()))
+            self._is_free.wait(max(0.0, self._plan_waits_until_s - time.perf_counter()))
         return time.perf_counter()
 
     def startable(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[Start]:

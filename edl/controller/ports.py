@@ -102,8 +102,8 @@ class Recorder(Protocol):
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
-    def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Capacity is made for waiting serving pods ahead of a plan, by the jobs of these decisions."""
+    def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
+        """Trainers of these jobs are evicted for pending serving pods ahead of a plan."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""

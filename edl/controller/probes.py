@@ -62,9 +62,13 @@ class Probes:
         return (*first, *group, *pods)
 
     def first_seen(self, job: Job) -> None:
-        """Take a job that was there before this controller: the API server has accepted the pods of its spec.
+        """Note that the API server has accepted the pods of a job, because some of its present spec run.
 
-        If these request something else than a plan counts for the next ones, it is asked what becomes of those.
+        Nothing is noted if these pods request something else than the plan assumes for new ones: then a dry run has
+        to show what admission makes of a new pod.
+
+        Args:
+            job: a job that existed before this controller started.
         """
         is_same = job.status is not None and job.status.observed_generation == job.generation
         if is_same and any(pod.shape.request == job.trainer.request for pod in job.live_trainers):

@@ -20,7 +20,7 @@ from edl.model.actions import Action, EmitEvent, Outcome, Result
 class Source(Protocol):
     """Offers writes, and is told how they ended; see `core.Core`."""
 
-    def take(self, *, patient: bool) -> Write | None:
+    def take(self, *, background: bool) -> Write | None:
         """Return the next write to send now; None if there is none."""
 
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
@@ -61,7 +61,7 @@ class Sender:
         self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
-        self._was_full = self._was_patient_full = False  # when writes were sent last
+        self._was_full = self._was_background_full = False  # when writes were sent last
         self.last_write_s, self.failures = -float("inf"), 0
 
     def send(self) -> None:
@@ -71,14 +71,14 @@ class Sender:
         concurrency = self._concurrency
         places = concurrency.places(self._clock.monotonic_s())
         while len(self._tasks) < places:
-            write = self._core.take(patient=len(self._tasks) < concurrency.patient)
+            write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
                 break
             task = asyncio.ensure_future(self._carry_out(write))
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
         self._was_full = len(self._tasks) >= places
-        self._was_patient_full = len(self._tasks) >= concurrency.patient and not self._core.has_urgent()
+        self._was_background_full = len(self._tasks) >= concurrency.background and not self._core.has_urgent()
 
     def end(self) -> None:
         """Tell the state machine of the writes that have ended, in the order in which they were sent.
@@ -100,7 +100,7 @@ class Sender:
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         else:
-            await self._clock.sleep(self._concurrency.rest_s(self._clock.monotonic_s()))
+            await self._clock.sleep(self._concurrency.pause_s(self._clock.monotonic_s()))
 
     @property
     def is_idle(self) -> bool:
@@ -132,7 +132,7 @@ class Sender:
             outcome = await self._try(action)
             outcomes.append(outcome)
             self.failures += not outcome.is_ok and outcome.result in {Result.FAILED, Result.NOT_LEADER}
-            full, held = self._was_full, self._was_patient_full
+            full, held = self._was_full, self._was_background_full
             self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=full, was_held=held)
             self._recorder.acted(outcome)
             if not outcome.is_ok and not isinstance(action, EmitEvent):

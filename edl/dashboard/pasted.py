@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from edl.errors import ConfigError
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 

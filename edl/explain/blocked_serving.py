@@ -15,7 +15,7 @@ from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
 from edl.model.units import amount, count, listed, plain, rank_of
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 
@@ -41,7 +41,7 @@ def blocked_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
 
 def oversized_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
     """A line for each of the first shapes of waiting serving pods of which some would wait even without all jobs."""
-    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     if not waiting:
         return
     limits = Limits()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.model.units import amounts, count
 
 
-def headroom_line(kept: KeptRoom) -> str:
-    """Such as `room for 8 of 10 pods of 3 cores; 4 trainers deleted for it; 98.5% of the growths are no larger`."""
+def headroom_line(kept: KeptHeadroom) -> str:
+    """Such as `capacity for 8 of 10 pods of 3 cores; 4 trainers deleted for it; 98.5% of growths are no larger`."""
     if not kept.wanted:
         return f"no capacity is kept for pods of {amounts(kept.request)}; {kept.reason}"
-    room = f"capacity for {kept.held} of {count(kept.wanted, 'pod')} of {amounts(kept.request)}"
+    reserved = f"capacity for {kept.held} of {count(kept.wanted, 'pod')} of {amounts(kept.request)}"
     deleted = f"; {count(kept.deleted, 'trainer')} deleted for it" if kept.deleted else ""
-    return f"{room}{deleted}; {kept.reason}"
+    return f"{reserved}{deleted}; {kept.reason}"

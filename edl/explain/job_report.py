@@ -11,13 +11,13 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edl.explain.capacity_holders import OlderTrainers, held_by_others, older_trainers
 from edl.explain.next_size import lacking_trainers
 from edl.explain.not_lending import why_nothing_is_lent
 from edl.explain.places import MORE_LATER, Places
-from edl.explain.queue_room import QueueRooms
+from edl.explain.queue_capacity import QueueCapacities
 from edl.explain.rejected.rejections import against_rules
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
-from edl.explain.room_holders import OlderTrainers, held_by_others, older_trainers
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import JobKey, how_to_resume, maximum_of, minimum_of, queue_of
@@ -33,7 +33,7 @@ from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
 from edl.planner.quota import QuotaRow
-from edl.planner.topology.rooms import Rooms
+from edl.planner.topology.domain_capacity import DomainCapacities
 from edl.planner.waits import payback_s
 
 EPSILON = 1e-6
@@ -111,7 +111,7 @@ class JobReport:
         fair_share: trainers that the policy promises it, in fractions: under `utility` its minimum and half of what
             max-min would give it above that; None if it does not run.
         fulfilment: (n - min) / (max - min), by the largest count that would fit alone; None if it does not run.
-        standing: its trainers by node.
+        by_node: its trainers by node.
         full, held: what is full, and which jobs hold it; empty if nothing is scarce for it.
         older: trainers that still request more of a full resource than new ones of their job would.
         one_more: None if the job runs at its limit, or does not run.
@@ -125,7 +125,7 @@ class JobReport:
     objective: str
     fair_share: float | None = None
     fulfilment: float | None = None
-    standing: tuple[NodeTrainers, ...] = ()
+    by_node: tuple[NodeTrainers, ...] = ()
     full: tuple[FullResource, ...] = ()
     held: tuple[JobSurplus, ...] = ()
     older: tuple[OlderTrainers, ...] = ()
@@ -168,7 +168,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         objective,
         fair_share=None if demand.job.is_best_effort else context.shared.level[demand.index],
         fulfilment=None if demand.job.is_best_effort else packing.fulfilment(demand.index),
-        standing=tuple(_standing(demand, decision, context)),
+        by_node=tuple(_trainers_by_node(demand, decision, context)),
         full=tuple(_full(demand, context, one, scarce) for one in scarce.shortages),
         held=tuple(_held(context, h) for h in scarce.holders if h.demand != demand.index),
         older=older,
@@ -206,7 +206,7 @@ def _price(proof: Proof, demand: JobDemand) -> float:
     return float(proof.solution.slot_price[shapes.index(demand.shape)])
 
 
-def _standing(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[NodeTrainers]:
+def _trainers_by_node(demand: JobDemand, decision: ScaleDecision, context: DecisionContext) -> list[NodeTrainers]:
     nodes = {node.name: node for node in context.problem.snapshot.nodes}
     live = demand.job.live_trainers
     going = Counter(p.node for p in live if p.name in decision.victims)
@@ -315,7 +315,7 @@ def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
     if topology is None or not topology.is_required or not topology.domain:
         return []
     now = packing.count[demand.index]
-    larger = Rooms(context.problem, packing).larger(demand, topology, now)
+    larger = DomainCapacities(context.problem, packing).larger(demand, topology, now)
     if larger is None:
         return []
     more = min(larger.free, demand.max_trainers) - now
@@ -353,8 +353,8 @@ def _within_quota(demand: JobDemand, context: DecisionContext) -> str:
     rows = [use.row for use in demand.quota_uses if use.total(demand.min_trainers) > use.row.limit]
     row = shortage.row if shortage is not None else next(iter(rows), None)
     owner = row.owner if row is not None else f"queue {demand.job.queue}"
-    room = None if row is None else QueueRooms(context.problem.snapshot).of_row(row)
-    raised = f"raise the quota of {owner}" if room is None else room.remedy()
+    capacity = None if row is None else QueueCapacities(context.problem.snapshot).of_row(row)
+    raised = f"raise the quota of {owner}" if capacity is None else capacity.remedy()
     if row is None or not _has_others_above_minimum(demand, row, context):
         return raised
     that = "in that namespace" if row.namespace else "of that queue"

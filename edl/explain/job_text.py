@@ -95,14 +95,14 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
         "degraded": {"reason": trouble.reason, "message": trouble.message} if trouble else None,
         "qosClass": qos_of(_job_of(report, snapshot)),
         "admission": _admission_json(_job_of(report, snapshot)),
-        "overcommit": overcommit_json(snapshot, [one.node for one in report.standing]),
+        "overcommit": overcommit_json(snapshot, [one.node for one in report.by_node]),
         "lendingPrice": _lending_price(_job_of(report, snapshot)),
         "victims": list(decision.victims),
         "asks": asks_dict(decision.asks),
         "fairShare": report.fair_share,
         "fulfilment": report.fulfilment,
         "nodes": [
-            {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in report.standing
+            {"node": s.node, "pool": s.pool, "stay": s.stay, "come": s.come, "go": s.go} for s in report.by_node
         ],
         "full": [
             {
@@ -178,7 +178,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     bounds = f"min {decision.min_trainers}, max {decision.max_trainers}"
     ended = _end_of(job) if job is not None else ""
     trouble = _trouble(job)
-    hides = trouble is not None and _hides_room(report, trouble)
+    hides = trouble is not None and _hides_capacity(report, trouble)
     reason = trouble.reason if trouble is not None and hides else decision.reason.value
     yield f"{decision.job}: {ended or f'{state} ({bounds}), {reason}'}"
     if hides:
@@ -195,10 +195,10 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
     stored = job.status.explanation if job is not None and job.status else ""
     if stored and stored != decision.message:
         yield f"  Stored in its status: {stored}"
-    if report.standing:
+    if report.by_node:
         yield from ("", "Trainers")
-        yield from _standing(report)
-        yield from of_trainers(job, snapshot, [one.node for one in report.standing]) if job is not None else ()
+        yield from _node_lines(report)
+        yield from of_trainers(job, snapshot, [one.node for one in report.by_node]) if job is not None else ()
     if report.full or report.held:
         yield from ("", "Why not more")
         yield from _scarcity(report)
@@ -229,7 +229,7 @@ def _trouble(job: Job | None) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
-def _hides_room(report: JobReport, trouble: Condition) -> bool:
+def _hides_capacity(report: JobReport, trouble: Condition) -> bool:
     """True if pods of the job cannot start (`status.reason`), so that neither a higher maximum nor capacity helps."""
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
@@ -242,7 +242,7 @@ def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
     """More trainers do not help a job whose trainers are all planned and do not work, or cannot start."""
     if trouble is None:
         return report.remedies
-    is_useless = report.decision.reason is Reason.AT_MAX or _hides_room(report, trouble)
+    is_useless = report.decision.reason is Reason.AT_MAX or _hides_capacity(report, trouble)
     return () if is_useless else report.remedies
 
 
@@ -279,18 +279,18 @@ def _avoided(report: JobReport) -> Iterator[str]:
         yield f"  Avoids node {node.name} until {until}: trainers of {jobs}{more} failed or hung there"
 
 
-def _standing(report: JobReport) -> Iterator[str]:
+def _node_lines(report: JobReport) -> Iterator[str]:
     if report.fair_share is not None and report.fulfilment is not None:
         share = f"fair share {report.fair_share:.4g} trainers"
         if report.objective == "utility":  # half of a share is rounded down
             share = f"at least {count(int(report.fair_share + EPSILON), 'trainer')}"
         yield f"  {share}, fulfilment {report.fulfilment:.2g}"
-    for one in report.standing[:NODES_LISTED]:
+    for one in report.by_node[:NODES_LISTED]:
         parts = [
             f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n
         ]
         yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
-    if (more := len(report.standing) - NODES_LISTED) > 0:
+    if (more := len(report.by_node) - NODES_LISTED) > 0:
         yield f"  and {count(more, 'more node')} (-o json names them)"
 
 

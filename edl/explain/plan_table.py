@@ -18,7 +18,7 @@ from edl.explain.comparison import Changes
 from edl.explain.headroom import headroom_line
 from edl.explain.node_asks import asks_dict
 from edl.explain.whatif import changes_dict, print_changes
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.model.names import Role
 from edl.model.plan import Price, ScaleDecision, ScalePlan
 from edl.model.status import Reason
@@ -92,15 +92,8 @@ def print_plan(
     )
     for line in best_lines(plan.certificate, best) if best is not None else ():
         console.print(Text(one_line(line)), soft_wrap=True)
-    if plan.fallback is not None:
-        note = (
-            f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
-        )
+    for note in _notes(plan):
         console.print(Text(note), soft_wrap=True)
-    if plan.cut:
-        console.print(Text(f"The deadline cut short: {', '.join(plan.cut)}."), soft_wrap=True)
-    if plan.is_comparison:
-        console.print(Text(_caveat(plan)), soft_wrap=True)
     if wide and plan.prices:
         console.print()
         console.print(_price_table(plan.prices))
@@ -110,6 +103,18 @@ def print_plan(
         if decision.message:
             line = decision.account if wide else decision.message
             console.print(Text(one_line(f"{decision.job}: {line}")), soft_wrap=True)
+
+
+def _notes(plan: ScalePlan) -> Iterator[str]:
+    """Yield what a reader has to know about how the plan was made."""
+    if plan.fallback is not None:
+        yield (
+            f"No new plan was made ({plan.fallback}). This is the last plan without growth, with its old certificate."
+        )
+    if plan.cut:
+        yield f"The deadline cut short: {', '.join(plan.cut)}."
+    if plan.is_comparison:
+        yield _caveat(plan)
 
 
 def make_console() -> Console:
@@ -150,7 +155,7 @@ def _decision_dict(decision: ScaleDecision) -> dict[str, Any]:
     }
 
 
-def _headroom_dict(kept: KeptRoom) -> dict[str, Any]:
+def _headroom_dict(kept: KeptHeadroom) -> dict[str, Any]:
     return {
         "request": dict(kept.request.amounts),
         "wanted": kept.wanted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from edl.explain.queue_room import QueueRooms, Room
+from edl.explain.queue_capacity import QueueCapacities, QueueCapacity
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision, ScalePlan
@@ -24,11 +24,11 @@ def queue_statuses(view: ClusterSnapshot, plan: ScalePlan) -> dict[str, QueueSta
         view: what the plan was made for.
         plan: a decision for each of its jobs.
     """
-    rooms, jobs = QueueRooms(view), _jobs_by_queue(view, plan)
+    capacities, jobs = QueueCapacities(view), _jobs_by_queue(view, plan)
     found: dict[str, QueueStatus] = {}
     for queue in view.queues:
-        own = [room for resource, _ in queue.nominal if (room := rooms.of(queue.name, resource)) is not None]
-        shares = {room.resource: room.share for room in own}
+        own = [one for resource, _ in queue.nominal if (one := capacities.of(queue.name, resource)) is not None]
+        shares = {one.resource: one.share for one in own}
         message = _invalid(queue) if queue.problem else _message(own)
         found[queue.name] = _status(queue, jobs[queue.name], shares, message)
     return found
@@ -88,9 +88,9 @@ def _invalid(queue: Queue) -> str:
     return f"invalid: {queue.problem[:LONGEST_PROBLEM]}; {rule} until then"
 
 
-def _message(rooms: list[Room]) -> str:
+def _message(capacities: list[QueueCapacity]) -> str:
     """Say what share of its scarcest resource a queue has, and who uses the rest; empty if it is short of none."""
-    scarce = sorted((room for room in rooms if room.is_scarce), key=lambda room: rank_of(room.resource))
+    scarce = sorted((one for one in capacities if one.is_scarce), key=lambda one: rank_of(one.resource))
     if not scarce:
         return ""
     holders = scarce[0].holders()

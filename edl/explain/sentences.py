@@ -62,7 +62,7 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
             clock.cut_short("sentences")
             of = f"{decision.target} of {decision.max_trainers}"
             return replace(decision, message=f"{of}: {decision.reason}; this decision had no time left to say why")
-        if decision.job in study.settled and decision.admitted:
+        if decision.job in study.predicted and decision.admitted:
             return replace(decision, message=_settled(decision, jobs[decision.job]))
         sentence = writer.write(jobs[decision.job])
         details = _with_cut(sentence, study.plan.cut) if _may_get_more(decision) else sentence.full
@@ -134,7 +134,7 @@ def _compared(decision: ScaleDecision, job: Job) -> str:
     of = f"{decision.target} of {decision.max_trainers}"
     pending = f"; {decision.pending} of them fit on no node and stay pending" if decision.pending else ""
     known = {
-        Reason.MIN_UNSATISFIED: f"{of}: counted by totals{pending}; pods that the job needs to run are missing",
+        Reason.MIN_UNSATISFIED: f"{of}: the sum of all requests allows it{pending}; it lacks pods of its minimum",
         Reason.PINNED: f"{of}: pinned at {count(job.pinned, 'trainer')}{pending}",
         Reason.AT_MAX: f"{of}: at its maximum{pending}",
         Reason.INSUFFICIENT_CAPACITY: f"{of}: the sum of all requests allows no more{pending}",
@@ -215,7 +215,7 @@ class _Writer:
                     f" restarts cost, or less than {DEAD_BAND:g} of the utility of all jobs",
                 )
             case Cause.NO_ROOM:
-                return self._waiting.together.located(demand, *self._no_room(demand))
+                return self._waiting.together.located(demand, *self._nothing_fits(demand))
         return self._waits_for_time(found, demand)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
@@ -236,14 +236,14 @@ class _Writer:
             f" trainers for another {time}",
         )
 
-    def _no_room(self, demand: JobDemand) -> tuple[str, str]:
+    def _nothing_fits(self, demand: JobDemand) -> tuple[str, str]:
         line = next_size(demand, self._context.shared.packing, self._context.scarce(demand.shape))
         if line and not self._context.scarce(demand.shape).shortages:
             return _same(line)
-        short, full = self._no_room_for_one(demand)
+        short, full = self._one_does_not_fit(demand)
         return (line, f"{line}; {full}") if line else (short, full)
 
-    def _no_room_for_one(self, demand: JobDemand) -> tuple[str, str]:
+    def _one_does_not_fit(self, demand: JobDemand) -> tuple[str, str]:
         packing = self._context.shared.packing
         scarce = self._context.scarce(demand.shape)
         if not scarce.shortages:

@@ -24,7 +24,7 @@ def qos_of(job: Job | None) -> str | None:
 
 
 def of_trainers(job: Job, snapshot: ClusterSnapshot, nodes: Sequence[str]) -> Iterator[str]:
-    """The class of the trainers; of each overcommitted resource, the node of theirs where it is worst.
+    """Yield a line with the QoS class of the trainers, and one for each overcommitted resource, with its worst node.
 
     Args:
         job: the job.

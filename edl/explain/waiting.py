@@ -6,8 +6,8 @@ jobs may wait at once, so what jobs of one kind share is written once and filled
 
 from __future__ import annotations
 
-from edl.explain.kueue_room import KueueRooms
-from edl.explain.queue_room import QueueRooms
+from edl.explain.kueue_quotas import KueueQuotas
+from edl.explain.queue_capacity import QueueCapacities
 from edl.explain.rejected.rejections import Rejections
 from edl.explain.together import TogetherWriter
 from edl.model.names import JobKey
@@ -40,7 +40,10 @@ class WaitingWriter:
         self._held: dict[bytes, IntArray] = {}
         self._most: dict[bytes, IntArray] = {}
         self._serving = ""
-        self._rooms, self._kueue = QueueRooms(context.problem.snapshot), KueueRooms(context.problem.snapshot)
+        self._queue_capacities, self._kueue = (
+            QueueCapacities(context.problem.snapshot),
+            KueueQuotas(context.problem.snapshot),
+        )
 
     def write(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         """Write the short and the full explanation of a job that could start but gets no trainers."""
@@ -57,7 +60,7 @@ class WaitingWriter:
                 waits = f"waits for quota of {found.shortage.row.owner}{behind}"
                 return (
                     waits,
-                    f"{waits}: needs {needs}; {self._used(found.shortage)}{self._room_of(found.shortage.row)}",
+                    f"{waits}: needs {needs}; {self._used(found.shortage)}{self._capacity_of(found.shortage.row)}",
                 )
             case Cause.NEVER_FITS:
                 short, full = self._misfit(demand)
@@ -81,13 +84,13 @@ class WaitingWriter:
         if self._kueue.limits(shortage.row):
             return self._kueue.reached(shortage)
         short, full = quota_reached(shortage, self._word_of(shortage.row))
-        return short, full + self._room_of(shortage.row)
+        return short, full + self._capacity_of(shortage.row)
 
     def _most_of(self, row: QuotaRow) -> str:
-        room = self._rooms.of_row(row)
-        if room is None or room.use.most == row.whole:
+        found = self._queue_capacities.of_row(row)
+        if found is None or found.use.most == row.whole:
             return f"{row.owner} may never use more than {quota_of(row)}"
-        return f"{row.owner} may use {quantity(row, row.whole)} now{self._room_of(row)}"
+        return f"{row.owner} may use {quantity(row, row.whole)} now{self._capacity_of(row)}"
 
     def _used(self, shortage: QuotaShortage) -> str:
         row = shortage.row
@@ -101,17 +104,17 @@ class WaitingWriter:
 
     def _word_of(self, row: QuotaRow) -> str:
         """The noun for a limit: `share` for a Queue object, which owns and borrows; else `quota`."""
-        return "quota" if self._rooms.of_row(row) is None else "share"
+        return "quota" if self._queue_capacities.of_row(row) is None else "share"
 
-    def _room_of(self, row: QuotaRow) -> str:
+    def _capacity_of(self, row: QuotaRow) -> str:
         """Say how much of a queue's share is borrowed, and which queues use the rest; empty for other limits."""
         if self._kueue.limits(row):
             return self._kueue.holders(row)
-        room = self._rooms.of_row(row)
-        if room is None:
+        found = self._queue_capacities.of_row(row)
+        if found is None:
             return ""
-        holders = room.holders()
-        return f"; the queue has {room.origin()}" + (f"; {holders}" if holders else "")
+        holders = found.holders()
+        return f"; the queue has {found.origin()}" + (f"; {holders}" if holders else "")
 
     def requests_of_serving(self) -> str:
         """The serving pods for which trainers are deleted: the pod's name if it is one, and what they request."""
@@ -272,7 +275,7 @@ def _pods_of(demand: JobDemand) -> str:
 def _requests_of_serving(context: DecisionContext) -> str:
     due = sum(context.served.due.values())
     snapshot, grace_s = context.problem.snapshot, context.problem.limits.serving.grace_s
-    needy = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    needy = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     pods = [pod for pod in needy if pod.tried or snapshot.observed_at_s - pod.created_s >= grace_s]
     total = Resources()
     for shape, number in context.served.due.items():

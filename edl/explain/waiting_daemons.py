@@ -33,7 +33,7 @@ def daemon_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
             " trainer for it, and keeps free for it what others leave; end pods there, or give it a higher priority"
         )
     if (more := len(found) - NAMED) > 0:
-        yield f"and {count(more, 'more pod')} of DaemonSets whose node has too little for them"
+        yield f"and {count(more, 'more pod')} of DaemonSets on whose nodes capacity is missing"
 
 
 def _used(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:

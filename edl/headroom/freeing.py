@@ -39,7 +39,7 @@ class FreeingTime:
 
     @property
     def seconds(self) -> float:
-        """The time; of nine in ten trainers, and of half the serving pods."""
+        """Seconds in which capacity is freed and used: nine in ten trainers end, half the serving pods start."""
         stop_s = _most(self._stops) if self._stops else DEFAULT_STOP_S
         start_s = median(self._starts) if self._starts else DEFAULT_START_S
         return min(_LONGEST_S, REACTION_S + stop_s + start_s)

@@ -1,7 +1,7 @@
-"""Growths by how long ago the count changed last, and whether it rose then.
+"""How much a number of serving pods grows, learned apart for each time since its last change, a rise or a fall.
 
-An autoscaler acts on a period, and waits after each change. So the moments at which pods come are not equally likely,
-and most of the time none will come within the time that freeing takes.
+An autoscaler acts periodically, and waits after each change. So new pods are not equally likely at all moments, and
+at most moments none will come before capacity for it could be freed.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edl import __version__
-from edl.install import objects
+from edl.install import objects, rights
 
 Object = dict[str, Any]
 
@@ -141,10 +141,10 @@ def chart_files(dump: Callable[[list[Object]], str], definitions: Mapping[str, s
     deployment, service, budget, network = objects.workload()
     templates = {
         "priorityclasses.yaml": dump(objects.priority_classes()),
-        "rbac.yaml": _WRONG_NAMESPACE + dump(objects.rights()),
-        "rbac-kueue.yaml": "{{- if .Values.kueue }}\n" + dump(objects.kueue_rights()) + "{{- end }}\n",
+        "rbac.yaml": _WRONG_NAMESPACE + dump(rights.rights()),
+        "rbac-kueue.yaml": "{{- if .Values.kueue }}\n" + dump(rights.kueue_rights()) + "{{- end }}\n",
         "rbac-kueue-trainingjobs.yaml": "{{- if .Values.kueueTrainingJobs }}\n"
-        + dump(objects.kueue_trainingjob_rights())
+        + dump(rights.kueue_trainingjob_rights())
         + "{{- end }}\n",
         "admission.yaml": dump(objects.admission()),
         "files.yaml": _FILES,

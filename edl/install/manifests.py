@@ -15,6 +15,7 @@ import yaml
 
 from edl.api.crd import render_crd, render_queue_crd
 from edl.install import objects as install_objects
+from edl.install import rights
 from edl.install.alerts import rule_groups
 from edl.install.chart import chart_files
 from edl.install.dashboards import dashboards
@@ -68,7 +69,7 @@ def controller_manifests() -> list[Object]:
         render_crd(),
         render_queue_crd(),
         *install_objects.priority_classes(),
-        *install_objects.rights(),
+        *rights.rights(),
         *install_objects.admission(),
         *install_objects.workload(),
     ]
@@ -79,7 +80,7 @@ def generated_files() -> dict[str, str]:
     base = {
         "namespace.yaml": install_objects.namespace(),
         "priorityclasses.yaml": install_objects.priority_classes(),
-        "rbac.yaml": install_objects.rights(),
+        "rbac.yaml": rights.rights(),
         "admission.yaml": install_objects.admission(),
         "controller.yaml": install_objects.workload(),
     }
@@ -89,21 +90,21 @@ def generated_files() -> dict[str, str]:
     files["deploy/crd/kustomization.yaml"] = _kustomization([*definitions])
     files |= {f"deploy/base/{name}": _dump(objects) for name, objects in base.items()}
     files["deploy/base/kustomization.yaml"] = _kustomization(["../crd", *base])
-    files["deploy/volcano/rbac.yaml"] = _dump(install_objects.volcano_rights())
+    files["deploy/volcano/rbac.yaml"] = _dump(rights.volcano_rights())
     files["deploy/volcano/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/kuberay/rbac.yaml"] = _dump(install_objects.ray_rights())
+    files["deploy/kuberay/rbac.yaml"] = _dump(rights.ray_rights())
     files["deploy/kuberay/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/lws/rbac.yaml"] = _dump(install_objects.leader_worker_set_rights())
+    files["deploy/lws/rbac.yaml"] = _dump(rights.leader_worker_set_rights())
     files["deploy/lws/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/kueue/rbac.yaml"] = _dump(install_objects.kueue_rights())
+    files["deploy/kueue/rbac.yaml"] = _dump(rights.kueue_rights())
     files["deploy/kueue/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/kueue-trainingjobs/rbac.yaml"] = _dump(install_objects.kueue_trainingjob_rights())
+    files["deploy/kueue-trainingjobs/rbac.yaml"] = _dump(rights.kueue_trainingjob_rights())
     files["deploy/kueue-trainingjobs/kustomization.yaml"] = _kustomization(["../kueue", "rbac.yaml"])
-    files["deploy/kubeflow/rbac.yaml"] = _dump(install_objects.kubeflow_rights())
+    files["deploy/kubeflow/rbac.yaml"] = _dump(rights.kubeflow_rights())
     files["deploy/kubeflow/kustomization.yaml"] = _kustomization(["rbac.yaml"])
-    files["deploy/shadow/rbac.yaml"] = _dump(install_objects.shadow_account())
+    files["deploy/shadow/rbac.yaml"] = _dump(rights.shadow_account())
     files["deploy/shadow/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
-    files["deploy/pod-reader/rbac.yaml"] = _dump(install_objects.pod_reader())
+    files["deploy/pod-reader/rbac.yaml"] = _dump(rights.pod_reader())
     files["deploy/pod-reader/kustomization.yaml"] = _kustomization(["rbac.yaml"], namespace="default")
     files["deploy/job-network/policies.yaml"] = _dump(job_network())
     files["deploy/job-network/kustomization.yaml"] = _kustomization(["policies.yaml"])

@@ -18,7 +18,7 @@ NodeAction = RequestNode | WithdrawNodeRequest
 
 
 class StoresAnswers(Protocol):
-    """The part of the cache that stores the answers to these writes."""
+    """The part of the cache that this module uses: it stores what the API server answers to a write."""
 
     def priority_classes(self) -> Collection[str]:
         """Return the names of the cluster's PriorityClasses."""

@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from edl.errors import ConfigError
-from edl.kube.translate.objects import (
-    ContainerObject,
-    NodeObject,
-    NodeStatus,
-    PodObject,
-    PodSpec,
-    PodStatus,
-    ResourceAmounts,
-)
+from edl.kube.translate.container_objects import ContainerObject, ResourceAmounts
+from edl.kube.translate.objects import NodeObject, NodeStatus, PodObject, PodSpec, PodStatus
 from edl.kube.translate.scalars import Scalar
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.resources import CPU, GPU, MEMORY

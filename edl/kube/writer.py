@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edl.api.manifest import service_manifest, token_secret_manifest
 from edl.api.pods import MasterJournal, PodPlace, PodTerms, pod_manifest
 from edl.api.v1 import TrainingJob, parse_job
 from edl.clock import Clock
@@ -21,13 +20,12 @@ from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, Refuse
 from edl.kube.client.pod_creations import PodCreations
 from edl.kube.client.session import STRATEGIC_PATCH, ApiSession
 from edl.kube.events import emit
-from edl.kube.journal_claims import JournalClaims
 from edl.kube.kueue.objects import with_flavors
 from edl.kube.kueue.writer import CacheOfKueue, WorkloadWriter
-from edl.kube.master_key import MasterKey, make_token
+from edl.kube.master_key import MasterKey
+from edl.kube.needed_objects import NeededObjects
 from edl.kube.node_request_writer import NodeAction, send_node_action
 from edl.kube.outcomes import check_owner, message_of, result_of
-from edl.kube.pod_groups import pod_group
 from edl.kube.translate.status_body import contains, status_body
 from edl.kube.workload_writer import send_resize
 from edl.kube.workloads.resize import resize_request
@@ -43,7 +41,6 @@ from edl.model.actions import (
     EnsureSecret,
     EnsureService,
     MarkPod,
-    Need,
     Outcome,
     PatchStatus,
     ProbePod,
@@ -106,8 +103,10 @@ class Writer:
         max_grace_s: int,
     ) -> None:
         self._session, self._cache, self._clock = session, cache, clock
-        self._key, self._master_image, self._max_grace_s = key, default_master_image, max_grace_s
-        self._claims = JournalClaims(session, clock, timeout_s=WRITE_TIMEOUT_S)
+        self._master_image, self._max_grace_s = default_master_image, max_grace_s
+        self._needed = NeededObjects(
+            session, clock, self._existing, key=key, master_image=default_master_image, timeout_s=WRITE_TIMEOUT_S
+        )
         self._pods = PodCreations(session, lambda pod: cache.answered("Pod", pod), timeout_s=WRITE_TIMEOUT_S)
         self._workloads = WorkloadWriter(
             session, cache, clock, master_image=default_master_image, timeout_s=WRITE_TIMEOUT_S
@@ -125,7 +124,7 @@ class Writer:
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Forget the jobs that no longer exist."""
         self._parsed = {uid: parsed for uid, parsed in self._parsed.items() if uid in job_uids}
-        self._claims.forget_all_but(job_uids)
+        self._needed.forget_all_but(job_uids)
 
     async def _carry_out(self, action: Action) -> Result:
         match action:
@@ -138,7 +137,8 @@ class Writer:
             case DeletePod():
                 result = await self._delete_pod(action)
             case EnsureService() | EnsureSecret() | EnsureClaim() | EnsurePodGroup():
-                result = await self._ensure(action)
+                is_new = await self._needed.ensure(action, self._job(action), self._cache.priority_classes())
+                result = Result.DONE if is_new else Result.UNCHANGED
             case PatchStatus():
                 result = await self._patch_status(action)
             case EmitEvent():
@@ -160,20 +160,6 @@ class Writer:
             return await self._workloads.carry_out(action, self._job)
         return await send_node_action(self._session, self._pods, self._cache, action, self._job(action))
 
-    async def _ensure(self, action: Need) -> Result:
-        """Create an object that edl never deletes itself, unless it exists; the caller knows when it last did so."""
-        job = self._job(action)
-        match action:
-            case EnsureService():
-                is_new = await self._ensure_service(action, job)
-            case EnsureSecret():
-                is_new = await self._ensure_secret(action, job)
-            case EnsureClaim():
-                is_new = await self._claims.ensure(action, job)
-            case EnsurePodGroup():
-                is_new = await self._ensure_pod_group(action, job)
-        return Result.DONE if is_new else Result.UNCHANGED
-
     async def _create_pod(self, action: CreatePod) -> Result:
         job = self._job(action)
         manifest = pod_manifest(
@@ -187,7 +173,7 @@ class Writer:
                 action.cpu_request, action.is_best_effort, action.is_base, action.may_evict, self._max_grace_s
             ),
             journal=MasterJournal(
-                action.role is Role.MASTER and self._claims.has_claim(action.job_uid),
+                action.role is Role.MASTER and self._needed.has_claim(action.job_uid),
                 action.expected,
                 action.restarts_epoch,
             ),
@@ -293,43 +279,6 @@ class Writer:
     def _is_gone(self, action: MarkPod | DeletePod | ResizePod) -> None:
         """The API server has no pod of that name, whatever the watch has shown so far."""
         self._cache.deleted("Pod", (action.job.namespace, action.pod), action.pod_uid, {})
-
-    async def _ensure_service(self, action: EnsureService, job: TrainingJob) -> bool:
-        collection = f"/api/v1/namespaces/{action.job.namespace}/services"
-        try:
-            await self._session.post(collection, service_manifest(job), timeout_s=WRITE_TIMEOUT_S)
-        except AlreadyExistsError:
-            await self._existing(f"Service {action.job}", f"{collection}/{action.job.name}", action)
-            return False
-        return True
-
-    async def _ensure_pod_group(self, action: EnsurePodGroup, job: TrainingJob) -> bool:
-        collection = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{action.job.namespace}/podgroups"
-        manifest = pod_group(job, self._master_image, self._cache.priority_classes())
-        try:
-            await self._session.post(collection, manifest, timeout_s=WRITE_TIMEOUT_S)
-        except AlreadyExistsError:
-            path = f"{collection}/{action.job.name}"
-            found = await self._existing(f"PodGroup {action.job}", path, action)
-            if contains(found.get("spec"), manifest["spec"]):
-                return False
-            await self._session.patch(path, {"spec": manifest["spec"]}, timeout_s=WRITE_TIMEOUT_S)
-        except RefusedError as error:
-            is_optional = job.spec.scheduler_name in {None, "default-scheduler"}
-            if not (is_optional and error.code in {403, 404}):
-                raise  # without the group the job's own scheduler would leave the pods pending forever
-            return False
-        return True
-
-    async def _ensure_secret(self, action: EnsureSecret, job: TrainingJob) -> bool:
-        key = await self._key.get()
-        tokens = [make_token(key, action.job, action.job_uid, role) for role in ("trainer", "controller")]
-        collection = f"/api/v1/namespaces/{action.job.namespace}/secrets"
-        try:
-            await self._session.post(collection, token_secret_manifest(job, *tokens), timeout_s=WRITE_TIMEOUT_S)
-        except AlreadyExistsError:
-            return False  # its name contains the job's UID, and edl may not read Secrets
-        return True
 
     async def _patch_status(self, action: PatchStatus) -> Result:
         """Patch the status of the version that the cache shows: in a status patch the API server ignores the UID."""

@@ -13,19 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from edl.lifecycle.container_end import logs_command
-from edl.lifecycle.data_progress import (
-    FINISH_GRACE_S,
-    LEDGER_LOST,
-    MasterView,
-    is_awaited,
-    ledger_loss,
-    ledger_warning,
-    master_problem,
-    pods_to_end,
-    quarantine_failure,
-)
+from edl.lifecycle.data_progress import MasterView, is_awaited, ledger_warning, master_problem, pods_to_end
 from edl.lifecycle.hung_trainers import hung_problem, overdue_trainers
+from edl.lifecycle.job_end import cleanup, end_or_suspension, expire
 from edl.lifecycle.kueue.gate import decision_under, most_new_under, step_under, taken_back
 from edl.lifecycle.kueue.workloads import workload_actions
 from edl.lifecycle.measurement import with_measured
@@ -36,7 +26,6 @@ from edl.lifecycle.pod_actions import create, delete, once_per_pod, superfluous
 from edl.lifecycle.pod_events import (
     PodEvent,
     count_failures,
-    event_of,
     failure_problem,
     has_lost_last_trainer,
     is_deleted_with_job,
@@ -51,20 +40,13 @@ from edl.lifecycle.status import describe, ended_as, is_over
 from edl.lifecycle.step import Stage, Step
 from edl.lifecycle.trials.unended import unended_problem
 from edl.lifecycle.trials.unstarted import is_replacing_last, needless_trainers, unstarted_problem
-from edl.model.actions import (
-    Action,
-    DeleteJob,
-    DeletePod,
-    Intent,
-    PatchStatus,
-)
+from edl.model.actions import Action, DeletePod, Intent, PatchStatus
 from edl.model.job_policies import JobAction, JobEvent
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod, PodPhase
-from edl.model.status import JobPhase, JobStatus, Reason
-from edl.model.units import count
+from edl.model.status import JobStatus, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +121,11 @@ def desired_state(
     if is_over(job):
         step = ended_as(job)
         status, events = describe(job, step, now_s, context.master_view)
-        actions = (*_cleanup(job, status, context), *workload_actions(job, step), *_expire(job, status, now_s))
+        actions = (
+            *cleanup(job, status, context.in_the_way, context.unreachable),
+            *workload_actions(job, step),
+            *expire(job, status, now_s),
+        )
     else:
         result = _next(_Input(job, decision, starts, now_s, context))
         status, events = describe(job, result.step, now_s, context.master_view)
@@ -173,7 +159,7 @@ def _next(given: _Input) -> _Result:
     job, unreachable = given.job, given.context.unreachable
     failures, marks = count_failures(job)
     events = pod_events(job, unreachable, given.context.master_view)
-    ended = _end_or_suspension(given, failures, events)
+    ended = end_or_suspension(job, failures, events, given.context.master_view, given.now_s)
     if ended is not None:
         keeps_pods = ended.stage is not Stage.SUSPENDED and ended.reason != Reason.INVALID_SPEC
         going = [] if keeps_pods else _counted_pods_to_end(given)
@@ -212,78 +198,6 @@ def _without_readmission(given: _Input) -> _Input:
 
 def _is_finished(context: JobContext) -> bool:
     return context.master_view is not None and context.master_view.is_finished
-
-
-def _end_or_suspension(given: _Input, failures: int, events: Sequence[PodEvent]) -> Step | None:
-    """The step of a job that ends or is suspended; None if it goes on."""
-    job, now_s = given.job, given.now_s
-    start_s = job.status.start_s if job.status else None
-    if job.problem:
-        return Step(Stage.FAILED, 0, Reason.INVALID_SPEC.value, job.problem)
-    if job.suspended:
-        message = "spec.suspend is true, so the job has no pods; set it to false to start the job again"
-        return Step(Stage.SUSPENDED, 0, Reason.SUSPENDED.value, message)
-    ended = _end_by_policy(events) or _end_by_ledger(job, given.context.master_view)
-    if ended is not None:
-        return ended
-    if failures > job.backoff_limit:
-        message = f"the job had {count(failures, 'pod failure')}, more than spec.backoffLimit {job.backoff_limit}"
-        last = [e.message for e in events if e.event is JobEvent.POD_FAILED]
-        message += f": {'; '.join(last)}" if last else ""
-        failed = next((p for p in job.pods if event_of(p, frozenset()) is JobEvent.POD_FAILED), None)
-        message += f"; `{logs_command(failed)}` shows more" if failed and "edl logs" not in message else ""
-        return Step(Stage.FAILED, 0, "BackoffLimitExceeded", message)
-    if job.active_deadline_s is not None and start_s is not None and now_s - start_s >= job.active_deadline_s:
-        message = f"the job ran longer than spec.activeDeadlineSeconds {job.active_deadline_s}, so edl ended it"
-        return Step(Stage.FAILED, 0, "DeadlineExceeded", message)
-    return None
-
-
-def _end_by_ledger(job: Job, master_view: MasterView | None) -> Step | None:
-    """The end of a job that follows from its master's report; None if it goes on."""
-    if lost := ledger_loss(job):
-        return Step(Stage.FAILED, 0, LEDGER_LOST, lost)
-    if too_many := quarantine_failure(master_view):
-        return Step(Stage.FAILED, 0, "TooManyQuarantined", too_many)
-    if master_view is not None and master_view.is_finished and master_view.finished_for_s >= FINISH_GRACE_S:
-        message = f"the last epoch ended {FINISH_GRACE_S:g} s ago; edl deletes the trainers that still run"
-        return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
-    return None
-
-
-def _end_by_policy(events: Sequence[PodEvent]) -> Step | None:
-    """The end of a job by the policy for its first event; None if it goes on."""
-    if not events:
-        return None
-    first = events[0]
-    message = first.message
-    if (first.event, first.role) != (JobEvent.TASK_COMPLETED, Role.TRAINER):
-        message += f"; the policy for {first.event} of the {first.role.value} is {first.action}"
-    if first.action is JobAction.ABORT_JOB:
-        return Step(Stage.FAILED, 0, "Aborted", message)
-    if first.action is JobAction.COMPLETE_JOB:
-        return Step(Stage.SUCCEEDED, 0, Reason.FINISHED.value, message)
-    return None
-
-
-def _cleanup(job: Job, status: JobStatus, context: JobContext) -> tuple[Action, ...]:
-    """Deletions of the pods of an ended job that it does not keep for their logs."""
-    if status.phase is JobPhase.SUCCEEDED:
-        going = [p for p in job.pods if p.role is not Role.TRAINER or not p.is_finished]
-        intent = Reason.FINISHED.value
-    elif status.reason == Reason.INVALID_SPEC:
-        going, intent = list(job.pods), status.reason
-    else:
-        going, intent = [p for p in job.pods if not p.is_finished], Intent.JOB_FAILED.value
-    in_the_way = [p for p in job.pods if p.uid in context.in_the_way and p not in going]
-    making_way = delete(in_the_way, job, Reason.QUOTA_REACHED.value, context.unreachable)
-    return (*delete(going, job, intent, context.unreachable), *making_way)
-
-
-def _expire(job: Job, status: JobStatus, now_s: float) -> tuple[Action, ...]:
-    if job.ttl_s is None or status.completion_s is None or now_s - status.completion_s < job.ttl_s:
-        return ()
-    return (DeleteJob(job.key, job.uid),)
 
 
 def _degraded(given: _Input, failures: int) -> tuple[str, str] | None:

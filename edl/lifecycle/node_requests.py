@@ -76,10 +76,10 @@ def node_request_actions(
 def _end_of(
     job: Job, request: NodeRequest, decision: ScaleDecision | None, group: NodeGroup | None, now_s: float
 ) -> EmitEvent:
-    """Why a request pod goes: its node came, its node did not come in time, or nobody needs it any more."""
+    """The event of a request pod that is deleted: its node came, or not in time, or no job needs it any more."""
     is_running = decision is not None and decision.admitted and job.is_schedulable
     if not request.is_open:
-        node = f"node {request.pod.node} of group {request.group} came"
+        node = f"node {request.pod.node} of group {request.group} has joined the cluster"
         if is_running:
             return _event(job, NodeEvent.CAME, node)
         return _event(job, NodeEvent.WITHDRAWN, f"{node}, and the job does not use it now")

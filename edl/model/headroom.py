@@ -29,7 +29,7 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRoom:
+class KeptHeadroom:
     """The capacity that a plan reserves for one `Headroom`.
 
     Attributes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from edl.errors import PlanFailure
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeAsk
 from edl.model.resources import PodShape
@@ -170,7 +170,7 @@ class ScalePlan:
     stages: tuple[tuple[str, float], ...] = field(default=(), compare=False)
     costliest: tuple[JobKey, float] | None = field(default=None, compare=False)
     cut: tuple[CutStage, ...] = ()
-    headroom: tuple[KeptRoom, ...] = ()
+    headroom: tuple[KeptHeadroom, ...] = ()
     given: KeptColumns = NO_COLUMNS
     columns: KeptColumns = NO_COLUMNS
 

@@ -200,6 +200,6 @@ class Pod:
         return self.is_serving_without_node and not self.nominated
 
     @property
-    def needs_room(self) -> bool:
+    def needs_capacity(self) -> bool:
         """True for a waiting serving pod for which a plan frees capacity: not for one that no eviction helps."""
         return self.is_waiting_serving and not (self.unplaceable or self.blocked or excess_of(self.shape))

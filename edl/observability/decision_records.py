@@ -48,7 +48,7 @@ class DecisionRecord:
     ahead_of_plan: bool = False
 
 
-def relief(decisions: Sequence[ScaleDecision]) -> ScalePlan:
+def plan_of_early_evictions(decisions: Sequence[ScaleDecision]) -> ScalePlan:
     """Put the evictions ahead of the next plan into the form of a recorded plan; its certificate is empty."""
     return ScalePlan(tuple(decisions), Certificate("", 0.0, 0.0))
 

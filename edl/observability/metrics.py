@@ -109,10 +109,10 @@ class Metrics:
         for group in self._groups:
             group.planned(snapshot, plan)
 
-    def relieved(self, snapshot: ClusterSnapshot) -> None:
-        """Capacity is made for waiting serving pods ahead of a plan."""
+    def evicted_early(self, snapshot: ClusterSnapshot) -> None:
+        """Count the evictions for pending serving pods ahead of a plan."""
         for group in self._groups:
-            group.relieved(snapshot)
+            group.evicted_early(snapshot)
 
     def decided(self, decision: ScaleDecision) -> None:
         """The decision about one job changed."""

@@ -19,7 +19,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
-from edl.observability.decision_records import DecisionRecord, RecordFolder, relief
+from edl.observability.decision_records import DecisionRecord, RecordFolder, plan_of_early_evictions
 from edl.observability.logs import log_event
 from edl.observability.metrics import Metrics
 from edl.planner.fallback import failure_of
@@ -134,15 +134,17 @@ class ControllerRecorder:
         if is_new:
             self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
 
-    def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
+    def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
         """Capacity is made for waiting serving pods ahead of a plan: log each decision, and record them."""
-        self._metrics.relieved(snapshot)
+        self._metrics.evicted_early(snapshot)
         for decision in decisions:
             self._metrics.decided(decision)
             self._traces[decision.job] = self._new_trace()
             trace = self._traces[decision.job]
             log_event(_log, logging.INFO, "decision", **_fields(decision), ahead_of_plan=True, trace=trace)
-        self._write_record(DecisionRecord(self._policy, limits, snapshot, relief(decisions), ahead_of_plan=True))
+        self._write_record(
+            DecisionRecord(self._policy, limits, snapshot, plan_of_early_evictions(decisions), ahead_of_plan=True)
+        )
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         """No plan could be made, or it broke a rule: log how it failed, and the stack if it is a bug."""

@@ -21,11 +21,11 @@ from rich.text import Text
 
 from edl.errors import ConfigError, PlanError
 from edl.explain.decision import decide
-from edl.explain.relief import relief_decisions
+from edl.explain.early_evictions import early_decisions
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.times import text_of
 from edl.model.units import count
-from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record, relief
+from edl.observability.decision_records import RECORDS, DecisionRecord, decode_record, plan_of_early_evictions
 from edl.planner.policies.registry import policy_named
 from edl.printable import one_line
 
@@ -96,7 +96,7 @@ def recompute(record: DecisionRecord) -> ScalePlan:
     """
     policy = policy_named(record.policy or record.plan.policy)
     if record.ahead_of_plan:
-        return relief(relief_decisions(record.snapshot, policy, record.limits))
+        return plan_of_early_evictions(early_decisions(record.snapshot, policy, record.limits))
     return decide(record.snapshot, policy, record.limits, record.plan.given)
 
 

@@ -30,7 +30,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod, PodPhase
-from edl.planner.minimums import size_of
+from edl.planner.minimums.batches import size_of
 from edl.planner.packing import may_have_more
 from edl.planner.solvers.integer_program import IntegerProgram, Rows
 from edl.planner.trial_packing import TrialPacking

@@ -29,8 +29,9 @@ from edl.planner.findings.prices import prices_of
 from edl.planner.findings.reasons import find_reason
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.lending.clearing import count_slowed
-from edl.planner.lending.guard import check_lent_room
-from edl.planner.minimums import Served, serve
+from edl.planner.lending.guard import check_lent_capacity
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.serving import serve
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding
@@ -38,11 +39,11 @@ from edl.planner.owners.kept import as_kept, stopped_in_vain, with_kept
 from edl.planner.owners.order import (
     Chain,
     Victims,
-    as_settled,
-    gives_in_vain,
-    harm,
+    as_predicted,
+    disruption,
+    evicted_in_vain,
     stopped,
-    to_settle,
+    to_predict,
     with_owner_order,
     without_replacements,
 )
@@ -84,14 +85,14 @@ class Study:
         context: what the plan was made from and came to.
         proof: the solution behind the certificate.
         final_context: the same as `context`, unless pods move: then what the plan comes to once they have moved.
-        settled: the workloads whose victims were predicted; see `owners.order`.
+        predicted: the workloads whose victims were predicted; see `owners.order`.
     """
 
     plan: ScalePlan
     context: DecisionContext
     proof: Proof
     final_context: DecisionContext
-    settled: frozenset[JobKey] = frozenset()
+    predicted: frozenset[JobKey] = frozenset()
 
 
 def study(
@@ -230,7 +231,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
         made = _in_owner_order(adapted, making, made, series or Chain())
         made = made if series is not None else _beside_kept(adapted, making, made)
     watch.begin("check")
-    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_room(adapted, made.plan, limits))
+    problems = (*check(adapted, made.plan, limits.quotas), *check_lent_capacity(adapted, made.plan, limits))
     if problems:
         raise RefusedPlanError(made.plan, problems)
     watch.begin("")
@@ -311,23 +312,23 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
     Raises:
         PlanError: no such plan was made in time.
     """
-    settled = to_settle(made.plan, made.context.shared.packing, series)
-    if not settled:
+    predicted = to_predict(made.plan, made.context.shared.packing, series)
+    if not predicted:
         return replace(made, plan=without_replacements(snapshot, made.plan))
 
-    def settle(victims: Victims) -> Study:
-        after = _study(as_settled(snapshot, victims), making.further(made.plan.columns), series.next)
+    def decide_with(victims: Victims) -> Study:
+        after = _study(as_predicted(snapshot, victims), making.further(made.plan.columns), series.next)
         plan = with_owner_order(snapshot, made.plan, after.plan, victims)
-        return replace(after, plan=plan, settled=after.settled | victims.keys())
+        return replace(after, plan=plan, predicted=after.predicted | victims.keys())
 
-    found = settle(settled)
-    if not series.may_give_anyway:
+    found = decide_with(predicted)
+    if not series.may_evict_anyway:
         return found
     if stopped(made.plan, found.plan):
-        other = _in_owner_order(snapshot, making, made, Chain(gives_anyway=True))
-        found = min(found, other, key=lambda after: harm(made.plan, after.plan, settled))
-    if kept := gives_in_vain(found.plan, found.settled):
-        other = settle({**settled, **kept})  # a quota may want the capacity that they would keep
+        other = _in_owner_order(snapshot, making, made, Chain(evicts_anyway=True))
+        found = min(found, other, key=lambda after: disruption(made.plan, after.plan, predicted))
+    if kept := evicted_in_vain(found.plan, found.predicted):
+        other = decide_with({**predicted, **kept})  # a quota may want the capacity that they would keep
         if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, making.limits.quotas)):
             return other
     return found
@@ -348,7 +349,7 @@ def _beside_kept(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Stu
 def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
     waiting = snapshot.waiting_serving
     slowed = count_slowed(context.problem)
-    unplaceable = sum(not pod.needs_room for pod in waiting)
+    unplaceable = sum(not pod.needs_capacity for pod in waiting)
     placed = sum(context.served.due.values()) + context.shared.in_grace_placed
     return ScalePlan(
         decisions=tuple(

@@ -36,7 +36,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFail
         changed, or it lacks pods. The caller leaves such a job unchanged.
     """
     waiting = len(snapshot.waiting_serving)
-    to_place = sum(pod.needs_room for pod in snapshot.waiting_serving)
+    to_place = sum(pod.needs_capacity for pod in snapshot.waiting_serving)
     before = {decision.job: decision for decision in plan.decisions}
     decisions = (_without_growth_of(before.get(job.key), job, serving_waits=to_place > 0) for job in snapshot.jobs)
     return replace(

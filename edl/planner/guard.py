@@ -70,7 +70,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
     problems += _check_domains(snapshot, pairs)
-    problems += _check_room(snapshot, pairs)
+    problems += _check_capacity(snapshot, pairs)
     limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
     problems += _check_dropped(snapshot, pairs, QuotaTable(limits))
@@ -80,8 +80,8 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
     return tuple(problems)
 
 
-def check_relief(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> tuple[str, ...]:
-    """Name each rule that decisions break which only give up trainers, ahead of a plan.
+def check_early_evictions(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDecision]) -> tuple[str, ...]:
+    """Name each rule that evictions ahead of a plan break.
 
     Args:
         snapshot: the cluster as the planner sees it.
@@ -230,7 +230,7 @@ def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape,
     yield from ((name, shapes[role], 1) for role, name in decision.fixed_nodes if role in shapes)
 
 
-def _check_room(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
+def _check_capacity(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
     """No node that gets a pod is overcommitted once the victims are gone; unbound pods of edl count too."""
     nodes = {node.name: node for node in snapshot.nodes}
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
@@ -354,7 +354,7 @@ def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable
 ) -> Iterable[str]:
     """A whole running job loses its admission only for waiting serving pods, a job of a higher rank, or its quota."""
-    if any(pod.needs_room for pod in snapshot.waiting_serving):
+    if any(pod.needs_capacity for pod in snapshot.waiting_serving):
         return
     dropped = [
         job for job, d in pairs if not d.admitted and job.is_schedulable and job.was_admitted and is_whole(job)
@@ -390,7 +390,7 @@ def is_whole(job: Job) -> bool:
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
     """The counts of the serving report match the snapshot."""
     pods = snapshot.waiting_serving
-    waiting, marked = len(pods), sum(not pod.needs_room for pod in pods)
+    waiting, marked = len(pods), sum(not pod.needs_capacity for pod in pods)
     report = plan.serving
     if report.short < marked:
         yield f"serving: the plan counts {report.short} short pods, but {marked} are marked as unplaceable"

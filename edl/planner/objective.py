@@ -98,7 +98,7 @@ class Objective(Protocol):
     def gain(self, packing: TrialPacking, j: int) -> float:
         """The value that one more trainer of a member adds to the objective in the certificate."""
 
-    def standing(self, packing: TrialPacking) -> list[float]:
+    def score(self, packing: TrialPacking) -> list[float]:
         """How good a division is for all jobs together, compared as lists: the larger, the better."""
 
     def grow(self, packing: TrialPacking, division: Division) -> None:

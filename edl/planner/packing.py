@@ -44,7 +44,7 @@ class PodBatch:
     owners: tuple[tuple[int, Role | None], ...]
 
 
-def make_room(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, int]) -> int:
+def place_batch(packing: TrialPacking, batch: PodBatch, allowance: Mapping[int, int]) -> int:
     """Place a batch of pods and delete trainers for it where needed; the packing is changed.
 
     Args:

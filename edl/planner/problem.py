@@ -320,7 +320,7 @@ def _parts_of(free: IntArray, column: int, request: IntArray) -> IntArray:
     return parts
 
 
-def room_of_training(problem: Problem) -> IntArray:
+def training_capacity(problem: Problem) -> IntArray:
     """(nodes, resources) the capacity of each node for training pods: at least the use of those that run there.
 
     Pods of others may overcommit a node: kube-scheduler reserves capacity for a serving pod for which it preempts.
@@ -335,7 +335,7 @@ def free_beside_fixed(problem: Problem, room: IntArray, members: Iterable[int]) 
 
     Args:
         problem: the arrays.
-        room: (nodes, resources) what training pods may use, see `room_of_training`.
+        room: (nodes, resources) what training pods may use, see `training_capacity`.
         members: these jobs.
     """
     held = problem.held

@@ -81,7 +81,7 @@ def read_problem(
             `Problem.yielding`.
     """
     jobs = [job for job in snapshot.jobs if job.is_schedulable]
-    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     clock = clock or Clock()
     names = planned_resources(jobs, waiting, snapshot)
     table = ShapeTable(Names(names))

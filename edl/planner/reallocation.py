@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edl.model.names import Role
-from edl.planner.packing import PodBatch, has_load_left, make_room
+from edl.planner.packing import PodBatch, has_load_left, place_batch
 from edl.planner.packing import place as place_pod
 from edl.planner.scores import EPSILON
 from edl.planner.trial_packing import SERVING, Placed, TrialPacking
@@ -129,7 +129,7 @@ def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialP
     trial, trainer = packing.copy(), packing.problem.live_trainers[index]
     trial.drop(place)
     for other in sorted((p for p in trial.placed if p.node == trainer.node), key=lambda p: -p.shape):
-        if trial.has_room(trainer.shape, trainer.node):
+        if trial.has_capacity(trainer.shape, trainer.node):
             break
         if other.owner == SERVING:
             continue
@@ -143,7 +143,7 @@ def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialP
                 (other.owner, other.role),
                 place.node if slots[place.node] else int(slots.argmax()),
             )
-    if not trial.has_room(trainer.shape, trainer.node):
+    if not trial.has_capacity(trainer.shape, trainer.node):
         return None
     trial.undelete(index)
     return trial
@@ -171,10 +171,10 @@ def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) 
         batch = PodBatch(shape, tuple((j, Role.TRAINER) for _, j in sorted(owners[shape])))
         allowance = _allowed(packing, keep, {d: packing.count[d] - terms.promised[d] for d in keep})
         few = packing.copy()
-        if make_room(few, batch, _from_few(packing, allowance, len(batch.owners))) == len(batch.owners):
+        if place_batch(few, batch, _from_few(packing, allowance, len(batch.owners))) == len(batch.owners):
             packing = few
         else:
-            make_room(packing, batch, allowance)
+            place_batch(packing, batch, allowance)
     return packing
 
 
@@ -214,12 +214,12 @@ def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> boo
         return False
     batch = PodBatch(shape, ((j, Role.TRAINER),))
     if packing.meter().quota_shortage(j) is None:
-        return make_room(packing, batch, allowance) > 0
+        return place_batch(packing, batch, allowance) > 0
     trial = packing.copy()
-    if (left := _free_quota(trial, j, allowance)) is None or not make_room(trial, batch, left):
+    if (left := _free_quota(trial, j, allowance)) is None or not place_batch(trial, batch, left):
         return False
     left = _free_quota(packing, j, allowance) or {}
-    return make_room(packing, batch, left) > 0
+    return place_batch(packing, batch, left) > 0
 
 
 def allowed_beyond(packing: TrialPacking, keep: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:

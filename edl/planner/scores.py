@@ -25,7 +25,7 @@ def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
     return sum(worths[j].value(packing.count[j]) for j in packing.members)
 
 
-def standing(
+def packing_score(
     packing: TrialPacking, promised: Mapping[int, int], worths: Mapping[int, Worth] | None = None
 ) -> tuple[list[float], list[float]]:
     """How good a packing is; the larger one is better.

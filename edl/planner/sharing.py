@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.planner.clock import OutOfTimeError
-from edl.planner.lending.clearing import clear_lent_room, keep_lent_room
-from edl.planner.minimums import Served, for_serving, spare_victims, surplus
+from edl.planner.lending.clearing import clear_lent_capacity, reserve_lent_capacity
+from edl.planner.minimums.batches import Served, for_serving, surplus
+from edl.planner.minimums.required import spare_victims
 from edl.planner.objective import Division, Objective
-from edl.planner.packing import grow, make_room
+from edl.planner.packing import grow, place_batch
 from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import deletion_order, undo_restarts
@@ -68,7 +69,7 @@ class Share:
     for_quota: frozenset[int] = frozenset()
     not_worth_it: frozenset[int] = frozenset()
     cleared: frozenset[int] = frozenset()
-    headroom: tuple[KeptRoom, ...] = ()
+    headroom: tuple[KeptHeadroom, ...] = ()
     spare: tuple[Placed, ...] = ()
     yielded: tuple[Yielded, ...] = ()
     unsure: frozenset[int] = frozenset()
@@ -89,28 +90,14 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     """
     packing = packing.copy()
     for_quota = _trim(packing)
-    cleared = clear_lent_room(packing)
+    cleared = clear_lent_capacity(packing)
     members = [packing.problem.demands[j] for j in packing.members]
     ceiling = {demand.index: ceiling_now(packing.problem, demand, demand.max_trainers) for demand in members}
     if packing.problem.clock.is_over:
-        if not packing.problem.clock.cut:
-            packing.problem.clock.cut_short("sharing")
-        level = {j: float(packing.count[j]) for j in packing.members}
-        shapes = frozenset(packing.problem.demands[j].shape for j in packing.members)
-        return Share(packing, level, 0, objective, for_quota, unsure=shapes)
+        return _undivided(packing, objective, for_quota)
     replaced = {j: min(ceiling[j], packing.count[j] + len(packing.without_node[j])) for j in packing.members}
     grow(packing, replaced, replaced)
-    before = len(packing.placed)
-    in_grace = sum(make_room(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
-    extra = packing.problem.limits.serving.headroom
-    for shape in packing.problem.headroom:
-        if missing := extra - keep_lent_room(packing, shape, extra):
-            make_room(packing, for_serving(shape, missing), {})
-    spare = len(packing.placed)
-    kept = keep_learned_room(packing)
-    if not any(wish.may_delete for _, wish in packing.problem.learned):
-        spare = len(packing.placed)
-    kept_free = tuple(packing.placed[before:spare])
+    reserved = _reserve_for_serving(packing, served)
     division = _divided(packing, objective, ceiling, deadline_s)
     best = undo_restarts(division.packing)
     spare_victims(best)  # a trainer that runs comes before one that starts
@@ -125,18 +112,57 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
     return Share(
         best,
         division.level,
-        in_grace,
+        reserved.in_grace,
         objective,
         for_quota & gone,
         division.not_worth_it,
         cleared & gone,
-        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in kept),
-        kept_free,
+        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in reserved.headroom),
+        reserved.free,
         unsure=unsure,
     )
 
 
-def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[int]]]:
+def _undivided(packing: TrialPacking, objective: Objective, for_quota: frozenset[int]) -> Share:
+    """Leave each job what it has, because no time is left to divide anything."""
+    if not packing.problem.clock.cut:
+        packing.problem.clock.cut_short("sharing")
+    level = {j: float(packing.count[j]) for j in packing.members}
+    shapes = frozenset(packing.problem.demands[j].shape for j in packing.members)
+    return Share(packing, level, 0, objective, for_quota, unsure=shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """Capacity that is reserved for serving before jobs share the rest.
+
+    Attributes:
+        in_grace: how many pending pods in their grace have a place.
+        headroom: the learned headroom, each with the trainers deleted for it, by index.
+        free: the places that may cost no trainer.
+    """
+
+    in_grace: int
+    headroom: list[tuple[KeptHeadroom, frozenset[int]]]
+    free: tuple[Placed, ...]
+
+
+def _reserve_for_serving(packing: TrialPacking, served: Served) -> _Reserved:
+    """Reserve capacity for pods in their grace and for headroom; the packing is changed."""
+    before = len(packing.placed)
+    in_grace = sum(place_batch(packing, for_serving(s, n), {}) for s, n in sorted(served.in_grace.items()) if n)
+    extra = packing.problem.limits.serving.headroom
+    for shape in packing.problem.headroom:
+        if missing := extra - reserve_lent_capacity(packing, shape, extra):
+            place_batch(packing, for_serving(shape, missing), {})
+    free = len(packing.placed)
+    learned = reserve_learned_headroom(packing)
+    if not any(wish.may_delete for _, wish in packing.problem.learned):
+        free = len(packing.placed)
+    return _Reserved(in_grace, learned, tuple(packing.placed[before:free]))
+
+
+def reserve_learned_headroom(packing: TrialPacking) -> list[tuple[KeptHeadroom, frozenset[int]]]:
     """Keep the capacity that learned headroom asks for; the packing is changed.
 
     Free capacity comes first, and what trainers lend counts. Trainers above their minimum are deleted only where
@@ -147,14 +173,14 @@ def keep_learned_room(packing: TrialPacking) -> list[tuple[KeptRoom, frozenset[i
     """
     found = []
     for shape, wish in packing.problem.learned:
-        held = keep_lent_room(packing, shape, wish.pods)
+        held = reserve_lent_capacity(packing, shape, wish.pods)
         if held < wish.pods:
-            held += make_room(packing, for_serving(shape, wish.pods - held), {})
+            held += place_batch(packing, for_serving(shape, wish.pods - held), {})
         before = frozenset(packing.victims)
         if wish.may_delete and wish.pods - held > ROOM_DEAD_BAND * wish.pods:
-            held += make_room(packing, for_serving(shape, wish.pods - held), surplus(packing))
+            held += place_batch(packing, for_serving(shape, wish.pods - held), surplus(packing))
         deleted = frozenset(packing.victims) - before
-        found.append((KeptRoom(wish.shape.request, wish.pods, held, len(deleted), wish.reason), deleted))
+        found.append((KeptHeadroom(wish.shape.request, wish.pods, held, len(deleted), wish.reason), deleted))
     return found
 
 

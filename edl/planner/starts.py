@@ -82,7 +82,7 @@ def _started(
     """The pods that fit now, one after the other; of some jobs no more than so many trainers."""
     problem, left = packing.problem, dict(most)
     demands = {demand.job.key: demand.index for demand in problem.demands}
-    started, room = list[Start](), _RoomNow(packing)
+    started, room = list[Start](), _CapacityNow(packing)
     for key, role, name in wanted:
         if role is Role.TRAINER and left.get(key) == 0:
             continue
@@ -112,7 +112,7 @@ def _partial(
     return found
 
 
-class _RoomNow:
+class _CapacityNow:
     """The free capacity of each node, as lists: small arrays are slower, and thousands of pods may start."""
 
     def __init__(self, packing: TrialPacking) -> None:

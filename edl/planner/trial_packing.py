@@ -255,7 +255,7 @@ class TrialPacking:
         slots: IntArray = count_slots(self.free, self.problem.request[shape]) * self.problem.opened[shape]
         return slots
 
-    def has_room(self, shape: int, node: int) -> bool:
+    def has_capacity(self, shape: int, node: int) -> bool:
         """True if one more pod of the shape fits on the node; whether the node is open to it does not matter."""
         return bool(count_slots(self.free[node : node + 1], self.problem.request[shape])[0])
 
@@ -350,7 +350,7 @@ class TrialPacking:
         if chosen >= 0:
             return chosen
         node = self.problem.node_index.get(pod.planned, -1)
-        if node >= 0 and self.problem.opened[shape, node] and self.has_room(shape, node):
+        if node >= 0 and self.problem.opened[shape, node] and self.has_capacity(shape, node):
             return node
         known, left = tightest.get(shape, (0, 0))
         if known >= 0 and not left:

@@ -89,7 +89,7 @@ def watch(
         before = {pod.uid: kept[pod.uid] for pod in tried}
         unused = {pod.uid for pod in tried if without_rules(pod.shape) not in bound_shapes}
         return after | {uid: r if uid in unused else _after(r, now_s, fits=False) for uid, r in before.items()}
-    fitting = _shapes_with_room(snapshot) if is_due else set()
+    fitting = _shapes_that_fit(snapshot) if is_due else set()
     for pod in tried:
         fits = pod.shape in fitting and without_rules(pod.shape) not in bound_shapes
         after[pod.uid] = _after(kept[pod.uid], now_s, fits=fits)
@@ -175,7 +175,7 @@ def _after(record: WaitRecord, now_s: float, *, fits: bool) -> WaitRecord:
     return WaitRecord(None, now_s + pause_s, pause_s, record.kind)
 
 
-def _shapes_with_room(snapshot: ClusterSnapshot) -> set[PodShape]:
+def _shapes_that_fit(snapshot: ClusterSnapshot) -> set[PodShape]:
     """The shapes of waiting serving pods of which one more fits now on an eligible node."""
     problem = read_problem(snapshot, Limits())
     return {

@@ -96,7 +96,7 @@ def refused(snapshot: ClusterSnapshot) -> frozenset[str]:
     Equal pods have the same shape and scheduler, and no higher priority than the one that was tried. They must not
     preempt: for others kube-scheduler may find capacity by evicting pods.
     """
-    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_room]
+    waiting = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     tried = sorted((pod for pod in waiting if pod.tried and not pod.may_preempt), key=lambda pod: pod.priority)
     highest = {(pod.shape, pod.scheduler): pod.priority for pod in tried}
     return frozenset(

@@ -20,7 +20,8 @@ from typing import Any
 from edl import __version__
 from edl.clock import AdjustedClock, Clock, SystemClock
 from edl.controller.loop import Controller, Partners
-from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
+from edl.controller.master_monitor.pace import CallPace
 from edl.controller.pace import Pace
 from edl.controller.policy_planner import planner_of
 from edl.controller.ports import RoundResult

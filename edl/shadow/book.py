@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from edl.errors import ConfigError
-from edl.kube.translate.node_book import read_node
+from edl.kube.translate.books.node_book import read_node
 from edl.kube.translate.objects import NodeMetadata, NodeObject, PodMetadata, PodObject, PodSpec, PodStatus
 from edl.kube.translate.pods import pinned_node
 from edl.kube.translate.shapes import shape_of

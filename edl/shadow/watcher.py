@@ -142,7 +142,7 @@ class Watcher:
     def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """Pass a checked plan to `show`."""
 
-    def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
+    def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
         """Capacity is made ahead of a plan: not in a run that shows its plans."""
 
     def not_planned(self, _: ClusterSnapshot, error: Exception) -> None:

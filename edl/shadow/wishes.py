@@ -140,13 +140,13 @@ def _placed(view: ClusterSnapshot, victims: list[Pod]) -> dict[Pod, tuple[str, l
     nowhere: set[PodShape] = set()  # shapes that fit on no node but, by now, on one that victims have left
     emptied: dict[str, Node] = {}
     for pod in view.waiting_serving:
-        if not pod.needs_room:
+        if not pod.needs_capacity:
             continue
         if (node := _fitting(pod, emptied if pod.shape in nowhere else nodes, free)) is not None:
             free[node] -= pod.requested
             continue
         nowhere.add(pod.shape)
-        name, gone = _made_room(pod, nodes, free, left)
+        name, gone = _with_freed_capacity(pod, nodes, free, left)
         found[pod] = (name, gone)
         if name:
             free[name] = sum((one.requested for one in gone), free[name]) - pod.requested
@@ -155,7 +155,7 @@ def _placed(view: ClusterSnapshot, victims: list[Pod]) -> dict[Pod, tuple[str, l
     return found
 
 
-def _made_room(
+def _with_freed_capacity(
     pod: Pod, nodes: dict[str, Node], free: dict[str, Resources], left: dict[str, list[Pod]]
 ) -> tuple[str, list[Pod]]:
     """The node where the fewest victims free capacity for a pod, and these; no node if there is none."""

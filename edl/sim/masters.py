@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from edl.clock import Clock
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.ports import LeaderLease, MasterAddress
 from edl.errors import TemporaryError
 from edl.lifecycle.data_progress import MasterReport, MasterState, MasterView, RosterEntry

@@ -44,11 +44,11 @@ def measure(
     span = (scenario.measure.from_s, min(ended_s, scenario.measure.until_s or ended_s))
     times = np.array([sample.at_s for sample in meter.samples])
     requested = np.array([sample.requested for sample in meter.samples]) / cores
-    useful = np.array([sample.useful for sample in meter.samples]) / cores
-    used = np.array([sample.used for sample in meter.samples]) / cores
     trainers = np.array([sample.trainers for sample in meter.samples], dtype=np.float64)
     figures = {}
     if span[0] < span[1]:
+        useful = np.array([sample.useful for sample in meter.samples]) / cores
+        used = np.array([sample.used for sample in meter.samples]) / cores
         figures = {
             "utilisation": mean_over(times, requested, span),
             "useful_utilisation": mean_over(times, useful, span),
@@ -69,15 +69,20 @@ def measure(
     }
     if meter.prices:
         figures["lending_price"] = float(np.mean(list(meter.prices.values())))
-    if decisions.gaps:
-        gaps = [gap for _, gap in decisions.gaps]
-        figures |= {
-            "gap_mean": float(np.mean(gaps)),
-            "gap_max": max(gaps),
-            "decisions": float(len(gaps)),
-            "problems": float(len(decisions.problems)),
-        }
-    return figures
+    return figures | _decisions(decisions)
+
+
+def _decisions(decisions: Decisions) -> dict[str, float]:
+    """How far the plans were from their bounds, and how many rules they broke; empty without plans."""
+    gaps = [gap for _, gap in decisions.gaps]
+    if not gaps:
+        return {}
+    return {
+        "gap_mean": float(np.mean(gaps)),
+        "gap_max": max(gaps),
+        "decisions": float(len(gaps)),
+        "problems": float(len(decisions.problems)),
+    }
 
 
 def mean_over(times: Floats, values: Floats, span: tuple[float, float]) -> float:

@@ -72,7 +72,7 @@ class Decisions:
         self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
         self.cut += bool(plan.cut)
 
-    def relieved(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
+    def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
         """Not needed."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:

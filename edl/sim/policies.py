@@ -50,7 +50,7 @@ NATIVES: Mapping[str, Native] = {
 
 
 class Facts(Protocol):
-    """Reads the facts of the jobs of a snapshot, and the part of the cluster that training may use."""
+    """Reads from a snapshot what a baseline needs to know: its jobs, and the capacity that training may use."""
 
     def __call__(self, snapshot: ClusterSnapshot) -> tuple[Sequence[JobFacts], float]:
         """Jobs that have not ended, sorted by key, and the capacity."""

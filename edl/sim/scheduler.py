@@ -63,7 +63,7 @@ class Scheduler:
             key = (before.namespace, before.name)
             self._waiting.pop(key, None)
             self._nominated.pop(key, None)
-        freed = before is not None and before.node and (after is None or _frees_room(before, after))
+        freed = before is not None and before.node and (after is None or _frees_capacity(before, after))
         if freed and self._spec.retry == "events":
             for key, waiting in self._waiting.items():
                 self._retry(key, waiting)
@@ -235,6 +235,6 @@ def _is_ending_victim(pod: Pod) -> bool:
     return pod.terminating and pod.disruption == PREEMPTED
 
 
-def _frees_room(before: Pod, after: Pod) -> bool:
+def _frees_capacity(before: Pod, after: Pod) -> bool:
     """True if a bound pod uses less of its node than before: it has finished, or its request was lowered in place."""
     return (after.is_finished and not before.is_finished) or after.lent_cpu_milli > before.lent_cpu_milli

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edl.explain.decision import decide
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.limits import Limits
 from edl.observability.decision_records import DecisionRecord, RecordFolder
 from edl.planner.policies.registry import policy_named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edl.controller.node_memory import LONGEST_REST_S, NodeMemory
+from edl.controller.node_memory import LONGEST_PAUSE_S, NodeMemory
 from edl.model.cluster import ClusterSnapshot, NodeRequest
 from edl.model.limits import Limits, NodeLimits
 from edl.model.names import JobKey
@@ -44,9 +44,9 @@ def test_a_rest_has_a_longest_time() -> None:
     memory, now_s = NodeMemory(LIMITS), 1000.0
     for _ in range(8):
         (_, until_s) = memory.update(at(now_s, asking(now_s - SPOT.give_up_s))).resting_groups[0]
-        assert until_s - now_s <= LONGEST_REST_S
+        assert until_s - now_s <= LONGEST_PAUSE_S
         last_s, now_s = until_s - now_s, until_s
-    assert last_s == LONGEST_REST_S
+    assert last_s == LONGEST_PAUSE_S
 
 
 def test_a_node_that_came_ends_the_rest_and_the_growth_of_its_time() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.controller.policy_planner import GIVES_WAY_S, PolicyPlanner
+from edl.controller.policy_planner import PLAN_WAITS_S, PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.planner.policies.registry import policy_named
@@ -73,8 +73,8 @@ def searching(planner: PolicyPlanner, monkeypatch: pytest.MonkeyPatch, ends: thr
         ends.wait()
         return ()
 
-    monkeypatch.setattr("edl.controller.policy_planner.relief_decisions", search)
-    thread = threading.Thread(target=planner.relieve, args=(WORLD, Limits()))
+    monkeypatch.setattr("edl.controller.policy_planner.early_decisions", search)
+    thread = threading.Thread(target=planner.early_evictions, args=(WORLD, Limits()))
     thread.start()
     began.wait()
     try:
@@ -90,13 +90,13 @@ def test_a_plan_waits_for_a_search_ahead_of_it_and_never_for_long(monkeypatch: p
     began_s = time.perf_counter()
     with searching(planner, monkeypatch, threading.Event()):
         plan = planner.decide(WORLD, Limits())
-        assert time.perf_counter() - began_s >= GIVES_WAY_S
+        assert time.perf_counter() - began_s >= PLAN_WAITS_S
     assert plan.decisions == before.decisions
 
 
 def test_a_plan_goes_on_once_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, ends = PolicyPlanner(policy_named("maxmin")), threading.Event()
-    monkeypatch.setattr("edl.controller.policy_planner.GIVES_WAY_S", 1e9)
+    monkeypatch.setattr("edl.controller.policy_planner.PLAN_WAITS_S", 1e9)
     with searching(planner, monkeypatch, ends):
         threading.Timer(0.05, ends.set).start()
         assert planner.decide(WORLD, Limits()).decisions

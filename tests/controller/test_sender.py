@@ -34,10 +34,10 @@ class Offers:
 
     writes: list[Write] = field(default_factory=list)
     told: list[tuple[Write, list[Outcome]]] = field(default_factory=list)
-    patient: list[bool] = field(default_factory=list)
+    background: list[bool] = field(default_factory=list)
 
-    def take(self, *, patient: bool = True) -> Write | None:
-        self.patient.append(patient)
+    def take(self, *, background: bool = True) -> Write | None:
+        self.background.append(background)
         return self.writes.pop(0) if self.writes else None
 
     def ended(self, write: Write, outcomes: list[Outcome]) -> None:
@@ -134,7 +134,7 @@ def test_without_the_lease_nothing_is_taken_and_the_rest_of_a_write_is_not_sent(
     async def main() -> None:
         bench.lease.held = False
         bench.sender.send()
-        assert not bench.offers.patient
+        assert not bench.offers.background
         bench.lease.held = True
         bench.sender.send()
         await asyncio.sleep(0.5)

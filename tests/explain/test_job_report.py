@@ -79,10 +79,10 @@ def test_under_utility_the_same_is_asked_in_utility() -> None:
 def test_where_trainers_run_start_and_end_is_listed_by_node() -> None:
     nodes = (make_node("n0", 8, labels={"agentpool": "x"}), make_node("n1", 4))
     world = make_snapshot(nodes, (make_job("a", trainers=8, max_trainers=12, on=("n0",)),))
-    (first, second) = report(world, "a").standing
+    (first, second) = report(world, "a").by_node
     assert (first.node, first.pool, first.stay, first.come, first.go) == ("n0", "pool x", 8, 0, 0)
     assert (second.node, second.pool, second.stay, second.come, second.go) == ("n1", "", 0, 4, 0)
-    shrinking = report(with_pods(world, make_serving("web", cpu=8)), "a").standing
+    shrinking = report(with_pods(world, make_serving("web", cpu=8)), "a").by_node
     assert [(one.node, one.go) for one in shrinking] == [("n0", 8), ("n1", 0)]
 
 
@@ -168,7 +168,7 @@ def test_every_job_of_every_world_can_be_accounted_for(world: ClusterSnapshot) -
     for job in world.jobs:
         found = report_on_job(made, job.key, DEADLINE_S)
         assert found.decision == decision_of(made.plan, job.key.name)
-        assert sum(s.stay + s.come for s in found.standing) == (found.decision.target if found.standing else 0)
+        assert sum(s.stay + s.come for s in found.by_node) == (found.decision.target if found.by_node else 0)
         if found.decision.reason is Reason.INSUFFICIENT_CAPACITY and found.one_more is not None:
             assert found.one_more.cost >= 0
             assert found.full, found.decision.account

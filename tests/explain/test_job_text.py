@@ -291,7 +291,7 @@ def test_nodes_that_its_trainers_avoid_are_named_with_the_jobs_that_failed_there
     assert line in printed(snapshot, "c", limits)
     assert "Avoids" not in printed(snapshot, "c")
     report = report_snapshot(snapshot, find_job(snapshot, "c", ""), "", limits)
-    assert not any(one.node == "n001" for one in report.standing)
+    assert not any(one.node == "n001" for one in report.by_node)
     assert json.loads(job_report_json(report, snapshot))["avoided"] == [
         {"node": "n001", "until": "1970-01-01T00:26:30Z", "jobs": ["default/a", "default/b"]}
     ]

@@ -19,7 +19,7 @@ from rich.console import Console
 from edl.controller.planning import judge_snapshot
 from edl.errors import PlanFailure
 from edl.explain.plan_table import plan_dict, plan_json, print_plan
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
 from edl.model.node_groups import NodeAsk, NoNode

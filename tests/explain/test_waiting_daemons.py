@@ -52,4 +52,4 @@ def test_no_line_is_for_pods_that_fit_and_few_are_for_many() -> None:
     assert lines(nodes(2), agent(0), agent(1, has_node=True)) == []
     full = [pod(f"db-{number}", f"n{number}", cpu="8") for number in range(5)]
     *_, last = found = lines(nodes(5), full, [agent(number) for number in range(5)])
-    assert (len(found), last) == (4, "and 2 more pods of DaemonSets whose node has too little for them")
+    assert (len(found), last) == (4, "and 2 more pods of DaemonSets on whose nodes capacity is missing")

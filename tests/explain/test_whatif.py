@@ -18,7 +18,7 @@ from edl.controller.planning import compare_snapshots, plan_snapshot
 from edl.explain.comparison import Changes
 from edl.explain.plan_table import plan_dict
 from edl.explain.whatif import print_changes
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.limits import Limits
 from tests.explain.test_plan_table import rounded
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from edl.headroom.advisor import COOLDOWN_S, GRANT_S, MOST_SHAPES, Advisor, is_serving
 from edl.model.cluster import ClusterSnapshot
-from edl.model.headroom import KeptRoom
+from edl.model.headroom import KeptHeadroom
 from edl.model.plan import Certificate, ScalePlan
 from edl.model.resources import Resources
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
@@ -26,7 +26,9 @@ def waved(advisor: Advisor, until_s: float = 1400.0, every_s: float = 100.0) -> 
 
 
 def plan(deleted: int) -> ScalePlan:
-    return ScalePlan((), Certificate("fulfilment", 0.0, 0.0), headroom=(KeptRoom(Resources(), 4, 4, deleted, ""),))
+    return ScalePlan(
+        (), Certificate("fulfilment", 0.0, 0.0), headroom=(KeptHeadroom(Resources(), 4, 4, deleted, ""),)
+    )
 
 
 def test_a_new_advisor_starts_cold_and_says_so() -> None:

@@ -36,7 +36,7 @@ def test_a_waiting_minimum_brings_a_node_and_runs_and_the_empty_node_leaves(scen
     here.wait(lambda: here.seen("request goes") == 1, "its request pod is gone")
     (node,) = here.nodes()
     said = here.events("new")
-    assert said["NodeCame"] == f"node {node['metadata']['name']} of group spot came"
+    assert said["NodeCame"] == f"node {node['metadata']['name']} of group spot has joined the cluster"
     assert stays_as_it_is(here) == []
     world.withdraw("new")
     here.wait(lambda: here.seen("node goes") == 1, "Karpenter removes the empty node")

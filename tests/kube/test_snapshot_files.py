@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edl.errors import ConfigError
-from edl.kube.snapshot_files import READ, SavedCluster, read_snapshot_files, read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import READ, SavedCluster, read_snapshot_files, read_snapshot_texts
 from edl.kube.translate.admission.objects import ADMISSION
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot

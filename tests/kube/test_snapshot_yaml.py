@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.kube.snapshot_yaml import load_documents, loader_on
+from edl.kube.snapshot_files.snapshot_yaml import load_documents, loader_on
 from edl.kube.yaml_files import DuplicateKeyError
 
 PARSERS = [yaml.CSafeLoader, yaml.SafeLoader]

@@ -21,6 +21,7 @@ from tests.worlds.builders import make_job, make_resources, make_shape
 SPOT = NodeGroup("spot", make_resources(4, 32, pods=110), (("pool", "spot"),), limit=4)
 JOB = make_job("a", min_trainers=2)
 NOW_S = 30.0
+JOINED = "node n1 of group spot has joined the cluster"
 BIG, SMALL = make_resources(4, 4), make_resources(2, 2)
 
 
@@ -65,8 +66,8 @@ def test_a_request_that_no_plan_asks_for_is_withdrawn_once() -> None:
 @pytest.mark.parametrize(
     ("node", "admitted", "now_s", "reason", "words"),
     [
-        ("n1", True, 10.0, NodeEvent.CAME, "node n1 of group spot came"),
-        ("n1", False, 10.0, NodeEvent.WITHDRAWN, "node n1 of group spot came, and the job does not use it now"),
+        ("n1", True, 10.0, NodeEvent.CAME, JOINED),
+        ("n1", False, 10.0, NodeEvent.WITHDRAWN, f"{JOINED}, and the job does not use it now"),
         ("", True, 10.0, NodeEvent.WITHDRAWN, "the job found capacity elsewhere"),
         ("", False, SPOT.give_up_s - 1, NodeEvent.WITHDRAWN, "the job no longer asks for it"),
         ("", False, SPOT.give_up_s, NodeEvent.DID_NOT_COME, "group spot brought no node in 300 s"),

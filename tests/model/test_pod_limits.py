@@ -45,5 +45,5 @@ def test_no_room_is_made_for_a_pod_beyond_a_limit(kind: str) -> None:
     pod = oversized_serving(kind)
 
     assert pod.is_waiting_serving
-    assert not pod.needs_room
-    assert replace(pod, shape=make_shape()).needs_room
+    assert not pod.needs_capacity
+    assert replace(pod, shape=make_shape()).needs_capacity

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edl.explain.relief import relief_decisions
+from edl.explain.early_evictions import early_decisions
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.limits import Limits, SharingLimits
 from edl.model.names import Role
@@ -19,7 +19,7 @@ from edl.observability.decision_records import RecordFolder
 from edl.observability.metrics import Metrics
 from edl.observability.recorder import ControllerRecorder, new_trace_id
 from edl.observability.replay import Verdict, replay, replay_all, replays_json
-from edl.planner.admission.relief import Yield, decision_of
+from edl.planner.admission.early_evictions import Yield, decision_of
 from edl.planner.guard import RefusedPlanError
 from edl.planner.policies.registry import policy_named
 from tests.observability.test_decision_records import KEY, plan, snapshot
@@ -83,13 +83,13 @@ def test_a_decision_that_moves_pservers_is_recorded(tmp_path: Path) -> None:
 def test_what_a_job_gives_ahead_of_a_plan_is_logged_counted_and_traced(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "edl")
     metrics = Metrics()
-    recorder = ControllerRecorder(metrics, policy="maxmin", new_trace=lambda: "relief")
+    recorder = ControllerRecorder(metrics, policy="maxmin", new_trace=lambda: "early")
     (job,) = snapshot().jobs
     found = Yield(job, tuple(pod.name for pod in job.live_trainers)[:1], ("n000",))
-    recorder.relieved(snapshot(), Limits(), (decision_of(found, "yields 1 trainer to serving"),))
+    recorder.evicted_early(snapshot(), Limits(), (decision_of(found, "yields 1 trainer to serving"),))
     recorder.acted(Outcome(DeletePod(KEY, "u", found.victims[0], "pod-uid", Reason.SERVING_NEEDS_ROOM), Result.DONE))
     logged = [fields(record) for record in caplog.records]
-    assert [record.get("trace") for record in logged] == ["relief", "relief"]
+    assert [record.get("trace") for record in logged] == ["early", "early"]
     assert (logged[0]["ahead_of_plan"], logged[0]["victims"]) == (True, found.victims[0])
     assert b'edl_resize_decisions_total{direction="down",reason="ServingNeedsRoom"} 1.0' in metrics.render()
 
@@ -98,9 +98,9 @@ def test_what_a_job_gives_ahead_of_a_plan_is_recorded_and_replayed(tmp_path: Pat
     jobs = (make_job("a", trainers=8, min_trainers=2, max_trainers=8, on=("n000",)),)
     world = make_snapshot(make_nodes(1, cpu=8), jobs, (replace(make_serving("web", cpu=3), tried=True),))
     limits = Limits(sharing=SharingLimits(max_load_desired=1.0))
-    made = relief_decisions(world, policy_named("maxmin"), limits)
+    made = early_decisions(world, policy_named("maxmin"), limits)
     assert sum(len(decision.victims) for decision in made) == 3
-    make_recorder(RecordFolder(tmp_path)).relieved(world, limits, made)
+    make_recorder(RecordFolder(tmp_path)).evicted_early(world, limits, made)
     (found,) = replay_all(tmp_path)
     assert (found.verdict, found.differences) == (Verdict.SAME, ())
     assert found.record is not None

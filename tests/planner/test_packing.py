@@ -15,7 +15,7 @@ from edl.model.limits import Limits, Quota, SharingLimits
 from edl.model.names import Role
 from edl.model.pods import PodPhase
 from edl.model.resources import CPU
-from edl.planner.packing import Grower, PodBatch, grow, make_room
+from edl.planner.packing import Grower, PodBatch, grow, place_batch
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs import offers
 from edl.planner.programs.offers import Choice, NodeOffer
@@ -137,10 +137,10 @@ def test_a_batch_of_many_is_placed_over_as_many_deletions_as_the_table_finds(mon
         return by_table(offered, count)
 
     batch = PodBatch(plain.problem.demands[1].shape, ((1, Role.TRAINER),) * 500)
-    assert make_room(plain, batch, {0: 400}) == 500
+    assert place_batch(plain, batch, {0: 400}) == 500
     monkeypatch.setattr(offers, "MOST_CELLS", 0)
     monkeypatch.setattr(offers, "_by_table", counted)
-    assert make_room(many, batch, {0: 400}) == 500
+    assert place_batch(many, batch, {0: 400}) == 500
     assert len(many.victims) == len(plain.victims) == 100
     assert max(tables) < offers.FEW_PODS + 40
     assert (many.free >= 0).all()

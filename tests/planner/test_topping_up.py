@@ -18,7 +18,7 @@ from edl.model.names import Role
 from edl.model.resources import CPU
 from edl.planner.decide import Study
 from edl.planner.guard import check
-from edl.planner.minimums import Served
+from edl.planner.minimums.batches import Served
 from edl.planner.objective import Division
 from edl.planner.packing import grow
 from edl.planner.policies.maxmin import Fulfilment

@@ -14,11 +14,13 @@ ALLOTMENTS = "controller/core/test_core_allotments.py"
 EVICTIONS = "controller/core/test_core_evictions.py"
 HOLDING = "controller/core/test_core_holding.py"
 WRITES = "controller/core/test_core_writes.py"
-EARLY = "controller/loop/test_loop_early_evictions.py"
+BACKOFF = "controller/core/test_core_backoff.py"
+EARLY = "controller/early_evictions/test_early_evictions.py"
+UNTRIED = "controller/early_evictions/test_early_evictions_untried.py"
 GROWTH = "controller/loop/test_loop_growth.py"
 CHANGED = "controller/loop/test_loop_changed_plans.py"
 WHILE_PLANNING = "controller/loop/test_loop_while_planning.py"
-ROOM_AHEAD = "planner/admission/test_relief.py"
+ROOM_AHEAD = "planner/admission/test_early_evictions.py"
 FINDS = f"{CHANGED}::test_the_rules_find_each_planted_bug_and_nothing_without_it"
 
 
@@ -154,14 +156,14 @@ def never_held(_: Right) -> Right:
 
 @bug(
     "each failure of one moment doubles the rest of a job",
-    at=targets.LET_REST,
-    caught_by=f"{WRITES}::test_failures_of_one_moment_let_a_job_rest_once",
+    at=targets.BACK_OFF,
+    caught_by=f"{BACKOFF}::test_failures_of_one_moment_let_a_job_rest_once",
 )
 def rests_for_each_failure(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Any, now_s: float) -> None:
-        failures, _ = self._rests.get(uid, (0, 0.0))
+        failures, _ = self._backoffs.get(uid, (0, 0.0))
         if failed and failures:
-            self._rests[uid] = (failures, 0.0)
+            self._backoffs[uid] = (failures, 0.0)
         right(self, uid, failed, now_s)
 
     return wrong
@@ -208,8 +210,8 @@ def busy_server_ignored(_: Right) -> Right:
 
 @bug(
     "surplus growth takes more places for good on a busy server",
-    at=targets.PATIENCE_JUDGE,
-    caught_by="controller/requests_at_once/test_patience.py",
+    at=targets.BACKGROUND_JUDGE,
+    caught_by="controller/requests_at_once/test_background_writes.py",
 )
 def steps_are_never_taken_back(right: Right) -> Right:
     def wrong(self: Any, now_s: float) -> None:
@@ -240,10 +242,10 @@ def nothing_is_urgent(_: Right) -> Right:
 
 @bug(
     "room ahead of a plan takes trainers of the minimums",
-    at=targets.RELIEF_ALLOWANCE,
+    at=targets.EARLY_ALLOWANCE,
     caught_by=f"{ROOM_AHEAD}::test_the_minimum_stays",
 )
-def relief_takes_minimums(_: Right) -> Right:
+def early_evictions_take_minimums(_: Right) -> Right:
     return lambda packing: dict(packing.count)
 
 
@@ -264,7 +266,7 @@ def found_again_and_again(right: Right) -> Right:
 @bug(
     "trainers go for a serving pod that kube-scheduler has not tried",
     at=targets.EVICTIONS_REFUSED,
-    caught_by=f"{EARLY}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
+    caught_by=f"{UNTRIED}::test_no_trainer_goes_for_a_pod_that_kube_scheduler_has_room_for",
 )
 def evicted_before_the_verdict(_: Right) -> Right:
     return lambda snapshot: frozenset(pod.uid for pod in snapshot.waiting_serving)

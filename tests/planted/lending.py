@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from tests.planted import Right, bug, targets
 
 PLANS = "planner/lending/test_clearing.py"
-RESIZES = "lifecycle/test_running_requests.py"
+RESIZES = "lifecycle/lent_cpu/test_running_requests.py"
 GUARD, PLAN_GUARD = "lifecycle/lent_cpu/test_guard_of_requests.py", "planner/lending/test_guard.py"
 
 
@@ -127,7 +127,7 @@ def guard_without_floor(_: Right) -> Right:
 
 @bug(
     "the guard lets a request be raised into room that serving took",
-    at=targets.HAS_NO_ROOM,
+    at=targets.EXCEEDS_FREE_CAPACITY,
     caught_by=f"{GUARD}::test_the_guard_finds_what_the_decision_got_wrong[into capacity that serving took]",
 )
 def guard_without_room(_: Right) -> Right:

@@ -10,7 +10,7 @@ from edl.model.plan import ScalePlan
 from tests.planted import Right, bug, targets
 
 KEPT = "controller/test_kept_plan.py"
-BOOK = "kube/translate/test_pod_book.py"
+BOOK = "kube/translate/books/test_pod_book.py"
 CACHE = "kube/mirror/test_cache.py"
 SLICES = "kube/mirror/test_cache_slices.py"
 

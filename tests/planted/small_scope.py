@@ -262,14 +262,14 @@ def plan_kept_without_the_lease(_: Right) -> Right:
 
 @bug(
     "a job that rests after a failure rests for ever",
-    at=targets.LET_REST,
+    at=targets.BACK_OFF,
     caught_by=found_in("growth-without-answers"),
 )
 def rests_for_ever(right: Right) -> Right:
     def wrong(self: Any, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
         right(self, uid, failed, now_s)
-        if uid in self._rests:
-            self._rests[uid] = (1, inf)
+        if uid in self._backoffs:
+            self._backoffs[uid] = (1, inf)
 
     return wrong
 

@@ -132,11 +132,17 @@ class Autoscaled:
         away = [n for n in self.world.names if n.startswith("spot") and not self.is_there(n)]
         away = [name for name in away if name not in self._coming.values()]
         fits = away and takes(self.world.nodes[away[0]], pod.shape.placement) and pod.shape.request.fits(ONE_NODE)
-        if self.comes and fits and not self._has_room(pod) and pod.priority >= -10 and pod.uid not in self._coming:
+        if (
+            self.comes
+            and fits
+            and not self._has_capacity(pod)
+            and pod.priority >= -10
+            and pod.uid not in self._coming
+        ):
             self._coming[pod.uid] = away[0]
             self.engine.later(COME_S, lambda: self._arrive(pod.uid))
 
-    def _has_room(self, pod: Pod) -> bool:
+    def _has_capacity(self, pod: Pod) -> bool:
         """True if the pod fits on a node that exists: then its scheduler is about to bind it."""
         wanted = self.world.request_of(pod)
         assert wanted is not None

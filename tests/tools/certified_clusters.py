@@ -14,7 +14,7 @@ from typing import Any
 
 from edl.controller.planning import judge_snapshot
 from edl.explain.plan_table import plan_dict
-from edl.kube.snapshot_files import read_snapshot_files
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_files
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan

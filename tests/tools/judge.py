@@ -38,7 +38,7 @@ class Judge:
         self.world = world
         self.jobs = {str(job.key): as_planned(job) for job in world.snapshot.jobs}
         self.nodes = {node.name: node for node in world.snapshot.nodes}
-        self.waiting = {f"{p.namespace}/{p.name}": p for p in world.snapshot.pods if p.needs_room}
+        self.waiting = {f"{p.namespace}/{p.name}": p for p in world.snapshot.pods if p.needs_capacity}
         self._optimum: dict[object, float] = {}
 
     def harms(self, plan: Object, certificate: Object) -> list[str]:

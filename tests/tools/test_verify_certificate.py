@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edl.errors import EdlError
-from edl.kube.snapshot_files import list_objects, read_documents
+from edl.kube.snapshot_files.documents import list_objects, read_documents
 from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
 from tests.tools.mutations import run
 from tests.tools.verifier import SCRIPT, faults, verifier

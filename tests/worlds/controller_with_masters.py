@@ -17,7 +17,8 @@ from kubernetes.aio.client import Configuration
 
 from edl.clock import SystemClock
 from edl.controller.loop import Controller, Partners
-from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
+from edl.controller.master_monitor.pace import CallPace
 from edl.controller.pace import Pace
 from edl.controller.plan_maker import Planner
 from edl.explain.decision import decide

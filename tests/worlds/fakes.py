@@ -243,7 +243,7 @@ class FakeRecorder:
     views: list[ClusterSnapshot] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
     plans: list[ScalePlan] = field(default_factory=list)
-    reliefs: list[tuple[ClusterSnapshot, tuple[ScaleDecision, ...]]] = field(default_factory=list)
+    searches: list[tuple[ClusterSnapshot, tuple[ScaleDecision, ...]]] = field(default_factory=list)
     refusals: list[ScalePlan] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -266,8 +266,8 @@ class FakeRecorder:
         self.limits.append(limits)
         self.plans.append(plan)
 
-    def relieved(self, snapshot: ClusterSnapshot, _: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        self.reliefs.append((snapshot, tuple(decisions)))
+    def evicted_early(self, snapshot: ClusterSnapshot, _: Limits, decisions: Sequence[ScaleDecision]) -> None:
+        self.searches.append((snapshot, tuple(decisions)))
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
         self.snapshots.append(snapshot)

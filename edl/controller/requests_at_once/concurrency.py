@@ -18,14 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, log
 
-from edl.controller.requests_at_once.patience import SHORTEST_S, Patience
+from edl.controller.requests_at_once.background_writes import SHORTEST_S, BackgroundWrites
 from edl.model.actions import Action, Outcome
 
 FIRST = 16
 FLOOR = 8
 """Latency alone leaves so many places; only a server that asks edl to wait gets fewer requests."""
-LONGEST_REST_S = 5.0
-"""A place rests for no longer than this; the job itself waits as long as the server asked."""
+LONGEST_PAUSE_S = 5.0
+"""A place is paused for no longer than this; the job itself waits as long as the server asked."""
 SLOW_RATIO, NEVER_SLOW_S = 1.5, 0.25
 """Requests are slow if they take this many times the usual time of their kind; below this mean they never are."""
 TOO_LONG_S = 3.0
@@ -62,12 +62,12 @@ class Concurrency:
     def __init__(self, ceiling: int) -> None:
         self._ceiling = ceiling
         self._allowed = float(min(FIRST, ceiling))
-        self._rests: list[float] = []
+        self._pauses: list[float] = []
         self._lowered_s = float("-inf")
         self._usual: dict[type[Action], _Usual] = {}
         self._recent = 0.0
         """The mean logarithm of recent times as multiples of the usual ones, while every place was in use."""
-        self._patience = Patience(ceiling)
+        self._background = BackgroundWrites(ceiling)
 
     @property
     def allowed(self) -> int:
@@ -75,18 +75,18 @@ class Concurrency:
         return int(self._allowed)
 
     @property
-    def patient(self) -> int:
-        """How many background writes may be in flight; see `patience`."""
-        return self._patience.allowed
+    def background(self) -> int:
+        """How many background writes may be in flight; see `background_writes`."""
+        return self._background.allowed
 
     def places(self, now_s: float) -> int:
         """How many requests may be in flight now; 0 while all places are paused."""
-        self._rests = [until_s for until_s in self._rests if until_s > now_s]
-        return max(0, int(self._allowed) - len(self._rests))
+        self._pauses = [until_s for until_s in self._pauses if until_s > now_s]
+        return max(0, int(self._allowed) - len(self._pauses))
 
-    def rest_s(self, now_s: float) -> float:
+    def pause_s(self, now_s: float) -> float:
         """Seconds until the first paused place may be used again; 0 if none is paused."""
-        return max(0.0, min(self._rests, default=now_s) - now_s)
+        return max(0.0, min(self._pauses, default=now_s) - now_s)
 
     def record(self, outcome: Outcome, *, now_s: float, was_full: bool, was_held: bool = False) -> None:
         """Learn from a request that has just ended.
@@ -95,13 +95,13 @@ class Concurrency:
             outcome: its outcome, with the seconds that it took.
             now_s: the monotonic time.
             was_full: every place was in use, so the number mattered.
-            was_held: as many as `patient` were under way, and only writes that nobody waits for were left.
+            was_held: as many background writes as allowed were under way, and only such writes were left.
         """
         if was_held and outcome.is_ok:
-            self._patience.record(outcome, now_s)
+            self._background.record(outcome, now_s)
         sent_s = now_s - outcome.seconds
         if outcome.retry_after_s is not None:
-            self._rests.append(now_s + min(max(outcome.retry_after_s, 0.0), LONGEST_REST_S))
+            self._pauses.append(now_s + min(max(outcome.retry_after_s, 0.0), LONGEST_PAUSE_S))
             self._lower(self._allowed / 2, sent_s, now_s)
         elif not outcome.is_ok:
             return
@@ -115,7 +115,7 @@ class Concurrency:
         """Lower the number, once for all requests that were sent before the last time it was lowered."""
         if sent_s >= self._lowered_s:
             self._allowed, self._lowered_s, self._recent = max(1.0, allowed), now_s, 0.0
-            self._patience.fall_back(now_s)
+            self._background.fall_back(now_s)
 
     def _is_slow(self, outcome: Outcome, *, was_full: bool) -> bool:
         """True if recent requests are slow compared with requests that were sent while few were in flight."""

@@ -237,7 +237,7 @@ def _serving_places(study: Study, shapes: _Shapes) -> dict[str, str]:
     problem, served = context.problem, context.served
     waiting: dict[PodShape, list[Pod]] = defaultdict(list)
     for pod in problem.snapshot.pods:
-        if pod.needs_room:
+        if pod.needs_capacity:
             waiting[pod.shape].append(pod)
     needed = 0 if lends(problem.snapshot) else 1
     left = {

@@ -16,7 +16,7 @@ import msgspec
 
 from edl.errors import ConfigError, ConflictError, EdlError, PermanentError, TemporaryError
 from edl.kube.bounds.json_depth import UNREADABLE
-from edl.kube.translate.objects import ApiStatus
+from edl.kube.client.responses import ApiStatus
 
 _WEBHOOK_DOWN = "failed calling webhook"
 """An admission webhook that is down concerns only the objects it checks; the API server itself is healthy."""

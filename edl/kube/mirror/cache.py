@@ -266,9 +266,9 @@ class ClusterCache:
         return [f"{listed(closed)} cannot be read (403), so plans do not see the rules of these; give edl the right"]
 
     def queues_problem(self) -> str:
-        """Why the quotas of Queue objects are not those of now; empty if they are.
+        """Say that edl may not read Queue objects any more, and which quotas count meanwhile; empty if it can.
 
-        What was read before a refusal stays: without the quotas of queues that may exist, jobs would grow too much.
+        Queues that were read before stay, because jobs would grow too much without the quotas of queues that exist.
         """
         if not self._watched.queues.refusal:
             return ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
@@ -22,13 +21,14 @@ import msgspec
 
 from edl.clock import Clock
 from edl.errors import EdlError, TemporaryError
-from edl.kube.bounds.json_depth import UNREADABLE, cut_off, decode
+from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.client.api_errors import GoneError, RefusedError, error_of
 from edl.kube.client.calls import TooLongError
+from edl.kube.client.responses import ApiStatus, ListMetadata, ListPage, WatchEvent, bookmark_of, event_of, page_of
 from edl.kube.client.session import ApiSession
 from edl.kube.mirror.store import FOR_EVER, Key, ObjectStore, is_older, key_of, version_of
 from edl.kube.translate.decoders import Decoder, Quarantined
-from edl.kube.translate.objects import ApiStatus, HasMetadata, ListMetadata, ListPage, ObjectMetadata, WatchEvent
+from edl.kube.translate.objects import HasMetadata, ObjectMetadata
 from edl.waiting import RetryPauses
 
 T = TypeVar("T", bound=HasMetadata)
@@ -43,17 +43,6 @@ _SLICE_S = 0.01
 """Objects are decoded for so long before anything else may be done."""
 
 _ABSENT_OR_FORBIDDEN = (403, 404)
-_LINE = re.compile(rb'\{"type":"([A-Z]+)","object":(.*)\}', re.DOTALL)
-
-_PAGES = msgspec.json.Decoder(ListPage)
-_EVENTS = msgspec.json.Decoder(WatchEvent)
-
-
-class _Bookmark(msgspec.Struct):
-    metadata: ObjectMetadata | None = None
-
-
-_BOOKMARKS = msgspec.json.Decoder(_Bookmark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +298,7 @@ class Reflector(Generic[T]):
         has_space = 4 * len(raw) < MAX_PAGE_BYTES
         following = min(2 * limit, self._pace.page_items) if limit and has_space else limit
         try:
-            return await _page_of(raw), following
+            return await page_of(raw), following
         except UNREADABLE as error:
             raise TemporaryError(f"the response is not a list of objects: {error}") from error
 
@@ -346,14 +335,13 @@ class Reflector(Generic[T]):
     def _take(self, line: bytes) -> None:
         """Apply one event."""
         try:
-            event = _event_of(line)
+            event = event_of(line)
         except UNREADABLE as error:
             self._version = ""
             raise TemporaryError(f"a line of the watch is not an event: {error}") from error
         match event.type:
             case "BOOKMARK":
-                bookmark = _BOOKMARKS.decode(event.object)
-                self._advance(bookmark.metadata)
+                self._advance(bookmark_of(event).metadata)
             case "ADDED" | "MODIFIED" | "DELETED":
                 self._apply(event)
             case "ERROR":
@@ -403,20 +391,3 @@ class Reflector(Generic[T]):
     async def _pause(self, error: EdlError, *, at_once: bool = False) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, TemporaryError) else None
         await self._pauses.after_failure(retry_after_s=retry_after_s, at_once=at_once)
-
-
-async def _page_of(raw: bytes) -> ListPage:
-    """Decode a page; the search for what is nested too deeply takes long, and runs beside the event loop."""
-    try:
-        return _PAGES.decode(raw)
-    except RecursionError:
-        return _PAGES.decode(await asyncio.to_thread(cut_off, raw))
-
-
-def _event_of(line: bytes) -> WatchEvent:
-    """Decode an event; the object of one that is nested too deeply is found by the form in which it is sent."""
-    try:
-        return _EVENTS.decode(line)
-    except RecursionError:
-        found = _LINE.fullmatch(line.strip())
-        return WatchEvent(found[1].decode(), msgspec.Raw(found[2])) if found else decode(_EVENTS, line)

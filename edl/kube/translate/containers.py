@@ -11,15 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edl.kube.translate.objects import (
+from edl.kube.translate.container_objects import (
     ContainerObject,
     ContainerState,
     ContainerStatus,
-    PodSpec,
-    PodStatus,
     TerminatedState,
     WaitingState,
 )
+from edl.kube.translate.objects import PodSpec, PodStatus
 from edl.model.pods import PodPhase
 from edl.model.times import seconds_of
 from edl.printable import printable, shortened

@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 
 from edl.kube.bounds.json_depth import UNREADABLE, decode
 from edl.kube.bounds.object_bounds import MAX_BYTES_OF_POD, MAX_VALUES_OF_POD, Oversized, excess, outline
+from edl.kube.translate.container_objects import ContainerObject, ResourceAmounts
 from edl.kube.translate.objects import (
-    ContainerObject,
     DaemonSetObject,
     HasMetadata,
     JobObject,
@@ -29,7 +29,6 @@ from edl.kube.translate.objects import (
     PodSpec,
     PodStatus,
     PriorityClassObject,
-    ResourceAmounts,
     ResourceQuotaObject,
 )
 from edl.kube.translate.scalars import ApiStruct, Scalar

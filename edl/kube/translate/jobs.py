@@ -1,53 +1,40 @@
 """TrainingJobs become `Job` values; an invalid one becomes a job with a problem, never an error.
 
-The shapes of a job's pods are read from the manifests that edl would create, with the function that reads every
-other pod. So the plan and the cluster always count the same resources. The stored status is validated field by
-field, because a user may have written it.
+`job_specs` reads the spec. Here the pods of a job correct what its spec says about their shape, because admission may
+change them. The stored status is validated field by field, because a user may have written it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-import msgspec
-
-from edl.api.checkpoints import checkpoints_warning
-from edl.api.pods import pod_manifest
 from edl.api.roles import MAX_INSTANCES
-from edl.api.spec import Dataset, LedgerLoss
 from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
-from edl.api.v1 import TrainingJob, parse_job
-from edl.errors import ConfigError, InvalidJobError
-from edl.kube.bounds.json_depth import UNREADABLE
+from edl.errors import ConfigError
+from edl.kube.translate.job_specs import has_same_spec, job_of_spec, label
 from edl.kube.translate.learned import learned_shape
 from edl.kube.translate.lending import declared_spec, lends
 from edl.kube.translate.objects import JobObject, ObjectMetadata, PodObject, PodSpec
 from edl.kube.translate.rules.terms import has_rules, has_terms
-from edl.kube.translate.scalars import text
-from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
+from edl.kube.translate.scalars import mapping, text
+from edl.kube.translate.shapes import limits_of, qos_of, shape_of
 from edl.lifecycle.status import is_over
-from edl.lifecycle.tenancy import DEFAULT_QUEUE
-from edl.model.job_policies import JobEvent, default_action
-from edl.model.jobs import FixedPods, Job, RolePolicy
+from edl.model.jobs import FixedPods, Job
 from edl.model.names import KUEUE_PRIORITY, KUEUE_QUEUE, JobKey, Role
 from edl.model.pods import Pod
 from edl.model.progress import Measured, Progress, Speed
 from edl.model.quantity import parse_quantity
 from edl.model.quota_trees import KueueState
 from edl.model.ranges import indexes_of
-from edl.model.resources import CPU, PODS, PodShape, QosClass, Resources
+from edl.model.resources import CPU, PodShape, QosClass, Resources
 from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import seconds_of
-from edl.model.topology import Topology
-from edl.printable import printable
 
 MAX_AMOUNT = 1e15
 """A rate or a duration of this size or more is not a measurement."""
-
-_ONE_POD = PodShape(Resources.of({PODS: 1}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +145,7 @@ class JobReader:
         )
         if shape is None or shape == before:
             return False
-        limits = limits_of(pod)
-        if fixed is None:
-            declared = planned if planned != shape.request else None
-            job = replace(known.job, trainer=shape, limits=limits, qos=qos_of(pod), declared=declared)
-        else:
-            others = (replace(f, shape=shape, limits=limits) if f is fixed else f for f in known.job.fixed)
-            job = replace(known.job, fixed=tuple(others))
+        job = _with_shape(known.job, fixed, shape, pod, declared=planned if planned != shape.request else None)
         taught_s = {**known.taught_s, role: last_s if made_s is None else made_s}
         self._known[key] = replace(known, job=job, taught_s=taught_s)
         return True
@@ -173,25 +154,25 @@ class JobReader:
         self, source: JobObject, key: JobKey, known: Translated | None
     ) -> tuple[Job, Mapping[Role, PodObject]]:
         """Return the job that the spec describes; an unchanged spec is not parsed: most changes are of the status."""
-        if source.problem:
-            return _invalid(source, key, source.problem), {}
-        try:
-            if known is not None and _has_same_spec(known.source, source):
-                return known.job, known.manifests
-            parsed = parse_job(source.body, controller_namespace=self._controller_namespace)
-            manifests = {
-                role: _manifest_of(parsed, role, self._default_master_image) for role in Role if parsed.minimum(role)
-            }
-            specs = {role: manifest.spec or PodSpec() for role, manifest in manifests.items()}
-            job = _job_of(parsed, key, specs)
-            problem = _two_queues(job, source)
-            return (_invalid(source, key, problem), {}) if problem else (job, manifests)
-        except InvalidJobError as error:
-            return _invalid(source, key, "; ".join(error.problems)), {}
-        except ConfigError as error:
-            return _invalid(source, key, str(error)), {}
-        except RecursionError:
-            return _invalid(source, key, "the spec is nested too deeply; write it with fewer levels"), {}
+        if known is not None and has_same_spec(known.source, source):
+            return known.job, known.manifests
+        return job_of_spec(
+            source,
+            key,
+            controller_namespace=self._controller_namespace,
+            default_master_image=self._default_master_image,
+        )
+
+
+def _with_shape(
+    job: Job, fixed: FixedPods | None, shape: PodShape, pod: PodSpec, *, declared: Resources | None
+) -> Job:
+    """The job with another shape of its fixed pods, or of its trainers if that is None, with the limits of a pod."""
+    limits = limits_of(pod)
+    if fixed is None:
+        return replace(job, trainer=shape, limits=limits, qos=qos_of(pod), declared=declared)
+    changed = (replace(one, shape=shape, limits=limits) if one is fixed else one for one in job.fixed)
+    return replace(job, fixed=tuple(changed))
 
 
 def read_status(body: Mapping[str, Any]) -> JobStatus | None:
@@ -223,91 +204,19 @@ def read_status(body: Mapping[str, Any]) -> JobStatus | None:
     )
 
 
-def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> Job:
-    spec = parsed.spec
-    fixed = tuple(
-        FixedPods(
-            role, shape_of(specs[role]), parsed.minimum(role), preferences_of(specs[role]), limits_of(specs[role])
-        )
-        for role in (Role.MASTER, Role.PSERVER)
-        if role in specs
-    )
-    return Job(
-        key=key,
-        uid="",
-        min_trainers=spec.trainer.min_trainers,
-        max_trainers=spec.trainer.max_trainers,
-        sizes=spec.trainer.allowed,
-        trainer=shape_of(specs[Role.TRAINER]),
-        preferred=preferences_of(specs[Role.TRAINER]),
-        limits=limits_of(specs[Role.TRAINER]),
-        qos=qos_of(specs[Role.TRAINER]),
-        fixed=fixed,
-        pinned=spec.trainer.instances,
-        tier=spec.priority,
-        queue=spec.queue,
-        fault_tolerant=spec.fault_tolerant,
-        gang=parsed.needs_pod_group,
-        policies=tuple(_role_policies(parsed)),
-        suspended=spec.suspend,
-        backoff_limit=spec.backoff_limit,
-        active_deadline_s=spec.active_deadline_seconds,
-        ttl_s=spec.ttl_seconds_after_finished,
-        cooldown_s=float(spec.elasticity.cooldown_seconds),
-        throughput=tuple((p.instances, p.samples_per_second) for p in spec.elasticity.throughput),
-        resize_cost_s=spec.elasticity.resize_cost_seconds,
-        restarts_epoch=_restarts_epoch(spec.dataset),
-        has_dataset=spec.dataset is not None,
-        unkept=checkpoints_warning(parsed),
-        lending=spec.elasticity.lending,
-        scale_up=spec.elasticity.scale_up,
-        topology=Topology(spec.topology.key, spec.topology.mode) if spec.topology else None,
-    )
-
-
-def _restarts_epoch(dataset: Dataset | None) -> bool | None:
-    """Return what the spec sets for a lost ledger; None if it leaves that to the controller."""
-    if dataset is None or dataset.on_ledger_lost is None:
-        return None
-    return dataset.on_ledger_lost is LedgerLoss.RESTART_EPOCH
-
-
-def _role_policies(parsed: TrainingJob) -> Iterator[RolePolicy]:
-    """Yield the policies that differ from the defaults of the job's mode; `Any` is expanded to every event."""
-    for role in Role:
-        for event in (JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED):
-            action = parsed.action_for(role, event)
-            usual = default_action(event, fault_tolerant=parsed.spec.fault_tolerant, of_trainers=role is Role.TRAINER)
-            if action is not None and action is not usual:
-                yield RolePolicy(role, event, action)
-
-
 def _asked(pod: PodObject) -> str:
     """Return the digest of the manifest from which edl created the pod; empty for a pod of an older edl."""
     annotations = pod.metadata.annotations if pod.metadata else None
     return text(annotations.requests) if annotations else ""
 
 
-def _manifest_of(job: TrainingJob, role: Role, master_image: str) -> PodObject:
-    """Return the pod of a role that edl would create.
-
-    Raises:
-        ConfigError: the role's template is not a valid pod template.
-    """
-    manifest = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
-    try:
-        return msgspec.convert(manifest, PodObject)
-    except UNREADABLE as error:
-        raise ConfigError(f"spec.{role.value}.template is not a valid pod template: {error}") from error
-
-
 def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
     metadata = source.metadata or ObjectMetadata()
     created_s = seconds_of(metadata.creation_timestamp)
-    queue = "" if job.problem else _label(source, KUEUE_QUEUE)
+    queue = "" if job.problem else label(source, KUEUE_QUEUE)
     job = replace(
         job,
-        kueue=KueueState(queue, Role.TRAINER.value, is_owned=True, priority_class=_label(source, KUEUE_PRIORITY))
+        kueue=KueueState(queue, Role.TRAINER.value, is_owned=True, priority_class=label(source, KUEUE_PRIORITY))
         if queue
         else None,
         uid=metadata.uid or "",
@@ -321,63 +230,8 @@ def _with_metadata_and_status(job: Job, source: JobObject, now_s: float) -> Job:
     return replace(job, finished=is_over(job))
 
 
-def _has_same_spec(known: JobObject, source: JobObject) -> bool:
-    """True if what was read from the spec before still holds; a label of Kueue is read with it."""
-    is_same = known.body.get("spec") == source.body.get("spec")
-    return is_same and not known.problem and _label(known, KUEUE_QUEUE) == _label(source, KUEUE_QUEUE)
-
-
-def _label(source: JobObject, name: str) -> str:
-    """The value of a label of a job; empty if it has none."""
-    value = _mapping(_mapping(source.body.get("metadata")).get("labels")).get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _two_queues(job: Job, source: JobObject) -> str:
-    """Why a job that names a queue of Kueue does not start; empty if it may.
-
-    A job that has started goes on, because a label that somebody adds must not end it.
-    """
-    queue = _label(source, KUEUE_QUEUE)
-    if not queue or _mapping(source.body.get("status")).get("startTime"):
-        return ""
-    label = f"label {KUEUE_QUEUE}: {printable(queue[:63])!r}"
-    if job.queue != DEFAULT_QUEUE:
-        return f"{label} names a queue of Kueue, and spec.queue {job.queue} one of edl; remove one of both"
-    if job.is_best_effort:
-        return f"{label} needs trainers that request cpu or memory, which Kueue counts; set spec.trainer.resources"
-    return ""
-
-
-def _invalid(source: JobObject, key: JobKey, problem: str) -> Job:
-    """Return a job that gets no pods; its bounds are those of the spec if they are numbers and in order."""
-    spec = _mapping(source.body.get("spec"))
-    trainer = _mapping(spec.get("trainer"))
-    low = _bounded(trainer.get("min-instance"))
-    high = _bounded(trainer.get("max-instance"))
-    return Job(
-        key=key,
-        uid="",
-        min_trainers=low,
-        max_trainers=max(low, high),
-        trainer=_ONE_POD,
-        fault_tolerant=spec.get("fault_tolerant") is True,
-        problem=problem or "the spec is invalid",
-        is_oversized=bool(source.problem),
-    )
-
-
 def _pod_order(pod: Pod) -> tuple[str, int, str]:
     return (pod.role or "", -1 if pod.index is None else pod.index, pod.name)
-
-
-def _bounded(value: object) -> int:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return min(max(1, value), MAX_INSTANCES) if is_number and isinstance(value, int) else 1
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
@@ -389,12 +243,12 @@ def _count(value: object) -> int:
 
 
 def _role_count(value: object) -> RoleCount:
-    counts = _mapping(value)
+    counts = mapping(value)
     return RoleCount(*(_count(counts.get(name)) for name in ("desired", "ready", "pending")))
 
 
 def _resize(value: object) -> Resize | None:
-    resize = _mapping(value)
+    resize = mapping(value)
     time_s = seconds_of(resize.get("time"))
     if time_s is None:
         return None
@@ -413,7 +267,7 @@ def _qos(value: object) -> QosClass | None:
 
 
 def _lending(value: object) -> LentCpu | None:
-    lending = _mapping(value)
+    lending = mapping(value)
     try:
         milli = parse_quantity(_text(lending.get("cpu")), CPU)
     except ConfigError:
@@ -423,7 +277,7 @@ def _lending(value: object) -> LentCpu | None:
 
 def _troubles(value: object) -> tuple[NodeTrouble, ...]:
     """Read the nodes on which trainers failed or hung; an entry without a node or a time is left out."""
-    entries = [_mapping(entry) for entry in value[:MAX_TROUBLES]] if isinstance(value, list) else []
+    entries = [mapping(entry) for entry in value[:MAX_TROUBLES]] if isinstance(value, list) else []
     found = {
         node: NodeTrouble(
             node, time_s, entry.get("hung") is True, _count(entry.get("waits")), entry.get("confirmed") is True
@@ -444,7 +298,7 @@ def _progress(value: object) -> Progress | None:
 def _measured(status: Mapping[str, Any]) -> Measured:
     """Read the earlier measurements; impossible numbers are left out."""
     stored = status.get("throughput")
-    entries = [_mapping(entry) for entry in stored[:MAX_SPEEDS]] if isinstance(stored, list) else []
+    entries = [mapping(entry) for entry in stored[:MAX_SPEEDS]] if isinstance(stored, list) else []
     speeds = {
         count: Speed(count, per_s, weight_s)
         for entry in entries
@@ -466,7 +320,7 @@ def _amount(value: object) -> float | None:
 
 
 def _conditions(value: object) -> tuple[Condition, ...]:
-    entries = [_mapping(entry) for entry in value] if isinstance(value, list) else []
+    entries = [mapping(entry) for entry in value] if isinstance(value, list) else []
     return tuple(
         Condition(
             type=_text(entry.get("type")),

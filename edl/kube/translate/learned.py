@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edl.kube.translate.objects import ContainerObject, PodSpec
+from edl.kube.translate.container_objects import ContainerObject
+from edl.kube.translate.objects import PodSpec
 from edl.kube.translate.shapes import parse_amounts, placement_of, shape_of
 from edl.model.resources import Placement, PodShape
 

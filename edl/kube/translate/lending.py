@@ -9,14 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from edl.errors import ConfigError
-from edl.kube.translate.objects import (
-    ContainerObject,
-    ContainerStatus,
-    PodObject,
-    PodSpec,
-    PodStatus,
-    ResourceAmounts,
-)
+from edl.kube.translate.container_objects import ContainerObject, ContainerStatus, ResourceAmounts
+from edl.kube.translate.objects import PodObject, PodSpec, PodStatus
 from edl.kube.translate.scalars import Scalar, text
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.lending import RunningRequest

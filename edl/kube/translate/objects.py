@@ -1,8 +1,9 @@
-"""Kubernetes objects as the API server sends them: structs with only the fields that a decision or a log line reads.
+"""Pods, nodes and other objects as the API server sends them: only the fields that a decision or a log line reads.
 
 The official client's models cost 1,403 us and 110 KiB per pod. These cost about 20 us and 1 KiB, because decoding
 skips every other field (managedFields, environment, probes...). Every field can be absent or null. This module
-does not interpret: quantities stay text until `shapes` parses them.
+does not interpret: quantities stay text until `shapes` parses them. Containers are in `container_objects`, affinity
+and volumes in `rule_objects`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edl.kube.translate.rule_objects import (
-    NodeSelectorObject,
-    NodeTermObject,
-    PodAffinityObject,
-    PodDeviceClaimObject,
-    SpreadObject,
-    VolumeObject,
-)
+from edl.kube.translate.container_objects import ContainerObject, ContainerStatus, ResourceAmounts
+from edl.kube.translate.rule_objects import AffinityObject, PodDeviceClaimObject, SpreadObject, VolumeObject
 from edl.kube.translate.scalars import ApiStruct, Scalar, text
 from edl.model.pod_limits import (
     MAX_LABELS,
     MAX_READ_CLAIMS,
-    MAX_READ_EXPRESSIONS,
-    MAX_READ_TERMS,
     MAX_READ_TOLERATIONS,
-    MAX_READ_VALUES,
     MAX_READ_VOLUMES,
     MAX_RULES,
     check_counts,
@@ -172,39 +164,6 @@ class NodeMetadata(ObjectMetadata):
     labels: dict[str, Scalar] | None = None
 
 
-class ResourceAmounts(ApiStruct):
-    """Requests and limits as quantities."""
-
-    requests: dict[str, Scalar] | None = None
-    limits: dict[str, Scalar] | None = None
-
-
-class ContainerPort(ApiStruct):
-    """A port of a container. The protocol defaults to TCP; without hostIP the port is taken on every address."""
-
-    container_port: int | None = None
-    host_port: int | None = None
-    host_ip: str | None = msgspec.field(default=None, name="hostIP")
-    protocol: str | None = None
-
-
-class ResizePolicy(ApiStruct):
-    """What a change of one resource does to a container: NotRequired or RestartContainer."""
-
-    resource_name: str | None = None
-    restart_policy: str | None = None
-
-
-class ContainerObject(ApiStruct):
-    """A container; an init container with restartPolicy Always is a native sidecar."""
-
-    name: str | None = None
-    resources: ResourceAmounts | None = None
-    resize_policy: list[ResizePolicy] | None = None
-    ports: list[ContainerPort] | None = None
-    restart_policy: str | None = None
-
-
 class TaintObject(ApiStruct):
     """A taint of a node."""
 
@@ -221,44 +180,6 @@ class TolerationObject(ApiStruct):
     value: Scalar = None
     effect: str | None = None
     toleration_seconds: Scalar = None
-
-
-class PreferenceObject(ApiStruct):
-    """A node selector term and its weight."""
-
-    weight: int | None = None
-    preference: NodeTermObject | None = None
-
-
-class NodeAffinityObject(ApiStruct):
-    """The required and the preferred terms of a node affinity."""
-
-    required: NodeSelectorObject | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[PreferenceObject] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
-        required = (self.required.node_selector_terms if self.required else None) or ()
-        terms = [*required, *(one.preference for one in self.preferred or () if one.preference)]
-        expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))]
-        check_counts(
-            (len(required), MAX_READ_TERMS, "terms of the required node affinity"),
-            (len(self.preferred or ()), MAX_READ_TERMS, "terms of the preferred node affinity"),
-            (len(expressions), MAX_READ_EXPRESSIONS, "expressions of the node affinity"),
-            (sum(len(one.values or ()) for one in expressions), MAX_READ_VALUES, "values of the node affinity"),
-        )
-
-
-class AffinityObject(ApiStruct):
-    """What a pod requires of nodes and of the pods there."""
-
-    node_affinity: NodeAffinityObject | None = None
-    pod_affinity: PodAffinityObject | None = None
-    pod_anti_affinity: PodAffinityObject | None = None
 
 
 class PreemptionPolicy(Enum):
@@ -320,48 +241,6 @@ class PodConditionObject(ConditionObject):
     """One condition of a pod, with its text: kube-scheduler says only there which claim does not exist."""
 
     message: str | None = None
-
-
-class RunningState(ApiStruct):
-    """The state of a running container."""
-
-    started_at: str | None = None
-
-
-class TerminatedState(ApiStruct):
-    """The state of a container that has ended."""
-
-    exit_code: int | None = None
-    reason: str | None = None
-    started_at: str | None = None
-    message: str | None = None
-
-
-class WaitingState(ApiStruct):
-    """The state of a container that has not started."""
-
-    reason: str | None = None
-    message: str | None = None
-
-
-class ContainerState(ApiStruct):
-    """The state of a container; at most one field is set."""
-
-    waiting: WaitingState | None = None
-    running: RunningState | None = None
-    terminated: TerminatedState | None = None
-
-
-class ContainerStatus(ApiStruct):
-    """The status of one container; `resources` are those that the kubelet has granted."""
-
-    name: str | None = None
-    image: str | None = None
-    state: ContainerState | None = None
-    last_state: ContainerState | None = None
-    resources: ResourceAmounts | None = None
-    allocated_resources: dict[str, Scalar] | None = None
-    restart_count: int | None = None
 
 
 class PodStatus(ApiStruct):
@@ -516,39 +395,3 @@ class HasMetadata(Protocol):
     @property
     def metadata(self) -> ObjectMetadata | None:
         """Name, namespace, uid and resourceVersion."""
-
-
-class ListMetadata(ApiStruct):
-    """The version of a list, and the token of its next page."""
-
-    resource_version: str | None = None
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
-class ListPage(ApiStruct):
-    """One page of a list; its items are not decoded."""
-
-    metadata: ListMetadata | None = None
-    items: list[msgspec.Raw] | None = None
-
-
-class WatchEvent(ApiStruct):
-    """One line of a watch; its object is not decoded. The type is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-
-    type: str = ""
-    object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-
-
-class StatusDetails(ApiStruct):
-    """The details of a metav1.Status."""
-
-    retry_after_seconds: int | None = None
-
-
-class ApiStatus(ApiStruct):
-    """A metav1.Status: the body of the API server's error responses."""
-
-    message: str | None = None
-    reason: str | None = None
-    code: int | None = None
-    details: StatusDetails | None = None

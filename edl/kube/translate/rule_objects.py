@@ -11,7 +11,14 @@ from typing import Any
 import msgspec
 
 from edl.kube.translate.scalars import ApiStruct, Scalar
-from edl.model.pod_limits import MAX_LABELS, MAX_READ_VALUES, MAX_RULES, check_counts
+from edl.model.pod_limits import (
+    MAX_LABELS,
+    MAX_READ_EXPRESSIONS,
+    MAX_READ_TERMS,
+    MAX_READ_VALUES,
+    MAX_RULES,
+    check_counts,
+)
 
 
 class ExpressionObject(ApiStruct):
@@ -78,6 +85,44 @@ class PodAffinityObject(ApiStruct):
     def __post_init__(self) -> None:
         """Refuse more than edl reads."""
         check_counts((len(self.required or ()), MAX_RULES, "terms of an affinity between pods"))
+
+
+class PreferenceObject(ApiStruct):
+    """A node selector term and its weight."""
+
+    weight: int | None = None
+    preference: NodeTermObject | None = None
+
+
+class NodeAffinityObject(ApiStruct):
+    """The required and the preferred terms of a node affinity."""
+
+    required: NodeSelectorObject | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferenceObject] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse more than edl reads."""
+        required = (self.required.node_selector_terms if self.required else None) or ()
+        terms = [*required, *(one.preference for one in self.preferred or () if one.preference)]
+        expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))]
+        check_counts(
+            (len(required), MAX_READ_TERMS, "terms of the required node affinity"),
+            (len(self.preferred or ()), MAX_READ_TERMS, "terms of the preferred node affinity"),
+            (len(expressions), MAX_READ_EXPRESSIONS, "expressions of the node affinity"),
+            (sum(len(one.values or ()) for one in expressions), MAX_READ_VALUES, "values of the node affinity"),
+        )
+
+
+class AffinityObject(ApiStruct):
+    """What a pod requires of nodes and of the pods there."""
+
+    node_affinity: NodeAffinityObject | None = None
+    pod_affinity: PodAffinityObject | None = None
+    pod_anti_affinity: PodAffinityObject | None = None
 
 
 class SpreadObject(ApiStruct):

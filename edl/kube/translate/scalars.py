@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 Scalar = str | int | float | bool | None
@@ -15,6 +17,11 @@ def text(value: Scalar) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a value that a user wrote if it is a mapping; an empty one if it is anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 class ApiStruct(msgspec.Struct, gc=False, rename="camel"):

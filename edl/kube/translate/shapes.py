@@ -14,14 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from edl.kube.translate.objects import (
-    ContainerObject,
-    ContainerStatus,
-    PodSpec,
-    PodStatus,
-    ResourceAmounts,
-    TolerationObject,
-)
+from edl.kube.translate.container_objects import ContainerObject, ContainerStatus, ResourceAmounts
+from edl.kube.translate.objects import PodSpec, PodStatus, TolerationObject
 from edl.kube.translate.rule_objects import ExpressionObject, NodeSelectorObject, NodeTermObject
 from edl.kube.translate.scalars import Scalar, text
 from edl.model.quantity import parse_quantity

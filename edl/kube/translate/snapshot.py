@@ -9,7 +9,7 @@ again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import inf
@@ -18,26 +18,27 @@ from typing import Any
 from edl.api.manifest import claim_name_of
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
+from edl.kube.translate.books.node_book import NodeBook, NodeChange
+from edl.kube.translate.books.pod_book import PodBook, PodChange
+from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import DaemonReader
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.kueue.objects import NO_KUEUE, KueueObjects
 from edl.kube.translate.kueue.reader import KueueReader
 from edl.kube.translate.makers import Makers
-from edl.kube.translate.node_book import NodeBook, NodeChange
 from edl.kube.translate.objects import (
     DaemonSetObject,
     JobObject,
     NodeObject,
     ObjectMetadata,
     PodObject,
-    PreemptionPolicy,
     PriorityClassObject,
     ResourceQuotaObject,
 )
 from edl.kube.translate.observed import ObservedPods
-from edl.kube.translate.pod_book import PodBook, PodChange
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
+from edl.kube.translate.priority_classes import by_name, never_preempting, priorities
 from edl.kube.translate.queues import QueueObject, QueueReader
 from edl.kube.translate.resource_quotas import charged_until_s, read_quotas
 from edl.kube.translate.rules.apply import RuledSnapshots
@@ -45,16 +46,12 @@ from edl.kube.translate.rules.facts import NO_FACTS, Claim, RuleFacts
 from edl.kube.translate.rules.role_rules import RoleRules
 from edl.kube.translate.rules.terms import PodRules
 from edl.kube.translate.shapes import limits_of
-from edl.kube.translate.sorted_values import SortedValues
 from edl.kube.translate.workload_reader import WorkloadObject, WorkloadReader
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import PodShape
-
-SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
-
 
 JobChange = tuple[JobKey, JobObject | None]
 """A TrainingJob that came or changed, or None for one that is gone."""
@@ -138,8 +135,8 @@ class Translator:
             changes: each pod at most once.
             priority_classes: every PriorityClass.
         """
-        classes = _by_name(priority_classes)
-        self._pods.set_priorities(_priorities(classes), _patient(classes))
+        classes = by_name(priority_classes)
+        self._pods.set_priorities(priorities(classes), never_preempting(classes))
         self._pods.note(changes)
 
     def translate_pods(self, now_s: float, at_most: int) -> bool:
@@ -191,14 +188,9 @@ class Translator:
             now_s: when the objects were read, in seconds since the epoch.
         """
         self._left_out = []
-        classes = _by_name(objects.priority_classes)
-        self._pods.set_priorities(_priorities(classes), _patient(classes))
-        if objects.pods is not None:
-            self._pods.note(self._pods.changes_to(objects.pods))
-        if objects.jobs is not None:
-            self.note_jobs(self._changes_to(objects.jobs))
-        if objects.nodes is not None:
-            self._nodes.note(self._nodes.changes_to(objects.nodes))
+        classes = by_name(objects.priority_classes)
+        self._pods.set_priorities(priorities(classes), never_preempting(classes))
+        self._note_listed(objects)
         self._pods.translate(now_s)
         elastic = self._elastic(objects.workloads)
         self._note_owners({key: source.metadata for key, (_, source) in elastic.items()})
@@ -228,16 +220,29 @@ class Translator:
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
         self._role_rules.note(elastic)
-        of_jobs, has_devices = (self._job_reader, self._role_rules), bool(objects.facts.devices.classes)
+        return self._under_rules(snapshot, objects.facts)
+
+    def _note_listed(self, objects: ClusterObjects) -> None:
+        """Note what differs between the objects that are given as a whole and those of the last snapshot."""
+        if objects.pods is not None:
+            self._pods.note(self._pods.changes_to(objects.pods))
+        if objects.jobs is not None:
+            self.note_jobs(self._changes_to(objects.jobs))
+        if objects.nodes is not None:
+            self._nodes.note(self._nodes.changes_to(objects.nodes))
+
+    def _under_rules(self, snapshot: ClusterSnapshot, facts: RuleFacts) -> ClusterSnapshot:
+        """Apply the rules between pods, of volumes and of devices; the snapshot itself if nothing has such a rule."""
+        of_jobs, has_devices = (self._job_reader, self._role_rules), bool(facts.devices.classes)
         has_rules = self._pods.has_rules or has_devices or any(one.has_rules() for one in of_jobs)
-        if not (has_rules or self._has_journal_claims(objects.facts)):
+        if not (has_rules or self._has_journal_claims(facts)):
             return snapshot
         self._pods.forget_rules()
         return self._ruled.apply(
             snapshot,
-            objects.facts,
+            facts,
             self._pods.rules_of,
-            lambda job, role: self._rules_of_role(job, role, objects.facts),
+            lambda job, role: self._rules_of_role(job, role, facts),
             None if self._pods.has_terms or any(one.has_terms() for one in of_jobs) else self._pods.ruled,
         )
 
@@ -352,30 +357,6 @@ class Translator:
         return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), left_out, now_s=now_s)
 
 
-def snapshot(
-    *,
-    nodes: Iterable[NodeObject],
-    pods: Iterable[PodObject],
-    jobs: Iterable[JobObject],
-    daemonsets: Iterable[DaemonSetObject] = (),
-    priority_classes: Iterable[PriorityClassObject] = (),
-    resource_quotas: Iterable[ResourceQuotaObject] = (),
-    now_s: float,
-) -> ClusterSnapshot:
-    """Translate a cluster once; see `Translator.snapshot`."""
-    return Translator().snapshot(
-        now_s=now_s,
-        objects=ClusterObjects(
-            nodes=nodes,
-            pods=pods,
-            jobs=jobs,
-            daemonsets=daemonsets,
-            priority_classes=priority_classes,
-            resource_quotas=resource_quotas,
-        ),
-    )
-
-
 def _journal_claim(key: JobKey, source: JobObject) -> Claim:
     uid = (source.metadata.uid or "") if source.metadata else ""
     return key.namespace, claim_name_of(key.object_name, uid)
@@ -390,24 +371,6 @@ def _differs(pod: PodShape, usual: PodShape, *, shows_nodes: bool) -> bool:
 
 def _tells_more(pod: Pod, other: Pod) -> bool:
     return (not pod.lent_cpu_milli, pod.created_s) > (not other.lent_cpu_milli, other.created_s)
-
-
-def _by_name(classes: Iterable[PriorityClassObject]) -> dict[str, PriorityClassObject]:
-    return {(c.metadata or ObjectMetadata()).name or "": c for c in classes}
-
-
-def _patient(classes: Mapping[str, PriorityClassObject]) -> frozenset[str]:
-    """The PriorityClasses with `preemptionPolicy: Never`; the empty name stands for the default class."""
-    found = {name for name, c in classes.items() if c.preemption_policy is PreemptionPolicy.NEVER}
-    defaults = [(c.value or 0, name) for name, c in classes.items() if c.global_default]
-    return frozenset({*found, *(("",) if defaults and min(defaults)[1] in found else ())})
-
-
-def _priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:
-    """Return the priority of each class by name; that of a pod without a class has the empty name."""
-    values = {name: c.value or 0 for name, c in classes.items()}
-    defaults = [c.value or 0 for c in classes.values() if c.global_default]
-    return SYSTEM_PRIORITIES | values | {"": min(defaults, default=0)}
 
 
 def _key(metadata: ObjectMetadata) -> JobKey:

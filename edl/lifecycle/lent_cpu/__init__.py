@@ -1,1 +1,1 @@
-"""What lending costs a job, and the guard of the CPU requests of trainers that lend."""
+"""Lent CPU: the requests of running trainers, the guard of their changes, and what lending costs a job."""

@@ -52,7 +52,7 @@ def judge_requests(
         busy_nodes: names of the nodes on which pods are about to start; as for `running_requests.changed_requests`.
         held: UIDs of the trainers that keep what they were granted.
     """
-    free, serving_waits = _free_milli(snapshot), any(pod.needs_room for pod in snapshot.waiting_serving)
+    free, serving_waits = _free_milli(snapshot), any(pod.needs_capacity for pod in snapshot.waiting_serving)
     jobs = {job.key: job for job in snapshot.jobs}
     closed = nodes_without_lending(snapshot.nodes)
     allowed: dict[JobKey, tuple[ResizePod, ...]] = {}
@@ -67,7 +67,7 @@ def judge_requests(
                 problem = _lends_too_much(as_allowed_to_lend(jobs[key], limits), pod, change, limits, closed)
             else:
                 more = change.cpu_milli - pod.running_request.charged_milli
-                problem = _has_no_room(more, free[pod.node], serving_waits=serving_waits)
+                problem = _exceeds_free_capacity(more, free[pod.node], serving_waits=serving_waits)
                 free[pod.node] -= 0 if problem else more
             if problem:
                 problems.append(f"trainer {change.pod}: a CPU request of {change.cpu_milli}m is refused: {problem}")
@@ -122,7 +122,7 @@ def _lends_too_much(job: Job, pod: Pod, change: ResizePod, limits: Limits, close
     return f"at least {least:.0f}m of {change.declared_milli}m must stay" if change.cpu_milli < least else ""
 
 
-def _has_no_room(more_milli: int, free_milli: int, *, serving_waits: bool) -> str:
+def _exceeds_free_capacity(more_milli: int, free_milli: int, *, serving_waits: bool) -> str:
     """Why a request may not be raised by so much; empty if it may."""
     if not more_milli:
         return ""

@@ -36,7 +36,7 @@ class ControllerMetricGroup(MetricGroup):
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Count a plan that has passed its checks; `plan.fallback` is set if it is a fallback plan."""
 
-    def relieved(self, snapshot: ClusterSnapshot) -> None:
+    def evicted_early(self, snapshot: ClusterSnapshot) -> None:
         """Capacity is made for waiting serving pods ahead of a plan."""
 
     def decided(self, decision: ScaleDecision) -> None:

@@ -112,11 +112,11 @@ class WaitMetrics(ControllerMetricGroup):
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Remember which pods wait for trainers that the plan deletes."""
         if any(d.victims and d.shrink_reason == Reason.SERVING_NEEDS_ROOM for d in plan.decisions):
-            self.relieved(snapshot)
+            self.evicted_early(snapshot)
 
-    def relieved(self, snapshot: ClusterSnapshot) -> None:
+    def evicted_early(self, snapshot: ClusterSnapshot) -> None:
         """Remember which pods wait for trainers that are deleted for them."""
-        self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_room}
+        self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_capacity}
 
     def _observe_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         now_s, left, oldest_s = snapshot.observed_at_s, {}, float("inf")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.guard import is_whole
-from edl.planner.minimums import Served
+from edl.planner.minimums.batches import Served
 from edl.planner.problem import JobDemand, Problem
 from edl.planner.quota import QuotaShortage
 from edl.planner.trial_packing import TrialPacking

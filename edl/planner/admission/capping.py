@@ -9,8 +9,8 @@ import numpy as np
 from edl.model.jobs import FixedPods
 from edl.model.sizes import at_most
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.minimums import Served, for_serving, size_of
-from edl.planner.packing import make_room
+from edl.planner.minimums.batches import Served, for_serving, size_of
+from edl.planner.packing import place_batch
 from edl.planner.problem import JobDemand, Problem, count_without_slot
 from edl.planner.quota import most_alone
 from edl.planner.trial_packing import TrialPacking
@@ -35,7 +35,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     trial, empty = AdmissionTrial(problem, served, deadline_s), TrialPacking(problem, ())
     idle = trial(()) or empty.copy()
     for shape, count in sorted(served.in_grace.items()):
-        make_room(idle, for_serving(shape, count), {})
+        place_batch(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}
     beside: dict[tuple[FixedPods, ...], TrialPacking | None] = {}  # many jobs have equal masters and pservers
     slots: dict[int, int] = {}
@@ -87,7 +87,7 @@ def _beside_bound(idle: TrialPacking, demand: JobDemand) -> TrialPacking | None:
     for node, shape in zip(held.node[mine].tolist(), held.shape[mine].tolist(), strict=True):
         packing.free[node] -= idle.problem.request[shape]
     for need in demand.needs:
-        if make_room(packing, for_serving(need.shape, need.missing), {}) < need.missing:
+        if place_batch(packing, for_serving(need.shape, need.missing), {}) < need.missing:
             return None
     return packing
 
@@ -98,6 +98,6 @@ def _beside_fixed(idle: TrialPacking, fixed: tuple[FixedPods, ...]) -> TrialPack
         return idle
     packing, number = idle.copy(), idle.problem.shapes.index
     for pods in sorted(fixed, key=lambda f: -size_of(packing.problem, number(f.shape))):
-        if pods.count and make_room(packing, for_serving(number(pods.shape), pods.count), {}) < pods.count:
+        if pods.count and place_batch(packing, for_serving(number(pods.shape), pods.count), {}) < pods.count:
             return None
     return packing

@@ -15,8 +15,10 @@ import numpy as np
 from edl.model.names import Role
 from edl.planner.admission.admit import Admission, running
 from edl.planner.admission.trial import waiting_since_s
-from edl.planner.minimums import Served, batches_of, place_in_free_room, serve_over_surplus
-from edl.planner.packing import make_room
+from edl.planner.minimums.batches import Served, batches_of
+from edl.planner.minimums.required import place_in_free_capacity
+from edl.planner.minimums.serving import serve_over_surplus
+from edl.planner.packing import place_batch
 from edl.planner.problem import JobDemand, Problem, count_slots
 from edl.planner.quota import QuotaMeter
 from edl.planner.swaps.tightest import tightest_first
@@ -55,7 +57,7 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
     problem.clock.allow(inf)  # what runs is kept, however late it is
     members, packing = running(problem), None
     if served is not None:
-        packing = place_in_free_room(TrialPacking(problem, members), served)
+        packing = place_in_free_capacity(TrialPacking(problem, members), served)
     is_served = packing is not None
     packing = packing or _standing(problem, members)
     problem.clock.allow(part)
@@ -73,7 +75,7 @@ def _standing(problem: Problem, members: tuple[int, ...]) -> TrialPacking:
         packing = TrialPacking(problem, members)
         broken = set(_beyond_quota(packing))
         for batch in batches_of(packing, NOTHING_SERVED):
-            placed = make_room(packing, batch, {})
+            placed = place_batch(packing, batch, {})
             broken.update(j for j, _ in batch.owners[placed:])
         if not broken:
             return packing
@@ -91,7 +93,7 @@ def _beyond_quota(packing: TrialPacking) -> list[int]:
 
 def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     """The packing with every job that fits beside the others, by age; of the others, behind whom they wait."""
-    problem, room, meter = packing.problem, _FreeRoom(packing), packing.meter()
+    problem, room, meter = packing.problem, _FreeCapacity(packing), packing.meter()
     head: dict[int, int] = {}
     members = set(packing.members)
     waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
@@ -117,7 +119,7 @@ def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, object]:
     return demand.job.turn
 
 
-def _places(demand: JobDemand, room: _FreeRoom, meter: QuotaMeter) -> list[Placed] | None:
+def _places(demand: JobDemand, room: _FreeCapacity, meter: QuotaMeter) -> list[Placed] | None:
     """Place one more job at its minimum in free capacity, and count its quota; None if capacity or quota is short."""
     if any(pod.is_live for pod in demand.job.pods):  # they go first
         return None
@@ -130,7 +132,7 @@ def _places(demand: JobDemand, room: _FreeRoom, meter: QuotaMeter) -> list[Place
     return places
 
 
-class _FreeRoom:
+class _FreeCapacity:
     """The free capacity of each node while thousands of jobs are tried one after the other."""
 
     def __init__(self, packing: TrialPacking) -> None:

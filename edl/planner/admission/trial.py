@@ -8,14 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edl.planner.minimums import (
-    Served,
-    batches_of,
-    place_all_possible,
-    place_exactly,
-    place_in_free_room,
-    place_required,
-)
+from edl.planner.minimums.batches import Served, batches_of
+from edl.planner.minimums.required import place_all_possible, place_exactly, place_in_free_capacity, place_required
 from edl.planner.problem import JobDemand, Problem, free_beside_fixed
 from edl.planner.programs.most_pods import place_most_priced
 from edl.planner.programs.shortage import Screen
@@ -51,7 +45,7 @@ class AdmissionTrial:
         packing = TrialPacking(self.problem, chosen)
         if not batches_of(packing, self.served):
             return packing
-        if self.problem.plans_in_bulk and place_in_free_room(packing, self.served) is not None:
+        if self.problem.plans_in_bulk and place_in_free_capacity(packing, self.served) is not None:
             return packing  # placing the pods is faster than proving that they fit
         return place_required(self.problem, chosen, self.served, self.deadline_s) if self._could_fit(chosen) else None
 

@@ -61,7 +61,7 @@ class _Remainder:
         self.packing = shared.packing.copy()
         self._problem: Problem = self.packing.problem
         self._members = members
-        self._spare = _room_of(shared, self.packing)
+        self._spare = _capacity_of(shared, self.packing)
         self._meter: QuotaMeter = self.packing.meter()
         self._stays: dict[int, list[tuple[LiveTrainer, int]]] = {j: [] for j in members}
         self._goes: list[Yielded] = []
@@ -123,14 +123,14 @@ class _Remainder:
             if self._problem.clock.is_over:
                 return
             self.packing.drop(place)
-            stays = next((t for t in reversed(waiting) if t.node >= 0 and self._has_room(t)), None)
+            stays = next((t for t in reversed(waiting) if t.node >= 0 and self._has_capacity(t)), None)
             if stays is None:
                 self.packing.place_trainer(j, place.node)
                 continue
             waiting.remove(stays)
             self._stay(stays, stays.node)
 
-    def _has_room(self, trainer: LiveTrainer) -> bool:
+    def _has_capacity(self, trainer: LiveTrainer) -> bool:
         """True if the node of a running trainer has its capacity, be it kept for serving pods to come."""
         left = self.packing.free[trainer.node] + self._spare[trainer.node]
         return bool(count_slots(left[None], self._problem.request[trainer.shape])[0])
@@ -154,7 +154,7 @@ class _Remainder:
     def _node_of(self, trainer: LiveTrainer) -> int:
         """The node that a live trainer may keep; for an unbound one any that has capacity; -1 if there is none."""
         if trainer.node >= 0:
-            return trainer.node if self._has_room(trainer) else -1
+            return trainer.node if self._has_capacity(trainer) else -1
         if trainer.pod.node:
             return -1
         slots, index = self.packing.slots(trainer.shape), self._problem.node_index
@@ -207,7 +207,7 @@ class _Remainder:
         return -1
 
 
-def _room_of(shared: Share, packing: TrialPacking) -> IntArray:
+def _capacity_of(shared: Share, packing: TrialPacking) -> IntArray:
     """(nodes, resources) capacity that is kept for serving pods to come."""
     node, shape = [place.node for place in shared.spare], [place.shape for place in shared.spare]
     return sum_requests(len(packing.free), packing.problem.request, node, shape)

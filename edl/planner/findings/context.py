@@ -13,7 +13,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.planner.admission.admit import Admission
 from edl.planner.findings.scarcity import PlacedTrainers, Shortage, SurplusHolder, shortages
-from edl.planner.minimums import Served
+from edl.planner.minimums.batches import Served
 from edl.planner.objective import Exchange
 from edl.planner.problem import JobDemand, Problem, count_slots, sum_requests
 from edl.planner.quota import QuotaMeter, QuotaShortage
@@ -61,7 +61,7 @@ class _Memory:
     trainers: PlacedTrainers | None = None
     meter: QuotaMeter | None = None
     scarce: dict[int, Scarce] = field(default_factory=dict)
-    has_room: dict[int, bool] = field(default_factory=dict)
+    has_capacity: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +140,11 @@ class DecisionContext:
         """The surplus trainers of a job without requests that are to be evicted."""
         return [one for one in self.shared.yielded if one.trainer.demand == j]
 
-    def has_room(self, shape: int) -> bool:
+    def has_capacity(self, shape: int) -> bool:
         """True if some node has capacity for one more pod of the shape."""
-        if shape not in self._memory.has_room:
-            self._memory.has_room[shape] = bool(self.shared.packing.slots(shape).any())
-        return self._memory.has_room[shape]
+        if shape not in self._memory.has_capacity:
+            self._memory.has_capacity[shape] = bool(self.shared.packing.slots(shape).any())
+        return self._memory.has_capacity[shape]
 
     def scarce(self, shape: int) -> Scarce:
         """Why there is no capacity for one more pod of a shape."""
@@ -154,7 +154,7 @@ class DecisionContext:
 
     def _look(self, shape: int) -> Scarce:
         packing = self.shared.packing
-        if self.has_room(shape):
+        if self.has_capacity(shape):
             return Scarce()
         found = shortages(packing, shape)
         if not found:

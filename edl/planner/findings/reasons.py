@@ -161,7 +161,7 @@ def _admitted(demand: JobDemand, context: DecisionContext) -> Finding:
 def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
     problem = context.problem
     hold_s = growth_hold_left_s(demand.job, problem.limits, problem.snapshot.observed_at_s)
-    if hold_s > 0 and context.has_room(demand.shape):
+    if hold_s > 0 and context.has_capacity(demand.shape):
         return _found(Reason.COOLDOWN, Cause.YIELDED_LATELY, wait_s=hold_s)
     if (shortage := context.quota_shortage(demand.index)) is not None:
         return _at_limit(demand.job, shortage)
@@ -183,7 +183,7 @@ def _at_limit(job: Job, shortage: QuotaShortage) -> Finding:
 
 def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
     """A job below its fair share whose capacity is reserved until it may grow, and the seconds until then."""
-    if not (context.shared.objective.reserves_for_yielded and context.has_room(demand.shape)):
+    if not (context.shared.objective.reserves_for_yielded and context.has_capacity(demand.shape)):
         return None
     return next((wait for wait in context.held() if wait[1] != demand.job.key), None)
 

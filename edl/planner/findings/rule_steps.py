@@ -1,4 +1,4 @@
-"""Jobs that a rule lets grow by steps: what it allows is counted anew once the new trainers run."""
+"""Jobs that a rule lets grow step by step: how many more trainers it allows is known once the new ones run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from edl.planner.victims import deletion_order
 from edl.planner.waits import cooldown_left_s
 
 
-def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
+def reserve_lent_capacity(packing: TrialPacking, shape: int, count: int) -> int:
     """Keep capacity for serving pods whose CPU trainers lend: it takes none of the CPU that trainers may still use.
 
     What is not CPU, such as memory, is kept like other capacity. The packing is changed.
@@ -61,7 +61,7 @@ def keep_lent_room(packing: TrialPacking, shape: int, count: int) -> int:
     return count - left
 
 
-def clear_lent_room(packing: TrialPacking) -> frozenset[int]:
+def clear_lent_capacity(packing: TrialPacking) -> frozenset[int]:
     """Delete trainers that are slowed where serving has used lent CPU for long; the packing is changed.
 
     The nodes where slow trainers lose most speed come first, as far as that was measured. No job falls below its

@@ -23,7 +23,7 @@ from edl.planner.waits import cooldown_left_s
 Pairs = Sequence[tuple[Job, ScaleDecision]]
 
 
-def check_lent_room(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits) -> tuple[str, ...]:
+def check_lent_capacity(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits) -> tuple[str, ...]:
     """Check that a plan uses no lent CPU twice.
 
     Args:
@@ -43,8 +43,10 @@ def check_lent_room(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits) 
 
 def _check_served(snapshot: ClusterSnapshot, plan: ScalePlan, pairs: Pairs) -> Iterable[str]:
     """The plan places no more serving pods than the requests of what stays leave CPU for."""
-    wanted = sorted(pod.requested[CPU] for pod in snapshot.waiting_serving if pod.needs_room and pod.requested[CPU])
-    others = sum(pod.needs_room for pod in snapshot.waiting_serving) - len(wanted)
+    wanted = sorted(
+        pod.requested[CPU] for pod in snapshot.waiting_serving if pod.needs_capacity and pod.requested[CPU]
+    )
+    others = sum(pod.needs_capacity for pod in snapshot.waiting_serving) - len(wanted)
     placed = plan.serving.placed - others
     if placed <= 0 or not wanted:
         return

@@ -87,7 +87,7 @@ def _may_go(pod: Pod, jobs: Mapping[JobKey, Job]) -> bool:
 
 def _needs(snapshot: ClusterSnapshot) -> list[PodShape]:
     """The shapes of pods that wait for capacity, or that a job may ask for nodes for."""
-    shapes = [pod.shape for pod in snapshot.waiting_serving if pod.needs_room]
+    shapes = [pod.shape for pod in snapshot.waiting_serving if pod.needs_capacity]
     for job in snapshot.jobs:
         if not job.is_schedulable:
             continue

@@ -44,12 +44,12 @@ class Chain:
 
     Attributes:
         plan: its number, from 1.
-        gives_anyway: a workload that cannot make the capacity where it is needed gives what it has above its minimum
-            all the same; else it keeps its pods, and the capacity has to be found elsewhere.
+        evicts_anyway: a workload that cannot free capacity where it is needed loses pods above its minimum all the
+            same; else it keeps them, and the capacity has to be found elsewhere.
     """
 
     plan: int = 1
-    gives_anyway: bool = False
+    evicts_anyway: bool = False
 
     @property
     def next(self) -> Chain:
@@ -57,9 +57,9 @@ class Chain:
         return replace(self, plan=self.plan + 1)
 
     @property
-    def may_give_anyway(self) -> bool:
+    def may_evict_anyway(self) -> bool:
         """True if another series of plans may begin, in which workloads lose more pods."""
-        return self.plan == 1 and not self.gives_anyway
+        return self.plan == 1 and not self.evicts_anyway
 
 
 def in_deletion_order(job: Job) -> tuple[Pod, ...]:
@@ -67,7 +67,7 @@ def in_deletion_order(job: Job) -> tuple[Pod, ...]:
     return tuple(sorted(job.live_trainers, key=lambda pod: (-(pod.index or 0), pod.name)))
 
 
-def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
+def to_predict(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
     """The workloads that the plan shrinks in part or moves, and what their controllers delete.
 
     A workload that should keep its pods has no victims here. A controller moves no pod: if the capacity of a pod is
@@ -86,7 +86,9 @@ def to_settle(plan: ScalePlan, packing: TrialPacking, chain: Chain) -> Victims:
         decision = plan.decision(job.key) if job.owner_count is not None else None
         if decision is not None and (decision.target < decision.current or _bound_victims(job, decision)):
             is_last = chain.plan == MOST_PLANS
-            found[job.key] = () if is_last else _predicted(job, decision, packing, j, gives_anyway=chain.gives_anyway)
+            found[job.key] = (
+                () if is_last else _predicted(job, decision, packing, j, evicts_anyway=chain.evicts_anyway)
+            )
     return found
 
 
@@ -96,19 +98,18 @@ def stopped(first: ScalePlan, last: ScalePlan) -> frozenset[JobKey]:
     return (running & admitted(first)) - admitted(last)
 
 
-def harm(first: ScalePlan, last: ScalePlan, settled: Collection[JobKey]) -> tuple[int, int, int]:
+def disruption(first: ScalePlan, last: ScalePlan, predicted: Collection[JobKey]) -> tuple[int, int, int]:
     """Score of what the deletion order of other controllers costs other jobs; a smaller score is better.
 
-    Serving pods without capacity come first, then running jobs that stop because of what the settled workloads keep,
-    then the settled ones that stop themselves: they could not make the capacity above their minimum where it is
-    needed.
+    Serving pods without capacity come first, then running jobs that stop because of what predicted workloads keep,
+    then predicted workloads that stop: these could free no capacity above their minimum where it is needed.
     """
     gone = stopped(first, last)
-    return last.serving.short, len(gone.difference(settled)), len(gone)
+    return last.serving.short, len(gone.difference(predicted)), len(gone)
 
 
-def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:
-    """The settled workloads that give pods so that a job can start although the plan starts or grows none.
+def evicted_in_vain(plan: ScalePlan, predicted: Collection[JobKey]) -> Victims:
+    """The predicted workloads that lose pods so that a job can start, although the plan starts or grows none.
 
     They keep them: else they get the capacity back with the next plan, and so on for ever.
     """
@@ -117,7 +118,7 @@ def gives_in_vain(plan: ScalePlan, settled: Collection[JobKey]) -> Victims:
     return {
         d.job: ()
         for d in plan.decisions
-        if d.job in settled and d.admitted and d.victims and d.shrink_reason == Reason.ADMITTED.value
+        if d.job in predicted and d.admitted and d.victims and d.shrink_reason == Reason.ADMITTED.value
     }
 
 
@@ -135,25 +136,27 @@ def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePla
     return plan if decisions == plan.decisions else replace(plan, decisions=decisions)
 
 
-def as_settled(snapshot: ClusterSnapshot, settled: Victims) -> ClusterSnapshot:
+def as_predicted(snapshot: ClusterSnapshot, predicted: Victims) -> ClusterSnapshot:
     """The snapshot in which these victims are terminating, and no plan moves what their workloads keep.
 
     A workload that keeps no more than its minimum may still grow; any other one has exactly what it keeps.
     """
-    return snapshot.with_changed(_settled(job, settled) if job.key in settled else job for job in snapshot.jobs)
+    return snapshot.with_changed(
+        _as_predicted(job, predicted) if job.key in predicted else job for job in snapshot.jobs
+    )
 
 
-def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, settled: Victims) -> ScalePlan:
+def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, predicted: Victims) -> ScalePlan:
     """The last plan, as a plan for the snapshot in which nobody is on the way out yet.
 
     Args:
         snapshot: the cluster as observed.
         first: the plan that was made for it.
         last: the plan for the snapshot in which the victims are terminating.
-        settled: these victims.
+        predicted: these victims.
     """
     decisions = tuple(
-        _merged(job, old, new, settled[job.key]) if job.key in settled else new
+        _merged(job, old, new, predicted[job.key]) if job.key in predicted else new
         for job, old, new in zip(snapshot.jobs, first.decisions, last.decisions, strict=True)
     )
     return replace(last, decisions=decisions, given=first.given)
@@ -177,14 +180,14 @@ def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
 
 
 def _predicted(
-    job: Job, decision: ScaleDecision, packing: TrialPacking, j: int, *, gives_anyway: bool
+    job: Job, decision: ScaleDecision, packing: TrialPacking, j: int, *, evicts_anyway: bool
 ) -> tuple[str, ...]:
     """The pods that the job's own controller deletes: enough that the planned pods fit in their place, else none."""
     order = in_deletion_order(job)
     count = max(0, decision.current - decision.target)
     if decision.shrink_reason in FOR_ROOM:
         spare = max(0, decision.current - job.bounds.min_trainers)
-        most = spare if gives_anyway else 0
+        most = spare if evicts_anyway else 0
         count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare) or most
     kept = at_most(job.sizes, decision.current - count)
     return tuple(pod.name for pod in order[: decision.current - kept if count else 0])
@@ -237,9 +240,9 @@ def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
     return next((n for n in range(least, most + 1) if room.holds(order[:n])), 0)
 
 
-def _is_small(job: Job, settled: Victims) -> bool:
+def _is_small(job: Job, predicted: Victims) -> bool:
     """True if this workload keeps its trainers, and they are no more than its minimum."""
-    return job.key in settled and len(job.live_trainers) <= job.bounds.min_trainers and not settled[job.key]
+    return job.key in predicted and len(job.live_trainers) <= job.bounds.min_trainers and not predicted[job.key]
 
 
 def _in_place(job: Job, victims: Collection[str]) -> frozenset[str]:
@@ -247,26 +250,26 @@ def _in_place(job: Job, victims: Collection[str]) -> frozenset[str]:
     return frozenset(pod.name for pod in job.live_trainers if pod.node and pod.name not in victims)
 
 
-def _settled(job: Job, settled: Victims) -> Job:
+def _as_predicted(job: Job, predicted: Victims) -> Job:
     """The workload with bounds for those pods alone that may be placed: new ones, and those that have no node yet.
 
     The others have no role, so no plan moves one of them. Pods without a node may find none: they are no reason to
     stop a workload that has its minimum.
     """
-    victims = frozenset(settled[job.key])
+    victims = frozenset(predicted[job.key])
     stay = _in_place(job, victims)
-    most = job.bounds.max_trainers if _is_small(job, settled) else len(job.live_trainers) - len(victims)
+    most = job.bounds.max_trainers if _is_small(job, predicted) else len(job.live_trainers) - len(victims)
     pods = tuple(
         replace(pod, role=None if pod.name in stay else pod.role, terminating=pod.terminating or pod.name in victims)
         for pod in job.pods
     )
     low, high = max(0, job.bounds.min_trainers - len(stay)), most - len(stay)
-    sizes = fewer(job.sizes, len(stay)) if _is_small(job, settled) else ()
+    sizes = fewer(job.sizes, len(stay)) if _is_small(job, predicted) else ()
     return replace(job, pods=pods, min_trainers=low, max_trainers=high, sizes=sizes, pinned=0)
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
-    """The decision for a settled workload; one that lost its admission in the last plan loses every pod."""
+    """The decision for a predicted workload; one that lost its admission in the last plan loses every pod."""
     whole = replace(new, current=old.current, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
     if not new.admitted:
         names = tuple(sorted(pod.name for pod in job.live_trainers))

@@ -28,7 +28,7 @@ from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission.capping import cap
 from edl.planner.findings.reasons import excluded
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
@@ -128,7 +128,10 @@ class Edl2017(Comparison):
         sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}
         targets = {**sizes, **rescale(looked_at(jobs), sizes, totals_of(snapshot, jobs, sizes))}
         trial = _FirstFit(problem, targets)
-        waiting, needy = sum(p.is_waiting_serving for p in snapshot.pods), sum(p.needs_room for p in snapshot.pods)
+        waiting, needy = (
+            sum(p.is_waiting_serving for p in snapshot.pods),
+            sum(p.needs_capacity for p in snapshot.pods),
+        )
         placeable = sum(served.due.values()) + sum(served.in_grace.values())
         proof = trial.prove(limits.deadline_s)
         return ScalePlan(

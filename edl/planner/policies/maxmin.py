@@ -35,7 +35,7 @@ from edl.planner.reallocation import (
     take_promised,
     undo_restarts,
 )
-from edl.planner.scores import EPSILON, from_worst, gain_of_worst, is_felt, standing
+from edl.planner.scores import EPSILON, from_worst, gain_of_worst, is_felt, packing_score
 from edl.planner.speedup import as_useful
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.trial_packing import TrialPacking
@@ -72,8 +72,8 @@ class Fulfilment:
         demand = packing.problem.demands[j]
         return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
 
-    def standing(self, packing: TrialPacking) -> list[float]:
-        """See `Objective.standing`."""
+    def score(self, packing: TrialPacking) -> list[float]:
+        """See `Objective.score`."""
         return from_worst(packing)
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
@@ -151,7 +151,7 @@ def _reshare(packing: TrialPacking, grown: Draft, terms: Terms, deadline_s: floa
             return grown.searched(deadline_s)
     if admits:
         best = max(
-            (grown, taken), key=lambda one: (from_worst(one.packing)[:1], standing(one.packing, terms.promised))
+            (grown, taken), key=lambda one: (from_worst(one.packing)[:1], packing_score(one.packing, terms.promised))
         )
         return best.searched(deadline_s)
     is_worth_it = is_felt(gain_of_worst(grown.packing, taken.packing)) and from_worst(taken.packing) > from_worst(

@@ -13,7 +13,7 @@ from edl.planner.clock import OutOfTimeError
 from edl.planner.packing import grow
 from edl.planner.programs.packing_anew import could_place_anew, pack_anew
 from edl.planner.reallocation import Terms
-from edl.planner.scores import EPSILON, standing
+from edl.planner.scores import EPSILON, packing_score
 from edl.planner.trial_packing import TrialPacking
 
 RAISES_TRIED = 8
@@ -83,7 +83,7 @@ def _improved(grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPack
     if anew is None:
         return grown
     grow(anew, terms.ceiling, terms.promised)
-    return max((grown, anew), key=lambda trial: standing(trial, terms.promised))
+    return max((grown, anew), key=lambda trial: packing_score(trial, terms.promised))
 
 
 def keeps(packing: TrialPacking, terms: Terms) -> bool:

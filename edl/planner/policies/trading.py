@@ -16,7 +16,7 @@ from edl.planner.programs.packing_anew import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
 from edl.planner.quota import QuotaRow
 from edl.planner.reallocation import Terms, allowed_beyond, give_one, kept, take_promised
-from edl.planner.scores import EPSILON, gain_of_worst, is_felt, standing, total_worth
+from edl.planner.scores import EPSILON, gain_of_worst, is_felt, packing_score, total_worth
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
 from edl.planner.waits import HORIZON_S
@@ -70,7 +70,7 @@ def grown_by_worth(
     if anew is not None:
         grow(anew, terms.ceiling, terms.promised, worths=worths)
         trials.append(anew)
-    return max(trials, key=lambda trial: standing(trial, terms.promised, worths))
+    return max(trials, key=lambda trial: packing_score(trial, terms.promised, worths))
 
 
 def traded(

@@ -25,7 +25,7 @@ from edl.planner.policies.transfers import once_terminated, without_restarts
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.utility import prove_utility
 from edl.planner.reallocation import Terms, givers, has_arrivals, is_at_rest
-from edl.planner.scores import DIGITS, EPSILON, is_felt, standing, total_worth
+from edl.planner.scores import DIGITS, EPSILON, is_felt, packing_score, total_worth
 from edl.planner.speedup import Worth, as_useful, worth_of
 from edl.planner.trial_packing import TrialPacking
 
@@ -58,8 +58,8 @@ class TotalUtility:
         """See `Objective.gain`."""
         return self.worths[j].next(packing.count[j])
 
-    def standing(self, packing: TrialPacking) -> list[float]:
-        """See `Objective.standing`."""
+    def score(self, packing: TrialPacking) -> list[float]:
+        """See `Objective.score`."""
         return [round(total_worth(packing, self.worths), DIGITS)]
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
@@ -136,11 +136,11 @@ def _reshare(
     still = without_restarts(packing, grown, taken, keep, take)
     if not is_felt(lacking_gain(taken, still, terms)) and not pays(packing, taken, still, worths):
         taken = still
-    if standing(taken, terms.promised, worths) <= standing(grown, terms.promised, worths):
+    if packing_score(taken, terms.promised, worths) <= packing_score(grown, terms.promised, worths):
         return grown, frozenset()
     if packing.problem.leaving.any():
         later = grown_by_worth(once_terminated(packing), terms, goal.wanted, worths, deadline_s)
-        if standing(taken, terms.promised, worths) <= standing(later, terms.promised, worths):
+        if packing_score(taken, terms.promised, worths) <= packing_score(later, terms.promised, worths):
             return grown, frozenset()
     if admits or is_felt(lacking_gain(taken, grown, terms)) or pays(packing, taken, grown, worths):
         return taken, frozenset()

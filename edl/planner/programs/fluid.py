@@ -170,23 +170,23 @@ def most_places(buckets: Buckets) -> FloatArray:
     return most
 
 
-def worth_of_buckets(buckets: Buckets, slot: FloatArray, room_price: FloatArray) -> float:
+def worth_of_buckets(buckets: Buckets, slot: FloatArray, capacity_price: FloatArray) -> float:
     """Bound the value of all pods that fit into the buckets, at given prices.
 
     Args:
         buckets: the buckets.
         slot: (shapes,) what one pod of each shape is worth, >= 0.
-        room_price: (buckets, resources) what the capacity is worth, >= 0.
+        capacity_price: (buckets, resources) what the capacity is worth, >= 0.
     """
-    beyond = (slot[None] - room_price @ buckets.request.T).clip(
+    beyond = (slot[None] - capacity_price @ buckets.request.T).clip(
         min=0
     )  # (buckets, shapes) more than its capacity costs
-    return float((room_price * buckets.room).sum() + (beyond * buckets.slots).sum())
+    return float((capacity_price * buckets.room).sum() + (beyond * buckets.slots).sum())
 
 
-def node_prices(buckets: Buckets, slot: FloatArray, room_price: FloatArray) -> FloatArray:
-    """(buckets,) what one more node like the average one of each bucket is worth, at most."""
-    beyond = (slot[None] - room_price @ buckets.request.T).clip(min=0)
-    total = (room_price * buckets.room).sum(axis=1) + (beyond * buckets.slots).sum(axis=1)
+def node_prices(buckets: Buckets, slot: FloatArray, capacity_price: FloatArray) -> FloatArray:
+    """(buckets,) an upper bound on the value of one more node that is like the average node of the bucket."""
+    beyond = (slot[None] - capacity_price @ buckets.request.T).clip(min=0)
+    total = (capacity_price * buckets.room).sum(axis=1) + (beyond * buckets.slots).sum(axis=1)
     price: FloatArray = total / np.array([len(group.nodes) for group in buckets.groups], dtype=np.float64).clip(min=1)
     return price

@@ -66,7 +66,7 @@ class Pricer:
         self._known = {g: np.zeros((0, shapes), dtype=np.int64) for g in self._searched}
 
     def learn(self, g: int, pattern: Pattern) -> None:
-        """Remember a pattern of a class: where classes are searched, only better ones are looked for."""
+        """Remember a pattern of class g: a search, where no table holds the patterns, looks for better ones alone."""
         if g in self._known:
             self._known[g] = np.vstack([self._known[g], pattern])
 

@@ -139,7 +139,7 @@ class _SharingModel:
         return SHORTFALL * float(lacking.sum()) + WORST_SHORTFALL * float(lacking.max(initial=0.0)) - worth
 
     def lacking(self, packing: TrialPacking, promised: Mapping[int, int]) -> FloatArray:
-        """(jobs,) what each member of a packing lacks of its promise, in fulfilment."""
+        """(jobs,) by how much each member of a packing falls short of its promised trainers, in fulfilment."""
         lacking: FloatArray = np.array([max(0, promised[j] - packing.count[j]) for j in self.jobs]) / self.span
         return lacking
 

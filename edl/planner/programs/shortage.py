@@ -25,7 +25,7 @@ from edl.planner.problem import (
     count_misplaced,
     count_slots,
     free_beside_fixed,
-    room_of_training,
+    training_capacity,
 )
 from edl.planner.programs.columns import FloatArray
 from edl.planner.programs.knapsack import Pricer
@@ -42,7 +42,7 @@ class Screen:
     Use `start` with the jobs that run in any case, then `admits` and `add` for one job after the other.
 
     Attributes:
-        room: (nodes, resources) what training pods may use, see `room_of_training`.
+        room: (nodes, resources) what training pods may use, see `training_capacity`.
     """
 
     def __init__(self, problem: Problem, due: Mapping[int, int]) -> None:
@@ -62,7 +62,7 @@ class Screen:
         for j, node, shape in bound:
             self._fixed[int(j)].append((int(node), int(shape)))
         self._cuts: list[_Cut] = []
-        self.room = room_of_training(problem)
+        self.room = training_capacity(problem)
         self._free: IntArray = self.room
         self._started: tuple[int, ...] | None = None
 

@@ -128,7 +128,7 @@ class _Search:
         best, bounds = None, self.objective.name == "fulfilment"
         calm: Division | None = None
         for reach, number in sorted(reached, key=lambda one: (one[0], -one[1]), reverse=True):
-            if calm is not None and bounds and _coarse(reach) <= _coarse(self.objective.standing(calm.packing)):
+            if calm is not None and bounds and _coarse(reach) <= _coarse(self.objective.score(calm.packing)):
                 break
             level, chosen = known[number]
             made = self._made(chosen, level)
@@ -232,7 +232,7 @@ class _Search:
 
     def _rank(self, division: Division) -> tuple[list[float], int]:
         """Of equally good divisions, the one that deletes fewer trainers is better."""
-        return self.objective.standing(division.packing), -len(division.packing.victims)
+        return self.objective.score(division.packing), -len(division.packing.victims)
 
 
 def _coarse(fulfilments: list[float]) -> list[float]:

@@ -18,7 +18,7 @@ from edl.model.resources import NodeTerm, Preference
 from edl.model.topology import TOGETHER, Labels, Topology, domain_of, in_domain
 from edl.planner.problem import JobDemand
 from edl.planner.problem_reader import read_problem
-from edl.planner.topology.rooms import Offer, Rooms
+from edl.planner.topology.domain_capacity import DomainCapacities, Offer
 
 PREFERENCE_WEIGHT = 100  # the most that Kubernetes allows, so the preferences of a template decide between equals
 
@@ -74,7 +74,7 @@ def read_choices(snapshot: ClusterSnapshot, limits: Limits) -> Choices | None:
     if not any(_is_open(job) for job in snapshot.jobs):
         return None
     problem = read_problem(snapshot, limits)
-    rooms, labels = Rooms(problem), {node.name: node.labels for node in snapshot.nodes}
+    rooms, labels = DomainCapacities(problem), {node.name: node.labels for node in snapshot.nodes}
     domains: dict[JobKey, Sequence[str]] = {}
     most: dict[JobKey, int] = {}
     for demand in sorted(problem.demands, key=_turn):

@@ -174,3 +174,15 @@ def by_job(actions: Iterable[Action]) -> Counter[str]:
 def failed(action: Action) -> Outcome:
     """The API server did not answer."""
     return Outcome(action, Result.FAILED, "Timeout", "no answer")
+
+
+def at_rest(*names: str, trainers: int = 2) -> CoreStage:
+    """Jobs that need nothing."""
+    stage = CoreStage()
+    for name in names or ("a",):
+        stage.add(name, trainers, max_trainers=20)
+    stage.settle(dict.fromkeys(names or ("a",), trainers))
+    assert stage.send() == []
+    stage.make_needs()
+    stage.core._turns = 0
+    return stage

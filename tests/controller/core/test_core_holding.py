@@ -136,7 +136,7 @@ def test_surplus_waits_for_jobs_that_were_not_looked_at_yet() -> None:
 
 def test_without_patience_only_what_somebody_waits_for_is_taken() -> None:
     stage = growing()
-    assert stage.core.take(patient=False) is None
+    assert stage.core.take(background=False) is None
     assert stage.core.take() is not None
 
 

@@ -13,7 +13,7 @@ import pytest
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
-from edl.controller.requests_at_once.patience import LEAST, STEP
+from edl.controller.requests_at_once.background_writes import LEAST, STEP
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Need, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Refusal

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
+from edl.controller.master_monitor.pace import CallPace
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, TemporaryError
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry, model_of

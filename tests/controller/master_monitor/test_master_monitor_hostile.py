@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from edl.clock import SystemClock
-from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
+from edl.controller.master_monitor.pace import CallPace
 from edl.controller.ports import MasterAddress
 from edl.errors import TemporaryError
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from edl.clock import SystemClock
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.ports import MasterAddress
 from edl.lifecycle.data_progress import MasterReport, MasterState
 from edl.model.jobs import Job

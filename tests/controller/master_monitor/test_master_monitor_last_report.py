@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edl.controller.master_monitor import MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.ports import MasterAddress
 from edl.errors import PermanentError, TemporaryError
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry

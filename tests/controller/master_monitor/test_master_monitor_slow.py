@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edl.clock import SystemClock
-from edl.controller.master_monitor import CallPace, MasterMonitor
+from edl.controller.master_monitor.monitor import MasterMonitor
+from edl.controller.master_monitor.pace import CallPace
 from edl.controller.ports import MasterAddress
 from edl.errors import TemporaryError
 from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry

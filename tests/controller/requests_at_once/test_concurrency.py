@@ -6,7 +6,7 @@ import asyncio
 
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace
-from edl.controller.requests_at_once.concurrency import FIRST, FLOOR, LONGEST_REST_S, TOO_LONG_S, USUAL, Concurrency
+from edl.controller.requests_at_once.concurrency import FIRST, FLOOR, LONGEST_PAUSE_S, TOO_LONG_S, USUAL, Concurrency
 from edl.model.actions import Action, CreatePod, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
 from tests.controller.loop_stage import A, Stage, at_work, play, rounds
@@ -64,16 +64,16 @@ def test_places_that_must_wait_rest_and_come_back() -> None:
     for number in range(FIRST):
         concurrency.record(busy(2.0), now_s=10.0 + number * 0.0001, was_full=True)
     assert concurrency.places(10.1) == 0
-    assert 1.85 <= concurrency.rest_s(10.1) <= 1.95
+    assert 1.85 <= concurrency.pause_s(10.1) <= 1.95
     assert concurrency.places(12.1) == FIRST // 2
-    assert concurrency.rest_s(12.1) == 0.0
+    assert concurrency.pause_s(12.1) == 0.0
 
 
 def test_a_place_rests_for_some_seconds_at_most() -> None:
     concurrency = Concurrency(1)
     concurrency.record(busy(600.0), now_s=10.0, was_full=True)
-    assert concurrency.places(10.0 + LONGEST_REST_S - 0.1) == 0
-    assert concurrency.places(10.0 + LONGEST_REST_S + 0.1) == 1
+    assert concurrency.places(10.0 + LONGEST_PAUSE_S - 0.1) == 0
+    assert concurrency.places(10.0 + LONGEST_PAUSE_S + 0.1) == 1
 
 
 def test_one_job_that_must_wait_costs_one_place() -> None:

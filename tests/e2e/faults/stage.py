@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.control_plane.cluster import ControlPlane
-from tests.e2e.faults.proxy import Asked, FaultProxy
+from tests.e2e.faults.faults import Asked
+from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.worlds import facts
 from tests.e2e.worlds.controller_process import ControllerProcess
 from tests.e2e.worlds.harness import World

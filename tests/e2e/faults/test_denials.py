@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from edl.install.manifests import controller_manifests
-from tests.e2e.faults.proxy import Asked
+from tests.e2e.faults.faults import Asked
 from tests.e2e.faults.stage import GROWN, STEADY, Stage
 from tests.e2e.faults.webhook import WORDS, Webhook
 from tests.e2e.worlds.controller_process import free_port

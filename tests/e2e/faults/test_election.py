@@ -11,7 +11,8 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.e2e.faults.proxy import FaultProxy, after, hang, reset
+from tests.e2e.faults.faults import after, hang, reset
+from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.faults.stage import Stage
 from tests.e2e.worlds.controller_process import ControllerProcess
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.faults.proxy import (
+from tests.e2e.faults.faults import (
     Asked,
     Edit,
     Fault,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.install.objects import pod_reader
+from edl.install.rights import pod_reader
 from tests.e2e.conftest import SharedControlPlanes
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import Kube

@@ -19,8 +19,9 @@ from edl.api import manifest, pods, priorities
 from edl.api.v1 import parse_job
 from edl.install.job_network import job_network
 from edl.install.manifests import controller_manifests
-from edl.install.objects import NAMESPACE, pod_reader, volcano_rights
+from edl.install.objects import NAMESPACE
 from edl.install.operator_objects import operator_objects
+from edl.install.rights import pod_reader, volcano_rights
 from edl.kube.queue_file import read_queues
 from edl.model.names import Role
 from tests.e2e.conftest import SharedControlPlanes

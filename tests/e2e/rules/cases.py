@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edl.explain.decision import decide
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.limits import Limits
 from edl.model.pods import Pod

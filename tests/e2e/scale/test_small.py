@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.commands import Settings
 from tests.e2e.control_plane.nodes import NodeSpec
-from tests.e2e.faults.proxy import Asked, Fault, FaultProxy, held, slow
+from tests.e2e.faults.faults import Asked, Fault, held, slow
+from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.scale import fill, peer
 from tests.e2e.scale.audit import ACCOUNT, Sent
 from tests.e2e.scale.world import ScaleWorld, Size, started

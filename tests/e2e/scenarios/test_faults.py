@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from tests.e2e.control_plane.cluster import ControlPlane
-from tests.e2e.faults.proxy import FaultProxy, after, hang
+from tests.e2e.faults.faults import after, hang
+from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.worlds import facts
 from tests.e2e.worlds.controller_process import ControllerProcess
 from tests.e2e.worlds.harness import World

@@ -75,7 +75,7 @@ def test_a_waiting_minimum_brings_a_node_and_runs_and_the_node_leaves(plane: Con
         wait(world, lambda: not requests(world), "its request pod is gone")
         said = events(world, "new")
         assert said["NodeRequested"] == "edl asks for a node of group spot at 0.2 an hour"
-        assert said["NodeCame"] == "node scaled-0 of group spot came"
+        assert said["NodeCame"] == "node scaled-0 of group spot has joined the cluster"
         world.withdraw("new")
         wait(world, lambda: cloud.departures == ["scaled-0"], "the empty node leaves")
         wait(world, lambda: world.running("old") == 3, "the other job runs on")

@@ -84,7 +84,7 @@ class Autoscaler:
 
     def _look(self) -> None:
         pods, nodes, now_s = self._kube.list("pods"), self._kube.list("nodes"), time.monotonic()
-        waiting = [pod for pod in pods if self._could_help(pod) and not self._has_room(pod, nodes, pods)]
+        waiting = [pod for pod in pods if self._could_help(pod) and not self._has_capacity(pod, nodes, pods)]
         self.asked |= {pod["metadata"]["name"] for pod in waiting}
         for pod in waiting if self._comes else ():
             if self._is_over(pod, now_s, self._come_s) and pod["metadata"]["uid"] not in self._served:
@@ -109,7 +109,7 @@ class Autoscaler:
         is_wanted = selector <= self._labels.items() and pod["spec"].get("priority", 0) >= LOWEST_PRIORITY
         return is_seen and is_wanted and facts.fits(facts.request(pod), room)
 
-    def _has_room(self, pod: Object, nodes: list[Object], pods: list[Object]) -> bool:
+    def _has_capacity(self, pod: Object, nodes: list[Object], pods: list[Object]) -> bool:
         """True if a node exists that could hold the pod now: its scheduler is about to bind it."""
         wanted = (pod["spec"].get("nodeSelector") or {}).items()
         chosen = [node for node in nodes if wanted <= (node["metadata"].get("labels") or {}).items()]

@@ -278,7 +278,7 @@ async def test_the_search_for_what_is_too_deep_in_a_list_leaves_the_event_loop_a
         threads.append(threading.current_thread() is threading.main_thread())
         return cut_off(body)
 
-    monkeypatch.setattr("edl.kube.mirror.reflector.cut_off", searched)
+    monkeypatch.setattr("edl.kube.client.responses.cut_off", searched)
     api.broken[PATH] = lambda _: web.Response(body=listed, content_type="application/json")
     async with connected(api) as session:
         store = ObjectStore[JobObject]()
@@ -291,7 +291,7 @@ async def test_the_search_for_what_is_too_deep_in_a_list_leaves_the_event_loop_a
 async def test_an_event_that_is_too_deep_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
     raw = hostile(FILLINGS["depth"], "spec")
-    monkeypatch.setattr("edl.kube.mirror.reflector.decode", Mock(side_effect=AssertionError))
+    monkeypatch.setattr("edl.kube.client.responses.decode", Mock(side_effect=AssertionError))
     api.extra_lines.append(b'{"type":"ADDED","object":' + raw + b"}")
     async with connected(api) as session:
         store = ObjectStore[JobObject]()

@@ -12,9 +12,9 @@ import pytest
 from edl.errors import NotSyncedError
 from edl.kube.mirror.mirrored import Mirrored
 from edl.kube.mirror.read_once import look
+from edl.kube.translate.books.pod_book import STILL_COUNTED_S
 from edl.kube.translate.decoders import PODS as PODS_DECODER
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.pod_book import STILL_COUNTED_S
 from edl.model.names import JobKey
 from edl.model.resources import POD_OBJECTS
 from tests.kube.mirror.mirrored_cluster import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edl.kube.mirror.cache import SLICE, SLICE_OF_JOBS
-from edl.kube.translate.node_book import read_node
+from edl.kube.translate.books.node_book import read_node
 from tests.kube.mirror.mirrored_cluster import JOBS, NODES, PODS, job, pod, world
 from tests.worlds.fake_api import FakeApi
 
@@ -65,7 +65,7 @@ async def test_nodes_are_translated_while_the_event_loop_goes_on(monkeypatch: py
             prepared.append(source)
             return read_node(source)
 
-        monkeypatch.setattr("edl.kube.translate.node_book.read_node", noted)
+        monkeypatch.setattr("edl.kube.translate.books.node_book.read_node", noted)
         translating = asyncio.ensure_future(w.cache.translate(0.0))
         await asyncio.sleep(0)
         assert len(prepared) == 3

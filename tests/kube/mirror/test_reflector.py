@@ -1,74 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from edl.kube.client.session import ApiSession
-from edl.kube.mirror.reflector import Reflector, ReflectorCalls, ReflectorPace, Resource
-from edl.kube.mirror.store import ObjectStore, version_of
-from edl.kube.translate.decoders import PODS, TRAINING_JOBS
-from edl.kube.translate.objects import JobObject, PodObject
-from tests.worlds.fake_api import FakeApi, FakeClock, connected, eventually, refusal, reset
-
-PATH = "/api/v1/pods"
-
-
-def pod(name: str, **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "a"}, "status": status}
-
-
-@dataclass
-class Mirror:
-    api: FakeApi
-    clock: FakeClock
-    store: ObjectStore[PodObject]
-    reflector: Reflector[PodObject]
-    changes: list[int]
-
-    def names(self) -> list[str]:
-        return sorted(name for _, name in self.store.objects)
-
-    async def shows(self, *names: str) -> None:
-        await eventually(lambda: self.names() == sorted(names) and self.reflector.synced.is_set())
-
-
-@asynccontextmanager
-async def mirrored(
-    api: FakeApi, pace: ReflectorPace | None = None, resource: Resource | None = None
-) -> AsyncIterator[Mirror]:
-    async with connected(api) as session:
-        mirror = _mirror(api, session, pace or ReflectorPace(), resource or Resource(PATH))
-        task = asyncio.ensure_future(mirror.reflector.run())
-        try:
-            yield mirror
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-def _mirror(api: FakeApi, session: ApiSession, pace: ReflectorPace, resource: Resource) -> Mirror:
-    clock, store, changes = FakeClock(), ObjectStore[PodObject](), list[int]()
-    reflector = Reflector(
-        session,
-        resource,
-        PODS,
-        store,
-        clock,
-        pace=pace,
-        rng=random.Random(1),  # noqa: S311 - jitter that repeats
-        calls=ReflectorCalls(on_change=lambda: changes.append(len(store.objects))),
-    )
-    return Mirror(api, clock, store, reflector, changes)
+from edl.kube.mirror.reflector import ReflectorPace, Resource
+from edl.kube.mirror.store import version_of
+from tests.kube.mirror.mirrored_pods import PATH, mirrored, pod
+from tests.worlds.fake_api import FakeApi, eventually, refusal, reset
 
 
 async def test_lists_in_pages_then_follows_the_watch() -> None:
@@ -212,76 +154,6 @@ async def test_a_long_silent_watch_resets_the_failures_before_it() -> None:
         assert mirror.clock.slept[before] <= 0.5, "the pause of a first failure"
 
 
-async def test_a_duplicate_event_is_no_change() -> None:
-    api = FakeApi()
-    api.duplicate_events = True
-    async with mirrored(api) as mirror:
-        await mirror.shows()
-        before = len(mirror.changes)
-        api.put(PATH, pod("p0"))
-        api.put(PATH, pod("p0", phase="Running"))
-        api.put(PATH, pod("p1"))
-        await mirror.shows("p0", "p1")
-        assert len(mirror.changes) == before + 3
-
-
-async def test_a_repeated_older_event_does_not_revert_the_object() -> None:
-    api = FakeApi()
-    old = api.put(PATH, pod("p0", phase="Pending"))
-    async with mirrored(api) as mirror:
-        await mirror.shows("p0")
-        await eventually(lambda: api.count("watch") == 1)
-        middle = api.put(PATH, pod("p0", phase="Running"))
-        new = api.put(PATH, pod("p0", phase="Failed"))
-        await eventually(lambda: version_of(mirror.store.objects["a", "p0"]) == new["metadata"]["resourceVersion"])
-        api.extra_lines += [_line("MODIFIED", middle), _line("ADDED", pod("last"))]
-        api.end_watches()
-        await mirror.shows("p0", "last")
-        status = mirror.store.objects["a", "p0"].status
-        assert status is not None
-        assert status.phase == "Failed"
-    assert old["metadata"]["uid"] == new["metadata"]["uid"]
-
-
-async def test_a_late_event_does_not_restore_a_deleted_object() -> None:
-    api = FakeApi()
-    old = api.put(PATH, pod("p0"))
-    async with mirrored(api) as mirror:
-        await mirror.shows("p0")
-        await eventually(lambda: api.count("watch") == 1)
-        api.remove(PATH, "p0", "a")
-        await mirror.shows()
-        late = {**old, "metadata": {**old["metadata"], "resourceVersion": "77"}}
-        api.extra_lines += [_line("MODIFIED", late), _line("ADDED", pod("last"))]
-        api.end_watches()
-        await mirror.shows("last")
-
-
-async def test_a_late_deletion_does_not_remove_a_new_object_of_the_same_name() -> None:
-    api = FakeApi()
-    old = api.put(PATH, pod("p0"))
-    async with mirrored(api) as mirror:
-        await mirror.shows("p0")
-        new = {**pod("p0"), "metadata": {**pod("p0")["metadata"], "uid": "second", "resourceVersion": "200"}}
-        api.extra_lines += [_line("ADDED", new), _line("DELETED", old), _line("ADDED", pod("last"))]
-        api.end_watches()
-        await mirror.shows("p0", "last")
-        assert mirror.store.objects["a", "p0"].metadata is not None
-        assert mirror.store.objects["a", "p0"].metadata.uid == "second"
-
-
-async def test_a_heartbeat_is_no_change_and_keeps_the_object() -> None:
-    api = FakeApi()
-    api.put(PATH, pod("p0"))
-    async with mirrored(api) as mirror:
-        await mirror.shows("p0")
-        known, woken = mirror.store.objects["a", "p0"], len(mirror.changes)
-        beat = api.put(PATH, pod("p0", hostIP="a field that no decision reads"))
-        await eventually(lambda: version_of(known) == beat["metadata"]["resourceVersion"])
-        assert mirror.store.objects["a", "p0"] is known
-        assert len(mirror.changes) == woken
-
-
 async def test_a_watch_that_is_silent_too_long_is_opened_again() -> None:
     api = FakeApi()
     api.mute = True
@@ -344,30 +216,6 @@ async def test_it_waits_as_long_as_a_429_requests() -> None:
     async with mirrored(api) as mirror:
         await mirror.shows()
         assert 20 <= mirror.clock.slept[0] <= 22
-
-
-async def test_an_unreadable_object_is_quarantined_under_its_name_and_the_others_are_read() -> None:
-    api = FakeApi()
-    api.put(PATH, {**pod("bad"), "spec": {"containers": "x"}})
-    api.put(PATH, pod("p0"))
-    async with mirrored(api) as mirror:
-        await mirror.shows("p0")
-        assert [str(q) for q in mirror.store.quarantined.values()] == [
-            "Pod a/bad is left out: Expected `array | null`, got `str` - at `$.spec.containers`"
-        ]
-        api.put(PATH, {**pod("p0"), "spec": 5})
-        await eventually(lambda: ("a", "p0") in mirror.store.quarantined)
-        api.put(PATH, pod("p0"))
-        api.remove(PATH, "bad", "a")
-        await eventually(lambda: mirror.names() == ["p0"] and not mirror.store.quarantined)
-
-
-async def test_a_line_that_is_not_an_event_causes_a_new_list() -> None:
-    api = FakeApi()
-    api.extra_lines.append(b"<html>a proxy had an idea</html>")
-    async with mirrored(api) as mirror:
-        await mirror.shows()
-        await eventually(lambda: api.count("list") == 2 and not mirror.reflector.problem)
 
 
 async def test_request_list_does_not_wait_for_the_watch_to_end() -> None:
@@ -452,15 +300,5 @@ async def test_selectors_are_sent_with_the_list_and_the_watch() -> None:
     )
 
 
-async def test_a_job_keeps_its_whole_body_but_no_managed_fields() -> None:
-    job = TRAINING_JOBS.from_dict({"metadata": {"name": "j", "managedFields": [1]}, "spec": {"a": [1]}})
-    assert isinstance(job, JobObject)
-    assert job.body == {"metadata": {"name": "j"}, "spec": {"a": [1]}}
-
-
 def _has_watched_more_than(api: FakeApi, watches: int) -> bool:
     return api.count("watch") > watches
-
-
-def _line(kind: str, obj: dict[str, Any]) -> bytes:
-    return json.dumps({"type": kind, "object": obj}).encode()

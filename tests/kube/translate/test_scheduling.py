@@ -74,7 +74,7 @@ def waiting(message: str, **condition: str) -> Object:
 )
 def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:
     found = the_pod(waiting(message), node())
-    assert (found.blocked, found.is_waiting_serving, found.needs_room) == (why, True, False)
+    assert (found.blocked, found.is_waiting_serving, found.needs_capacity) == (why, True, False)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> Non
 )
 def test_a_pod_that_an_eviction_may_help_gets_room(message: str) -> None:
     found = the_pod(waiting(message), node())
-    assert (found.blocked, found.needs_room) == ("", True)
+    assert (found.blocked, found.needs_capacity) == ("", True)
 
 
 def test_a_pod_that_was_not_tried_or_has_a_node_is_not_blocked() -> None:

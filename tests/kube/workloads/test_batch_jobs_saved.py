@@ -8,7 +8,7 @@ import pytest
 
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.explain.job_text import find_job
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from tests.worlds.raw_objects import Object, batch_job, batch_pod, job, node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.kube.workloads.annotations import RECORD
 from edl.kube.workloads.resize import MOST_UNSEEN, ResizeRequest, resize_request
 from edl.kube.workloads.volcano_jobs import VolcanoJobs

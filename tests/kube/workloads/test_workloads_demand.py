@@ -7,7 +7,7 @@ import json
 import pytest
 
 from edl.controller.planning import plan_snapshot
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan
 from tests.worlds.raw_objects import (

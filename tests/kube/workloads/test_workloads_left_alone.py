@@ -13,7 +13,7 @@ from rich.console import Console
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.explain.job_text import find_job, print_job_report
 from edl.explain.queue_status import queue_statuses
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey, WorkloadKind

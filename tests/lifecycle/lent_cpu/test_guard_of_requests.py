@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from edl.lifecycle import running_requests
+from edl.lifecycle.lent_cpu import running_requests
 from edl.lifecycle.lent_cpu.guard import Judged, judge_requests
-from edl.lifecycle.running_requests import changed_requests
+from edl.lifecycle.lent_cpu.running_requests import changed_requests
 from edl.model.actions import ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job

@@ -69,7 +69,7 @@ def test_a_pod_for_which_trainers_go_ahead_of_a_plan_waits_behind_training() -> 
     waiting = at(1, pods=(make_serving("web"),))
     for seen in (at(0), waiting):
         metrics.observed(seen, leader=True)
-    metrics.relieved(waiting)
+    metrics.evicted_early(waiting)
     metrics.observed(at(9, pods=(make_serving("web", node="n000"),)), leader=True)
     assert count(registry, "edl_serving_wait_seconds", behind="training") == 1
 

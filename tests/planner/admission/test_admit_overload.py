@@ -15,12 +15,13 @@ from edl.model.jobs import FixedPods
 from edl.model.limits import Limits
 from edl.model.names import Role
 from edl.model.status import Reason
-from edl.planner import minimums, victims
+from edl.planner import victims
 from edl.planner.admission import trial
 from edl.planner.admission.admit import Admission, admit
 from edl.planner.admission.capping import cap
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.minimums import serve
+from edl.planner.minimums import serving
+from edl.planner.minimums.serving import serve
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -105,7 +106,7 @@ def test_jobs_stay_in_the_room_that_the_packing_of_serving_leaves(nodes: int, jo
 
 def test_orders_of_placing_are_not_tried_again_if_none_serves_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """With thousands of serving pods, each of these trials takes a second."""
-    orders = _Counted("permutations", monkeypatch, minimums)
+    orders = _Counted("permutations", monkeypatch, serving)
 
     plan = plan_for(half_lost(40, 16, 1), Limits(deadline_s=600.0))
 

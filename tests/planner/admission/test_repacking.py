@@ -11,7 +11,7 @@ from edl.planner.admission import repacking
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.clock import Clock
-from edl.planner.minimums import Served
+from edl.planner.minimums.batches import Served
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_nodes, make_snapshot

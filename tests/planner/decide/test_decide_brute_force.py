@@ -24,7 +24,7 @@ from edl.model.status import Reason
 from edl.planner.admission.admit import admit
 from edl.planner.admission.capping import cap
 from edl.planner.guard import check
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
 from tests.worlds import brute_force as oracle

@@ -15,7 +15,7 @@ from edl.model.pods import Pod
 from edl.model.progress import Measured
 from edl.model.resources import CPU
 from edl.model.status import Reason, Resize
-from edl.planner.lending.clearing import clear_lent_room, keep_lent_room, slowed_since_s
+from edl.planner.lending.clearing import clear_lent_capacity, reserve_lent_capacity, slowed_since_s
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot
@@ -188,7 +188,7 @@ def test_where_lending_costs_most_is_cleared_first(price: float, cleared_node: s
         for i, c, n in ((0, 3, "n000"), (1, 5, "n001"))
     ]
     packing = TrialPacking(read_problem(make_snapshot(make_nodes(2, 12), tuple(jobs), tuple(old)), CLEAR), range(2))
-    clear_lent_room(packing)
+    clear_lent_capacity(packing)
     first = packing.problem.live_trainers[packing.victims[0]]
     assert first.pod.node == cleared_node
 
@@ -205,7 +205,7 @@ def test_headroom_counts_on_the_cheapest_lenders_first(prices: tuple[float, floa
     snapshot = make_snapshot((*make_nodes(2, 10), make_node("n002", 4)), tuple(jobs), (running,))
     packing = TrialPacking(read_problem(snapshot, Limits(serving=ServingLimits(headroom=1))), range(2))
     before = packing.lent.copy()
-    assert keep_lent_room(packing, packing.problem.headroom[0], 1) == 1
+    assert reserve_lent_capacity(packing, packing.problem.headroom[0], 1) == 1
     assert np.flatnonzero((packing.lent < before).any(axis=1)).tolist() == [kept_on]
 
 

@@ -19,7 +19,7 @@ from edl.model.queues import Queue, Reclaim
 from edl.model.resources import CPU
 from edl.planner.consolidation import Moving, without
 from edl.planner.guard import check
-from edl.planner.owners.order import as_settled, in_deletion_order
+from edl.planner.owners.order import as_predicted, in_deletion_order
 from edl.planner.policies.registry import policy_named
 from edl.planner.queues.borrowing import borrowing_quotas
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
@@ -124,12 +124,12 @@ def test_queues_share_alike_in_all_plans_of_one_decision() -> None:
     seen = replace(make_snapshot(make_nodes(2, 4), (train, new)), queues=queues)
     victims = {train.key: tuple(pod.name for pod in in_deletion_order(train)[:4])}
     assert dict(borrowing_quotas(seen)[1].amounts) == {CPU: 0}
-    assert borrowing_quotas(as_settled(seen, victims)) == borrowing_quotas(seen)
+    assert borrowing_quotas(as_predicted(seen, victims)) == borrowing_quotas(seen)
     assert borrowing_quotas(without(seen, Moving({}, victims))) == borrowing_quotas(seen)
 
 
 def test_a_workload_above_its_minimum_stays_where_it_is_in_the_last_plan_too() -> None:
-    # Three Jobs have to be settled one after the other, and one of them waits for a node with a pod.
+    # Three Jobs have to be predicted one after the other, and one of them waits for a node with a pod.
     nodes = (make_node("n000", cpu=9), make_node("n001", cpu=8), make_node("n002", cpu=7), make_node("n003", cpu=8))
     lacks = batch("lacks", ("n003", "n003"), low=3, high=4, cpu=3)
     waits = batch("waits", ("n000", "n001", ""), low=2, high=3)

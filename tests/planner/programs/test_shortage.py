@@ -10,7 +10,7 @@ from edl.model.jobs import FixedPods
 from edl.model.limits import Limits
 from edl.model.names import Role
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.minimums import serve
+from edl.planner.minimums.serving import serve
 from edl.planner.problem import free_beside_fixed
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.most_pods import place_most_priced

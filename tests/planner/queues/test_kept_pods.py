@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edl.controller.planning import plan_snapshot
-from edl.kube.translate.pod_book import STILL_COUNTED_S
+from edl.kube.translate.books.pod_book import STILL_COUNTED_S
 from edl.kube.translate.snapshot import Translator
 from edl.lifecycle.desired_state import JobContext, desired_state
 from edl.model.actions import CreatePod, DeletePod, Result

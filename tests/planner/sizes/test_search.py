@@ -14,7 +14,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import ScalePlan
 from edl.model.sizes import Sizes, allows, at_most, named
-from edl.planner.admission.relief import relieve
+from edl.planner.admission.early_evictions import early_evictions
 from edl.planner.guard import check
 from edl.planner.starts import startable
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
@@ -169,9 +169,9 @@ def test_a_job_below_its_minimum_is_made_whole_trainer_by_trainer() -> None:
     assert len(startable(world, plan_for(world))) == 1
 
 
-def test_relief_ahead_of_a_plan_takes_a_whole_size() -> None:
+def test_an_eviction_ahead_of_a_plan_takes_a_whole_size() -> None:
     world = with_pods(cluster_of([8], [sized("a", POWERS, trainers=8, on=("n0",))]), make_serving("web", cpu=1))
-    (found,) = relieve(world, lambda job: job, LIMITS)
+    (found,) = early_evictions(world, lambda job: job, LIMITS)
     assert len(found.victims) == 4
 
 

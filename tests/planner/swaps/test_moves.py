@@ -11,7 +11,8 @@ import pytest
 from benchmarks.worst_worlds import many_sizes
 from edl.model.limits import Limits, Quota
 from edl.model.resources import CPU, HOST_PORT_PREFIX, Resources
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.required import place_in_free_capacity
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.moves import Aim, best_swaps, worth_trying
 from edl.planner.swaps.state import SwapState, as_bits
@@ -28,7 +29,7 @@ def state_of(seed: int, jobs: int = 6, ports: int = 0) -> SwapState:
         trainer = replace(job.trainer, request=request)
         made.append(replace(job, trainer=trainer, min_trainers=1 if ports else job.min_trainers))
     problem = read_problem(replace(world, jobs=tuple(made)), Limits())
-    packing = place_in_free_room(TrialPacking(problem, range(jobs)), Served({}, {}, 0))
+    packing = place_in_free_capacity(TrialPacking(problem, range(jobs)), Served({}, {}, 0))
     assert packing is not None
     state = SwapState(packing, dict.fromkeys(range(jobs), 12), {})
     state.restore(packing)
@@ -120,7 +121,7 @@ def test_no_swap_passes_a_quota_that_is_nearly_used(thorough: bool) -> None:
     minimums = sum(job.min_trainers * each for job, each in zip(world.jobs, cpu, strict=True))
     limits = Limits(quotas=(Quota("default", ((CPU, minimums + max(cpu)),)),))
     problem = read_problem(world, limits)
-    packing = place_in_free_room(TrialPacking(problem, range(6)), Served({}, {}, 0))
+    packing = place_in_free_capacity(TrialPacking(problem, range(6)), Served({}, {}, 0))
     assert packing is not None
     state = SwapState(packing, dict.fromkeys(range(6), 12), {})
     state.restore(packing)

@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.worst_worlds import many_sizes
 from edl.model.limits import Limits
-from edl.planner.minimums import Served, place_in_free_room
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.required import place_in_free_capacity
 from edl.planner.problem_reader import read_problem
 from edl.planner.swaps.search import Wanted, fill_by_swaps
 from edl.planner.trial_packing import TrialPacking
@@ -39,7 +40,7 @@ def test_free_room_is_filled_up_to_the_ceiling() -> None:
 def test_very_many_jobs_keep_their_minimums_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edl.planner.swaps.search.MOST_COMPARED", 5)
     problem = read_problem(many_sizes(12, 18, 3).snapshot, Limits())
-    placed = place_in_free_room(TrialPacking(problem, range(18)), Served({}, {}, 0))
+    placed = place_in_free_capacity(TrialPacking(problem, range(18)), Served({}, {}, 0))
     assert placed is not None
     few = dict.fromkeys(range(18), 0)
     none = dict.fromkeys(range(18), 0.0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edl.explain.decision import decide
-from edl.explain.relief import relief_decisions
+from edl.explain.early_evictions import early_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.limits import Limits, ServingLimits, SharingLimits
@@ -42,7 +42,7 @@ class RememberedPlans:
     recalled: int = 0
     checked: int = 0
     _plans: dict[Any, ScalePlan] = field(default_factory=dict)
-    _reliefs: dict[Any, tuple[ScaleDecision, ...]] = field(default_factory=dict)
+    _early: dict[Any, tuple[ScaleDecision, ...]] = field(default_factory=dict)
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         """The plan for a snapshot."""
@@ -57,11 +57,11 @@ class RememberedPlans:
             assert self._make(snapshot, limits) == plan, key
         return plan
 
-    def relieve(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+    def early_evictions(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
         """The evictions for serving ahead of a plan."""
         key = situation(snapshot)
-        if (decisions := self._reliefs.get(key)) is None:
-            decisions = self._reliefs[key] = relief_decisions(snapshot, policy_named("maxmin"), limits)
+        if (decisions := self._early.get(key)) is None:
+            decisions = self._early[key] = early_decisions(snapshot, policy_named("maxmin"), limits)
         return _of_generations(decisions, snapshot)
 
     def _make(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:

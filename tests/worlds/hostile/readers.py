@@ -20,11 +20,11 @@ import yaml
 from edl.errors import EdlError
 from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.bounds.object_bounds import decode_object
+from edl.kube.client import responses
 from edl.kube.client.api_errors import error_of
 from edl.kube.expected_nodes_file import read_expected_nodes
-from edl.kube.mirror import reflector
 from edl.kube.queue_file import read_queues
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.kube.tenants_file import read_tenants
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.snapshot import ClusterObjects, Translator
@@ -95,7 +95,7 @@ def _written(read: Callable[[Path], object]) -> Callable[[bytes, Path], object]:
 def _watched(data: bytes, _: Path) -> object:
     """Objects as a watch sends them, to the end: a snapshot of what could be decoded."""
     translator = Translator()
-    event = reflector._event_of(data)
+    event = responses.event_of(data)
     for decoder in raw_objects.DECODERS.values():
         one = decoder.from_bytes(event.object)
         if not isinstance(one, Quarantined):

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from edl.explain.decision import decide
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan

@@ -119,7 +119,7 @@ class Desk:
 
     def _new(self, clock: Clock, *, minimums_fit: bool) -> Parts:
         backoff, recorder = Backoff(), self.recorder
-        planner = Planner(self.plans.decide, guard.check, starts.startable, Thread, self.plans.relieve)
+        planner = Planner(self.plans.decide, guard.check, starts.startable, Thread, self.plans.early_evictions)
         plans = PlanMaker(planner, UNHURRIED, recorder)
         writes = JobWrites(clock, recorder, backoff, UNHURRIED, lambda _job: None)
         core = Core(clock, writes, backoff, retry_s=1.0, retry_at_most_s=1.0)
@@ -162,7 +162,7 @@ class Desk:
         due._later = {uid: at_s for uid, at_s in due._later.items() if uid not in due._now}
         core.under_way.writes.sort(key=called)
         core._turns = 0
-        due._rests = {uid: (1, until_s) for uid, (_, until_s) in due._rests.items() if until_s > NOW_S}
+        due._backoffs = {uid: (1, until_s) for uid, (_, until_s) in due._backoffs.items() if until_s > NOW_S}
         self._simplify_pauses()
         writes._ensured = {uid: (generation, NEVER_S) for uid, (generation, _) in writes._ensured.items()}
         if (planning := core.allotments.planning) is not None:
@@ -247,12 +247,12 @@ class Desk:
         """The trainers that were found are evicted if kube-scheduler has answered by now."""
         search = self.parts.evictions.search
         assert search is not None
-        before = len(self.recorder.reliefs)
-        search.decisions = _finished(self._plans.relieve(search.view))
+        before = len(self.recorder.searches)
+        search.decisions = _finished(self._plans.early_evictions(search.view))
         self.parts.evictions.look(UNHURRIED)
         if (still := self.parts.evictions.search) is not None:
             still.decisions = None  # equal views give equal decisions
-        for view, decisions in self.recorder.reliefs[before:]:
+        for view, decisions in self.recorder.searches[before:]:
             self.parts.rules.amended(view, decisions)
 
     def ended(self, name: str, outcomes: Sequence[Outcome]) -> None:

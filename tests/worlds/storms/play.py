@@ -102,7 +102,9 @@ class Played:
             clock=clock,
             lease=FakeLease(),
             recorder=self.recorder,
-            planner=Planner(deciding.decide, check, deciding.startable, InlineRunner, relieve=deciding.relieve),
+            planner=Planner(
+                deciding.decide, check, deciding.startable, InlineRunner, early_evictions=deciding.early_evictions
+            ),
             limits=LIMITS,
         )
 

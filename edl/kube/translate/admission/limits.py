@@ -13,14 +13,8 @@ from contextlib import suppress
 from edl.errors import ConfigError
 from edl.kube.translate.admission.new_pods import NewPod, owners
 from edl.kube.translate.admission.objects import LimitObject, LimitRangeObject, LimitRangeSpec
-from edl.kube.translate.objects import (
-    ObjectMetadata,
-    PodSpec,
-    ResourceAmounts,
-    ResourceQuotaObject,
-    ResourceQuotaSpec,
-    ScopeObject,
-)
+from edl.kube.translate.container_objects import ResourceAmounts
+from edl.kube.translate.objects import ObjectMetadata, PodSpec, ResourceQuotaObject, ResourceQuotaSpec, ScopeObject
 from edl.kube.translate.resource_quotas import counts_every_job
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text

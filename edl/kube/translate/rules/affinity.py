@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from edl.kube.translate.rules.anti_affinity import AntiAffinity
-from edl.kube.translate.rules.room import Room
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.terms import PodRules, PodTerm
 from edl.kube.translate.rules.view import Unit, View, domain_words
 from edl.model.resources import RULE_PREFIX
@@ -46,7 +46,7 @@ def require_neighbours(view: View, units: Sequence[Unit], anti: AntiAffinity) ->
     return [group for group in found if group is not None]
 
 
-def begin_together(view: View, groups: Iterable[Group], room: Room) -> None:
+def begin_together(view: View, groups: Iterable[Group], room: FreeCapacity) -> None:
     """Choose one place for each group that begins.
 
     Args:
@@ -97,7 +97,7 @@ def _nobody(term: PodTerm, doubt: str, *, are_there: bool) -> str:
     return f", and {f'none is known to run{doubt}' if doubt else 'none runs'}"
 
 
-def _first_domains(view: View, group: Group, room: Room) -> dict[str, set[str]]:
+def _first_domains(view: View, group: Group, room: FreeCapacity) -> dict[str, set[str]]:
     """The domains of each label in which the first pods of a group may begin: all for one pod, else one place.
 
     That is the domains of one node, together: those with most slots. Pods that spread need a node with the labels.

@@ -18,8 +18,8 @@ from edl.kube.translate.rules.anti_affinity import ONE, AntiAffinity, Capacity
 from edl.kube.translate.rules.attachments import Attachments
 from edl.kube.translate.rules.devices import Devices
 from edl.kube.translate.rules.facts import RuleFacts
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.free_volumes import free_volumes_of_nodes
-from edl.kube.translate.rules.room import Room
 from edl.kube.translate.rules.sides import give_sides
 from edl.kube.translate.rules.spread import Spread
 from edl.kube.translate.rules.terms import PodRules, PodTerm
@@ -169,17 +169,17 @@ def _same(new: tuple[T, ...], old: tuple[T, ...]) -> tuple[T, ...]:
 
 def _apply_rules(
     view: View, units: list[Unit], anti: AntiAffinity, devices: DeviceBook
-) -> tuple[list[Capacity], Room]:
+) -> tuple[list[Capacity], FreeCapacity]:
     """Let every rule say what it requires of its pods; return resources that stand for rules, and free capacity."""
     shared = require_volumes(view, units)
     anti.exclude_fixed()
     anti.exclude_live()
-    bare = Room(view, units, ())
+    bare = FreeCapacity(view, units, ())
     capacities = [*anti.capacities(bare.slots), *free_volumes_of_nodes(view, units, bare.slots)]
     capacities += Attachments(view, units).capacities()
     if _reads_devices(view, units):
         capacities += Devices(view, units, devices).capacities()
-    room = Room(view, units, capacities)
+    room = FreeCapacity(view, units, capacities)
     give_sides(view, units, anti, room)
     beginning = require_neighbours(view, units, anti)
     shared.choose(room)
@@ -195,7 +195,7 @@ def _reads_devices(view: View, units: Sequence[Unit]) -> bool:
     return bool(facts.classes) or has_none
 
 
-def _block(view: View, units: list[Unit], anti: AntiAffinity, room: Room) -> None:
+def _block(view: View, units: list[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
     """Mark the waiting pods that rules keep from every node that accepts them and fits them without training."""
     given: defaultdict[PodTerm, Counter[frozenset[int]]] = defaultdict(Counter)
     for unit in units:

@@ -39,7 +39,7 @@ class Attachments:
                 self._attached.setdefault(volume, set()).update(nodes)
 
     def capacities(self) -> Iterator[Capacity]:
-        """Yield a resource for each driver with a limit whose volumes a pod that a plan places needs."""
+        """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""
         if not self._view.facts.limits:
             return
         users = Counter(dict.fromkeys(self._attached, 1))
@@ -59,7 +59,7 @@ class Attachments:
                 if users[driver, name] > 1:
                     shared.setdefault(driver, set()).add(name)
             for driver, names in shared.items():
-                self._keep_to_room(unit, driver, names, own[driver])
+                self._keep_to_limit(unit, driver, names, own[driver])
         for driver in sorted(needed):
             yield Capacity(_name(driver), self._left(driver), _UNLIMITED)
 
@@ -85,7 +85,7 @@ class Attachments:
         )
         return {number: max(0, of[driver] - used[number]) for number, of in limits if driver in of}
 
-    def _keep_to_room(self, unit: Unit, driver: str, names: set[str], own: int) -> None:
+    def _keep_to_limit(self, unit: Unit, driver: str, names: set[str], own: int) -> None:
         """Keep pods that share volumes to nodes that can attach those of them that are not attached there.
 
         Args:

@@ -151,7 +151,7 @@ class Devices:
         kinds = kinds_of_claim(found.spec, self._facts.classes)
         if self._users[claim] > 1:
             raise UncountedClaimError(
-                "several pods share it, and it has no device yet; use a template, which makes a claim for each pod"
+                "several pods share this claim, and it has no device yet; use a template, which makes one for each"
             )
         return kinds
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from edl.kube.translate.rules.anti_affinity import Capacity, Slots
 from edl.kube.translate.rules.facts import Claim
-from edl.kube.translate.rules.room import Room
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.view import Unit, View
 from edl.kube.translate.rules.volumes import (
     FreeVolumes,
@@ -30,7 +30,7 @@ def give_free_volumes(view: View, units: Sequence[Unit]) -> None:
     """Block the waiting pods for whose claims those before them leave no volume made by hand."""
     given: Counter[frozenset[str]] = Counter()
     seen: set[Claim] = set()
-    room = Room(view, units, ())
+    room = FreeCapacity(view, units, ())
     for unit in units:
         for claim in ((unit.rules.namespace, name) for name in unit.rules.claims):
             if claim in seen or unit.job is not None or not (fits := _names(free_volumes(claim, view.facts))):

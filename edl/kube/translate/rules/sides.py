@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from edl.kube.translate.rules.anti_affinity import AntiAffinity
-from edl.kube.translate.rules.room import Room
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.terms import PodTerm
 from edl.kube.translate.rules.view import Unit, View
 from edl.model.cluster import ClusterSnapshot
@@ -49,7 +49,7 @@ class _Member:
         return any(side == _BOTH for _, side in self.sides)
 
 
-def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, room: Room) -> None:
+def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
     """Give each domain that is free of pods that avoid each other to one of them, and keep the others from it.
 
     Args:
@@ -87,7 +87,7 @@ class _Domains:
         room: the free capacity of the nodes.
     """
 
-    def __init__(self, view: View, key: str, members: Sequence[_Member], room: Room) -> None:
+    def __init__(self, view: View, key: str, members: Sequence[_Member], room: FreeCapacity) -> None:
         self._view, self._key, self._members, self._room = view, key, members, room
         self._given: dict[tuple[PodTerm, int], set[str]] = {}
         self._read: dict[tuple[int, int], _Slots] = {}
@@ -188,7 +188,7 @@ def _needed(unit: Unit, beyond: frozenset[JobKey]) -> int:
     """
     job = unit.job
     if job is None:
-        return sum(pod.needs_room for pod in unit.pods)
+        return sum(pod.needs_capacity for pod in unit.pods)
     may_start = _has_begun(job) or (job.status is None and job.key not in beyond)
     return unit.number if job.is_schedulable and may_start else 0
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from edl.kube.translate.rules.anti_affinity import AntiAffinity, Capacity
-from edl.kube.translate.rules.room import Room
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.tally import Tally
 from edl.kube.translate.rules.terms import PodTerm, SpreadTerm
 from edl.kube.translate.rules.view import LabelIndex, Unit, View, domain_words
@@ -38,7 +38,7 @@ class Spread:
         room: the free capacity of the nodes.
     """
 
-    def __init__(self, view: View, units: Sequence[Unit], anti: AntiAffinity, room: Room) -> None:
+    def __init__(self, view: View, units: Sequence[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
         self._view, self._units, self._anti, self._room = view, units, anti, room
         self._index = LabelIndex((unit.rules, unit) for unit in units)
         self._names: dict[str, list[str]] = {}

@@ -54,7 +54,7 @@ class PodTerm(NamedTuple):
         return False if chosen is None else chooses(chosen, pod.namespace, namespaces)
 
     def words(self) -> str:
-        """The pods that it is about: `app=web`."""
+        """Describe the pods that the term selects, for a message: `app=web`."""
         where = [name for name in self.namespaces if name != DEFAULT_NAMESPACE]
         place = f" in namespace {' or '.join(where)}" if where else ""
         if self.namespace_selector is not None:
@@ -87,7 +87,7 @@ class SpreadTerm(NamedTuple):
         return is_here and self.selector is not None and _holds(self.selector, dict(pod.labels))
 
     def words(self) -> str:
-        """The pods that it counts."""
+        """Describe the pods that the constraint counts, for a message: `app=web in namespace ads`."""
         place = "" if self.namespace == DEFAULT_NAMESPACE else f" in namespace {self.namespace}"
         return selector_words(self.selector) + place
 

@@ -69,12 +69,12 @@ class Unit:
     counts_devices: bool = False
 
     def exclude(self, key: str, values: Iterable[str], why: str) -> None:
-        """Keep the pods from the nodes with some values of a label."""
+        """Keep the pods away from nodes whose label has one of these values."""
         if found := set(values):
             self.excluded.setdefault((key, why), set()).update(found)
 
     def require(self, key: str, values: Iterable[str], why: str) -> None:
-        """Keep the pods to the nodes with some values of a label."""
+        """Let the pods run only on nodes whose label has one of these values."""
         self.required.append(NodeRule((NodeTerm((Requirement(key, "In", tuple(sorted(values))),)),), why))
 
     def require_rule(self, rule: NodeRule) -> None:
@@ -201,7 +201,7 @@ class View:
         return found
 
     def lacks_label(self, key: str) -> str:
-        """Say that no node has a label, behind a rule that needs it; empty if one has it."""
+        """Return the end of a sentence: that no node has the label which a rule needs; empty if one has it."""
         return f", and no node has label {key}" if not any(value is not None for value in self.domains(key)) else ""
 
     def is_by_node(self, key: str) -> bool:

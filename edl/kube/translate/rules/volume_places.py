@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from edl.api.manifest import claim_name_of
 from edl.kube.translate.rules.facts import Claim
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.free_volumes import give_free_volumes
-from edl.kube.translate.rules.room import Room
 from edl.kube.translate.rules.view import Unit, View
 from edl.kube.translate.rules.volumes import (
     place_words,
@@ -33,7 +33,7 @@ class SharedVolumes:
     view: View
     users: dict[Claim, list[tuple[Unit, NodeRule]]] = field(default_factory=dict)
 
-    def choose(self, room: Room) -> None:
+    def choose(self, room: FreeCapacity) -> None:
         """Keep the pods of each claim to one place: the one with capacity for most of them."""
         for claim, users in self.users.items():
             terms = dict.fromkeys(term for _, rule in users for term in rule.terms)
@@ -42,7 +42,7 @@ class SharedVolumes:
             for unit, _ in users:
                 unit.required.append(NodeRule((best,), why))
 
-    def _slots(self, term: NodeTerm, users: Sequence[tuple[Unit, NodeRule]], room: Room) -> tuple[int, int]:
+    def _slots(self, term: NodeTerm, users: Sequence[tuple[Unit, NodeRule]], room: FreeCapacity) -> tuple[int, int]:
         """How many of the pods fit in a place now, where kube-scheduler begins at once, and without training."""
         now, fit = 0, 0
         for unit, rule in users:

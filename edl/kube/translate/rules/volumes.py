@@ -149,7 +149,7 @@ def terms_of_volume(name: str, facts: RuleFacts) -> tuple[NodeTerm, ...]:
 
 
 def waits_for_pod(claim: Claim, facts: RuleFacts) -> bool:
-    """Return True if a claim has no volume yet: where its first pod runs decides where those after it may."""
+    """Return True if a claim has no volume yet: its first pod decides on which nodes later pods of it can run."""
     found = facts.claims.get(claim)
     return found is not None and not (found.spec or ClaimSpec()).volume_name
 

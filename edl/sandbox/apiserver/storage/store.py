@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One commit. `entry` is the new state, or the last one with a new version for a deletion."""
+    """One commit. `entry` is the new state; for a deletion, the last state with a new version."""
 
     version: int
     type: ChangeType

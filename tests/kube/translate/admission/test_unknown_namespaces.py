@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from tests.worlds.kueue.objects import cluster_queue, local_queue
 
 Object = dict[str, Any]

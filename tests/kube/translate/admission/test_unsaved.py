@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.kube.snapshot_files import read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 
 Object = dict[str, Any]
 

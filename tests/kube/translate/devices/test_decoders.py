@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.kube.snapshot_files import SavedCluster, read_snapshot_texts
+from edl.kube.snapshot_files.saved_cluster import SavedCluster, read_snapshot_texts
 from tests.worlds.rules.device_scenes import (
     CLASS,
     claim,

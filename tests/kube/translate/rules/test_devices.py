@@ -240,7 +240,7 @@ def test_a_claim_that_one_pod_waits_with_gets_a_device_and_one_that_several_shar
     one, two = (pod(f"web-{i}", cpu="1", **uses("mine", shared=True)) for i in range(2))
     scene = (nodes(1), slices(1, 1), DRA, claim("mine"))
     assert plan(*scene, one).serving.placed == 1
-    assert "several pods share it, and it has no device yet" in blocked(snapshot(*scene, one, two))["web-0"]
+    assert "several pods share this claim, and it has no device yet" in blocked(snapshot(*scene, one, two))["web-0"]
 
 
 def test_the_kinds_of_one_namespace_are_bounded_and_others_go_on() -> None:

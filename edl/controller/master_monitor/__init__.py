@@ -1,0 +1,1 @@
+"""Calls the data masters of all jobs, and keeps what they report. Start with `monitor.py`."""
