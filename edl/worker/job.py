@@ -86,6 +86,9 @@ class Job:
         session: with the master.
         remote: the records, for other processes of this trainer.
         environment: the variables that edl has set for this pod.
+
+    Attributes:
+        is_closed: the block has ended.
     """
 
     def __init__(self, session: MasterSession, remote: Remote, environment: Mapping[str, str] = os.environ) -> None:
@@ -94,6 +97,7 @@ class Job:
         self._group: StepGroup | SharedGroup | None = None
         self._loop: StepLoop | None = None
         self._records = Records(session)
+        self.is_closed = False
 
     def __enter__(self) -> Job:
         return self
@@ -101,7 +105,9 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        failed = isinstance(error, Exception)
+        if self.is_closed:  # by an error that has left another block of the same job
+            return
+        self.is_closed, failed = True, isinstance(error, Exception)
         if self._group is not None:
             self._group.close()
         if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
