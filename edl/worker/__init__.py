@@ -9,6 +9,7 @@ It needs the standard library only; data sets in files also need the extra `line
 does the same for a PyTorch loop. Start reading in `job.py`.
 """
 
-from edl.worker.job import Job, Remote, connect
+from edl.worker.job import Job, connect
+from edl.worker.records import Remote
 
 __all__ = ["Job", "Remote", "connect"]

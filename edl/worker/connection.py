@@ -133,6 +133,23 @@ class MasterConnection:
         return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=context)
 
 
+def read_token(path: str) -> str:
+    """The token of the job in a file, which EDL_TOKEN_FILE names.
+
+    Raises:
+        ConfigError: there is no path, or the file cannot be read.
+    """
+    if not path:
+        raise ConfigError(
+            "connect: EDL_TOKEN_FILE is empty; set it to the file with the job's token, or pass token=TOKEN"
+        )
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - saves an import
+            return file.read().strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"connect: EDL_TOKEN_FILE {path}: cannot be read: {error}; name a readable file") from error
+
+
 def _decoded(data: bytes, url: str) -> dict[str, Any]:
     try:
         value = json.loads(data)

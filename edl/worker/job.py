@@ -27,13 +27,13 @@ from types import TracebackType
 from typing import Any
 
 from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
-from edl.ledger.permutation import EpochOrder
 from edl.termination_log import write_termination_log
-from edl.worker.connection import MasterConnection
-from edl.worker.data import Reader, Source, good_records, read_records, source_of
+from edl.worker.connection import MasterConnection, read_token
+from edl.worker.data import Reader, Source, good_records, read_records
 from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.leaving import LeavingSignal
+from edl.worker.records import Records, Remote
 from edl.worker.session import MasterSession
 from edl.worker.siblings import SharedGroup, Siblings
 from edl.worker.step_settings import Division, Piece, StepSettings
@@ -69,40 +69,12 @@ def connect(
             "connect: EDL_MASTER is empty: this job has no master, or this process does not run in a pod of a job;"
             " pass master=URL"
         )
-    token = token or _token(environment.get("EDL_TOKEN_FILE", ""))
+    token = token or read_token(environment.get("EDL_TOKEN_FILE", ""))
     name = environment.get("POD_NAME") or environment.get("HOSTNAME") or f"pid-{os.getpid()}"
     # A random text: if the clock is set back, the timestamp of a later process is smaller than an earlier one.
     identity = {"pod_uid": environment.get("POD_UID") or name, "incarnation": uuid.uuid4().hex, "name": name}
     session = MasterSession(MasterConnection(url, token, ca_file), identity)
     return Job(session, Remote(url, token, ca_file), environment)
-
-
-class Remote:
-    """The records of a job for another process of the same trainer. It can be pickled, and holds no lease.
-
-    Args:
-        url: the URL of the master.
-        token: the token of the job.
-        ca_file: as `connect` takes it.
-    """
-
-    def __init__(self, url: str, token: str, ca_file: str | None) -> None:
-        self._master = url, token, ca_file
-        self._source: Source | None = None
-
-    @property
-    def source(self) -> Source:
-        """The records of the job; the first use asks the master for the data set.
-
-        Raises:
-            PermanentError: the master refused the request.
-            ConfigError: a package that reads the data set is not installed.
-        """
-        if self._source is None:
-            session = MasterSession(MasterConnection(*self._master), {})  # never started, so it holds no lease
-            dataset = session.call("GET", "/v1/status")["dataset"]
-            self._source = source_of(dataset, lambda path: session.call("GET", path))
-        return self._source
 
 
 class Job:
@@ -114,6 +86,9 @@ class Job:
         session: with the master.
         remote: the records, for other processes of this trainer.
         environment: the variables that edl has set for this pod.
+
+    Attributes:
+        is_closed: the block has ended.
     """
 
     def __init__(self, session: MasterSession, remote: Remote, environment: Mapping[str, str] = os.environ) -> None:
@@ -121,10 +96,8 @@ class Job:
         self._leaving = LeavingSignal()
         self._group: StepGroup | SharedGroup | None = None
         self._loop: StepLoop | None = None
-        self._dataset: dict[str, Any] | None = None
-        self._order: tuple[int, EpochOrder | None] = (-1, None)
-        self._ahead: tuple[int, EpochOrder | None] = (-1, None)
-        self._source: Source | None = None
+        self._records = Records(session)
+        self.is_closed = False
 
     def __enter__(self) -> Job:
         return self
@@ -132,7 +105,9 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        failed = isinstance(error, Exception)
+        if self.is_closed:  # by an error that has left another block of the same job
+            return
+        self.is_closed, failed = True, isinstance(error, Exception)
         if self._group is not None:
             self._group.close()
         if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
@@ -144,7 +119,7 @@ class Job:
     @property
     def epoch(self) -> int:
         """The epoch of the last record that the loop got, from 0."""
-        return self._order[0] if self._order[0] >= 0 else 0
+        return max(0, self._records.epoch)
 
     def set_dataset(
         self,
@@ -188,7 +163,7 @@ class Job:
         """
         self._session.start()
         for lease in self._session.leases():
-            order, source = self._order_of(lease.epoch), self.source
+            order, source = self._records.reach(lease.epoch), self.source
             for position in lease.positions():
                 try:
                     found = read_records(source, [order.record(position)], read)
@@ -230,7 +205,7 @@ class Job:
                 if isinstance(found, BadRecord):
                     self._session.fail(batch, found)
                 elif self._session.deliver(batch):
-                    self._order = (batch.epoch, self._order_of(batch.epoch))
+                    self._records.reach(batch.epoch)
                     yield found
                     self._session.consumed(batch)
         self._check_result()
@@ -240,7 +215,7 @@ class Job:
         batch: PositionBatch | None = first
         while batch is not None:
             ahead.append(batch)
-            order = self._order_of(batch.epoch)
+            order = self._records.order_of(batch.epoch)
             yield [order.record(position) for position in batch.positions]
             batch = self._session.take(size, waits=False)
 
@@ -251,9 +226,7 @@ class Job:
         Raises:
             ConfigError: a package that reads the data set is not installed.
         """
-        if self._source is None:
-            self._source = source_of(self.dataset, lambda path: self._session.call("GET", path))
-        return self._source
+        return self._records.source
 
     @property
     def dataset(self) -> dict[str, Any]:
@@ -262,11 +235,7 @@ class Job:
         Raises:
             PermanentError: the job has no data set yet.
         """
-        if self._dataset is None:
-            self._dataset = self.status()["dataset"]
-        if self._dataset is None:
-            raise PermanentError("dataset: the job has none yet; set spec.dataset, or call set_dataset()")
-        return self._dataset
+        return self._records.dataset
 
     def checkpoint(self, step: int) -> contextlib.AbstractContextManager[int]:
         """A block that saves the model: `with job.checkpoint(step) as number: save(model)`.
@@ -373,18 +342,16 @@ class Job:
         Raises:
             PermanentError: a record cannot be read.
         """
-        numbers = list(self._order_of(piece.epoch).records(piece.start, piece.end))
+        numbers = list(self._records.reach(piece.epoch).records(piece.start, piece.end))
         return list(good_records(read_records(self.source, numbers, read)))
 
     def numbers_ahead(self, piece: Piece) -> list[int]:
         """The numbers of the records of a piece that may come, maybe of the next epoch."""
-        if self._ahead[0] != piece.epoch or self._ahead[1] is None:
-            self._ahead = piece.epoch, self._new_order(piece.epoch)
-        return list(self._ahead[1].records(piece.start, piece.end)) if self._ahead[1] is not None else []
+        return list(self._records.order_of(piece.epoch).records(piece.start, piece.end))
 
     def reached(self, piece: Piece) -> None:
         """The loop gets the records of a piece that were read ahead."""
-        self._order_of(piece.epoch)
+        self._records.reach(piece.epoch)
 
     def _save(self, position: int, save: Callable[[int], None]) -> int:
         """Save the model at a position; returns the number of the checkpoint."""
@@ -414,20 +381,9 @@ class Job:
         """The body of the master's `GET /v1/status`."""
         return self._session.call("GET", "/v1/status")
 
-    def _order_of(self, epoch: int) -> EpochOrder:
-        if self._order[0] != epoch or self._order[1] is None:
-            self._order = (epoch, self._new_order(epoch))
-        order = self._order[1]
-        assert order is not None  # noqa: S101 - for the type checker
-        return order
-
-    def _new_order(self, epoch: int) -> EpochOrder:
-        data = self.dataset
-        return EpochOrder(data["total"], data["seed"], epoch, data["block"])
-
     def _check_result(self) -> None:
         """The job has ended: raise an error if it failed, and warn if this trainer got no record."""
-        if self._order[0] < 0:
+        if self._records.epoch < 0:
             _log.warning(
                 "this trainer got no record, because the job has used all of its data; to train on the data again,"
                 " create a new job with an empty journal"
@@ -441,15 +397,3 @@ class Job:
                 f"job: {status['quarantined']} records of epoch {status['epoch']} cannot be trained on, which is more"
                 " than maxQuarantinedFraction allows; check the data, or raise maxQuarantinedFraction"
             )
-
-
-def _token(path: str) -> str:
-    if not path:
-        raise ConfigError(
-            "connect: EDL_TOKEN_FILE is empty; set it to the file with the job's token, or pass token=TOKEN"
-        )
-    try:
-        with open(path, encoding="ascii") as file:  # noqa: PTH123 - saves an import
-            return file.read().strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"connect: EDL_TOKEN_FILE {path}: cannot be read: {error}; name a readable file") from error

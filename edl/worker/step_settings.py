@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,6 +44,7 @@ class Division(NamedTuple):
 
 
 _ALONE = Division()
+_LEAST = {"global_batch": 1, "micro_batch": 1, "logical_ranks": 0, "save_every": 0}
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,20 @@ class StepSettings:
                 " spec.elasticity.globalBatch in the job, or EDL_GLOBAL_BATCH, or pass micro_batch= for a step that"
                 " grows with the trainers"
             )
-        if any(size is not None and size < 1 for size in (self.global_batch, self.micro_batch)):
-            raise ConfigError("steps: global_batch and micro_batch must be at least 1")
+        for name, least in _LEAST.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _whole(name, value, least))
         if self.global_batch is None and self.logical_ranks:
-            raise ConfigError("steps: a deterministic job needs global_batch; set spec.elasticity.globalBatch")
+            raise ConfigError(
+                f"steps: a job whose steps have {self.logical_ranks} parts (deterministic) needs global_batch; set"
+                " spec.elasticity.globalBatch"
+            )
         if self.global_batch is not None and self.scale_rate:
-            raise ConfigError("steps: scale_rate is only for jobs without global_batch, whose batch grows")
+            raise ConfigError(
+                "steps: scale_rate is for jobs whose batch grows with the trainers, and"
+                f" global_batch={self.global_batch} keeps it; leave scale_rate away, or give micro_batch instead of"
+                " global_batch"
+            )
 
     @property
     def agreement(self) -> str:
@@ -144,6 +154,16 @@ class StepSettings:
         passes = [self._passes(*pair) for pair in itertools.pairwise(ends)]
         mine = passes[process]
         return mine + [(low, low)] * (max(map(len, passes)) - len(mine))
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    try:
+        found = operator.index(value)  # type: ignore[arg-type]  # numbers of numpy are not those of json
+    except TypeError:
+        found = least - 1
+    if found < least:
+        raise ConfigError(f"steps: {name}={value!r} cannot be used; give a whole number of at least {least}")
+    return found
 
 
 def parts_of(parts: int, rank: int, size: int) -> range:

@@ -17,19 +17,20 @@ Source: https://huggingface.co/docs/accelerate, "Adding Accelerate to your code"
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodType
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.worker.job import Job, connect
+from edl.worker.job import Job
 from edl.worker_torch.collating import options_of
 from edl.worker_torch.elastic import Elastic
-from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
+from edl.worker_torch.epochs import Epochs, check_loader, connected, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
@@ -118,7 +119,7 @@ class Accelerator:
                 " edl.worker_torch; it has gradient_accumulation_steps, mixed_precision ('no' or 'bf16'), cpu,"
                 f" device_placement, and of Elastic {', '.join(_ELASTIC)}"
             )
-        self._job, self._options = job or connect(), options
+        self._job, self._options = job or connected(), options
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._precision, self._is_cpu, self._places = _PRECISIONS[mixed_precision or "no"], cpu, device_placement
         self.elastic: Elastic | None = None
@@ -159,7 +160,7 @@ class Accelerator:
         self._stepper = stepper = Stepper(self._job, self.elastic, optimizer)
         fail_at_exit(stepper)
         if self._precision is not None:
-            model.forward = self._in_precision(model.forward)
+            model.forward = MethodType(self._in_precision(model.forward), model)  # a copy computes its own
         replaced: dict[int, Any] = {id(one): Scheduler(one, stepper) for one in schedulers}
         replaced[id(data)] = Epochs(stepper, self.elastic, data, self.device if self._places else None)
         return tuple(replaced.get(id(part), part) for part in parts)
@@ -352,11 +353,13 @@ class Accelerator:
         return options
 
     def _in_precision(self, forward: Any) -> Any:
-        """The forward call of a model in lower precision, with results in single precision, as Accelerate does."""
+        """The method `forward` in lower precision, with results in single precision, as Accelerate does."""
+        method = getattr(forward, "__func__", None)  # None if the model is compiled
 
-        def call(*args: Any, **options: Any) -> Any:
+        @functools.wraps(forward)
+        def call(model: Any, *args: Any, **options: Any) -> Any:
             with self.autocast():
-                found = forward(*args, **options)
+                found = method(model, *args, **options) if method is not None else forward(*args, **options)
             return _in_single(found)
 
         return call

@@ -26,6 +26,7 @@ the end, has no trained model.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ from edl.worker.data import Reader
 from edl.worker.job import Job
 from edl.worker.model_folder import KEPT, ModelFolder
 from edl.worker.step_settings import Piece
-from edl.worker.steps import StepDone, StepLoop
+from edl.worker.steps import PeerLostError, StepDone, StepLoop
 from edl.worker_torch import loss_weight
 from edl.worker_torch.buffers import LAST
 from edl.worker_torch.collating import Collate
@@ -56,6 +57,7 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
+_log = logging.getLogger(__name__)
 _KINDS = {"mean": loss_weight.RECORDS, "sum": loss_weight.SUM}
 
 
@@ -136,6 +138,12 @@ class Elastic:
             raise ConfigError(
                 "Elastic: save_every needs a folder that all trainers see; pass folder=, or set EDL_CHECKPOINTS"
             )
+        if deterministic is True:
+            raise ConfigError(
+                "Elastic: deterministic=True does not say into how many parts each step is divided; give their"
+                " number, such as the most trainers of the job, or leave it away and set"
+                " spec.elasticity.deterministic"
+            )
         self._job, self._reader = job, PieceReader(job, read, collate, num_workers, reading or {})
         self._hooks: list[Callable[[], object]] = []
         extra = {**(state or {}), **({"edl.scaler": scaler} if scaler is not None else {})}
@@ -166,7 +174,7 @@ class Elastic:
             is_sharded=train_state.shards > 1,
         )
         self._replica.logical_ranks = self.loop.settings.logical_ranks
-        self._replica.global_batch = self.loop.settings.global_batch or 0
+        self._replica.losses.global_batch = self.loop.settings.global_batch or 0
         if max_grad_norm is not None:
             self.clip_grad_norm(max_grad_norm)
 
@@ -189,9 +197,9 @@ class Elastic:
                 " 0, and 'mean' or 'sum'"
             )
         if weight is not None:
-            self._replica.set_loss(LossKind(loss_weight.WEIGHT, float(weight)))
+            self._replica.losses.say(LossKind(loss_weight.WEIGHT, float(weight)))
         elif reduction == "sum":
-            self._replica.set_loss(LossKind(loss_weight.SUM))
+            self._replica.losses.say(LossKind(loss_weight.SUM))
         loss.backward()
 
     def clip_grad_norm(self, max_norm: float) -> Any:
@@ -229,15 +237,21 @@ class Elastic:
             batches: all of them, the same in every trainer: a list, a data set with `__getitem__`, or a DataLoader
                 with shuffle=False, of which each trainer loads its share.
             metrics: gets a batch and returns numbers that are added up, such as a sum of losses and a count.
+
+        Raises:
+            PermanentError: the loop calls it within a step.
         """
+        self._check_place("evaluate")
         return evaluated(self._replica.twins, batches, metrics, self._replica.processes.together)
 
     def sum(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """The sums of numbers over all trainers; call it in a hook of `on_step_end`, with the same names everywhere.
 
         Raises:
-            PeerLostError: a trainer is gone; the hook may let it pass.
+            PeerLostError: a trainer is gone; the hook may let it pass, which leaves out its rest in this trainer.
+            PermanentError: the loop calls it within a step.
         """
+        self._check_place("sum")
         return summed(self._replica.wire, numbers)
 
     def gather(self, value: Any) -> Any:
@@ -248,8 +262,10 @@ class Elastic:
 
         Raises:
             ConfigError: the tensors do not fit together.
-            PeerLostError: a trainer is gone; the hook may let it pass.
+            PeerLostError: a trainer is gone; the hook may let it pass, which leaves out its rest in this trainer.
+            PermanentError: the loop calls it within a step.
         """
+        self._check_place("gather")
         return gathered(self._replica.wire, value)
 
     def stop(self) -> None:
@@ -339,7 +355,22 @@ class Elastic:
 
     def _run_hooks(self) -> None:
         for hook in self._hooks:
-            hook()
+            try:
+                hook()
+            except PeerLostError as error:
+                _log.warning(
+                    "a trainer was lost while a hook of on_step_end waited for its numbers: the rest of that hook is"
+                    " left out in this trainer (%s)",
+                    error,
+                )
+
+    def _check_place(self, name: str) -> None:
+        """Refuse a message to all trainers from within a step: each of them gets another number of batches."""
+        if self._replica.guard.is_within_step:
+            raise PermanentError(
+                f"Elastic.{name}: the loop calls it between two batches of a step, of which other trainers may have"
+                " more or fewer, and all would wait for each other; call it in a hook of on_step_end"
+            )
 
 
 def _listed(value: Any) -> list[Any]:

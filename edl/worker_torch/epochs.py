@@ -11,13 +11,13 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.termination_log import write_termination_log
-from edl.worker.job import Job
+from edl.worker.job import Job, connect
 from edl.worker_torch.elastic import Elastic
 from edl.worker_torch.stepper import Stepper
 
 try:
     import torch
-    from torch.utils.data import RandomSampler, SequentialSampler
+    from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
@@ -63,6 +63,12 @@ def check_loader(job: Job, data: Any, batch: int, place: str) -> None:
     Raises:
         ConfigError: they are others.
     """
+    if isinstance(data.dataset, IterableDataset):
+        raise ConfigError(
+            f"{place}: the data of the DataLoader are a stream, a {type(data.dataset).__name__}, and the master hands"
+            " out records by their numbers; give a data set with __len__ and __getitem__, or read a job's files as"
+            " spec.dataset.source lines:GLOB or parquet:GLOB in a loop of Elastic"
+        )
     source, total = job.dataset["source"], job.dataset["total"]
     length = len(data.dataset) if hasattr(data.dataset, "__len__") else None
     if not str(source).startswith("index:") or length != total:
@@ -85,6 +91,18 @@ def check_loader(job: Job, data: Any, batch: int, place: str) -> None:
             f"{place}: the DataLoader has drop_last=True, and {total} records are no multiple of the batch of"
             f" {batch}: edl trains on every record; leave drop_last away"
         )
+
+
+def connected() -> Job:
+    """The connection of a script that has no `with` block: an error that ends the script ends the connection."""
+    job, before = connect(), sys.excepthook
+
+    def close(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        job.__exit__(kind, error, trace)
+
+    sys.excepthook = close
+    return job
 
 
 def fail_at_exit(stepper: Stepper) -> None:

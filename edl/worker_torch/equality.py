@@ -25,6 +25,17 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
+RATE = (
+    "every trainer must set it from the same number: elastic.step counts the steps of all trainers, a counter of the"
+    " loop counts those of one; a scheduler goes to Elastic(..., scheduler=scheduler)"
+)
+COUNT = "only edl may call step() of an optimizer: pass every optimizer to Elastic"
+TENSOR = (
+    "something outside of the step changes it in one trainer only: pass a second optimizer as Elastic(job, model,"
+    " [optimizer, other]), and other state as state={name: object}; change weights only in hooks of on_step_end, in"
+    " all trainers alike"
+)
+"""What a person can do about settings, counts of steps, or tensors that differ."""
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
 _WORD = 8
 

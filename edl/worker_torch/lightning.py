@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.worker.job import Job, connect
+from edl.worker.job import Job
 from edl.worker_torch.collating import options_of
 from edl.worker_torch.elastic import Elastic
-from edl.worker_torch.epochs import Epochs, check_loader, fail_at_exit
+from edl.worker_torch.epochs import Epochs, check_loader, connected, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
@@ -52,7 +52,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     """
 
     def __init__(self, device: Any = "cpu", *, job: Job | None = None, **options: Any) -> None:
-        self._job, self._options = job or connect(), options
+        self._job, self._options = job or connected(), options
         self.elastic: Elastic | None = None
         self._stepper: Stepper | None = None
         super().__init__(device=device)

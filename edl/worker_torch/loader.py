@@ -18,8 +18,9 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.data import Reader, read_records
-from edl.worker.job import Job, Remote
+from edl.worker.job import Job
 from edl.worker.lease import BadRecord
+from edl.worker.records import Remote
 from edl.worker_torch.collating import Collate, CollateGood
 
 try:

@@ -7,11 +7,13 @@ that computes the gradient of `cross_entropy` has the sum of the weights of the 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Container
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
+from edl.worker.step_settings import Piece
 
 try:
     import torch
@@ -25,8 +27,12 @@ RECORDS, WEIGHT, SUM, DIVIDED = 1, 2, 3, 4
 records of the whole step. That number may be there by chance, so it is a mean if another batch has another one."""
 _MEAN_OF_TORCH, _SUM_OF_TORCH = 1, 2
 _THROUGH = re.compile(r"(ToCopy|Neg|View|UnsafeView|Reshape|Squeeze|Unsqueeze|Alias|Clone|Select|Expand)Backward")
-_TERMS = re.compile(r"(Add|Sub|Stack|Cat)Backward")
+_CURVED = re.compile(r"(Sqrt|Rsqrt|Reciprocal|Pow|Exp|Expm1|Log|Log1P|Log2|Log10|Tanh|Sigmoid|Softplus)Backward")
+_TERMS = re.compile(r"(Add|Sub|Rsub|Stack|Cat)Backward")
 _DEEPEST = 64
+UNIT = 2.0**20
+"""Weights are summed as whole numbers of 1/UNIT, in any order with the same result."""
+_log = logging.getLogger(__name__)
 
 
 class LossKind(NamedTuple):
@@ -40,6 +46,7 @@ class LossKind(NamedTuple):
         ignores: some labels do not count.
         is_certain: False if the loss has terms that need different weights.
         is_known: False if nobody can see how the loss was computed, so it is taken for a mean over records.
+        curve: what was computed from a mean, such as its root; empty if the loss is the mean.
     """
 
     kind: int
@@ -49,11 +56,113 @@ class LossKind(NamedTuple):
     ignores: bool = False
     is_certain: bool = True
     is_known: bool = True
+    curve: str = ""
 
     @property
     def is_mean(self) -> bool:
         """True if it is known to be a mean; a sum, such as a penalty on the weights, goes along with any mean."""
         return self.is_known and self.kind != SUM
+
+
+class LossBook:
+    """How much the batches of a step count, by their losses.
+
+    Args:
+        shards: over how many processes each parameter is spread; 0 if each process has all of them.
+
+    Attributes:
+        kind: the kind of the losses of this step; 0 if there was none.
+        weight: over how much they are means, in units of 1/UNIT.
+        varies: sums of this job were divided by numbers other than the records of a step.
+        global_batch: records of a step that is not the last one of its epoch; 0 if that is not known.
+    """
+
+    def __init__(self, shards: int) -> None:
+        self._shards, self.global_batch, self.varies = shards, 0, False
+        self.kind = self.weight = 0
+        self._divisors: set[float] = set()
+        self._piece: Piece | None = None
+        self._loss: LossKind | None = None
+        self._is_said = self._has_warned = False
+
+    @property
+    def divisor(self) -> int:
+        """The divisor of losses of the kind DIVIDED; 0 if there is none, or if they have several."""
+        return int(min(self._divisors)) if len(self._divisors) == 1 else 0
+
+    def begin_step(self) -> None:
+        """No batch has counted yet."""
+        self.kind = self.weight = 0
+        self._divisors.clear()
+
+    def begin_piece(self, piece: Piece) -> None:
+        """A batch comes."""
+        self._piece, self._loss, self._is_said = piece, None, False
+
+    def say(self, kind: LossKind) -> None:
+        """The script says what the loss of this batch is.
+
+        Raises:
+            PermanentError: it has said something else of another loss of the same batch.
+        """
+        if self._loss is not None and self._loss[:2] != kind[:2]:
+            raise differ(self._loss, kind)
+        self._loss, self._is_said = kind, True
+
+    def note(self, loss: Any) -> float | None:
+        """The loop computes the gradient of a loss; returns a factor for it if its gradient is summed at once."""
+        piece = self._piece
+        if piece is None:
+            return None
+        before = self._loss
+        if not self._is_said:
+            self._recognise(loss, piece)
+        if self._shards < 2:
+            return None
+        if before is not None and self._loss is not None and before[:2] != self._loss[:2]:
+            raise differ(before, self._loss)  # the gradient of the first one is part of the sum already
+        return self._factor(piece)[0] * self._shards  # FSDP takes the mean over its processes
+
+    def end_piece(self, piece: Piece, *, has_gradient: bool) -> float:
+        """The loop has trained on a batch; returns the factor of its gradients.
+
+        Raises:
+            PermanentError: its loss does not go with those of other batches, or nobody has seen it.
+        """
+        factor, weight = self._factor(piece)
+        if has_gradient and piece.weight:
+            loss = self._loss or LossKind(RECORDS)
+            self.varies |= bool(weight) and loss.is_constant and loss.kind == WEIGHT
+            self.kind = common({self.kind, loss.kind})
+            self.weight += weight
+            self._divisors.add(loss.weight)
+        if has_gradient and self._shards > 1 and self._loss is None:
+            raise unseen()
+        self._piece = None
+        return factor
+
+    def _recognise(self, loss: Any, piece: Piece) -> None:
+        """The loop has not said how a loss counts."""
+        records = piece.end - piece.start
+        whole = {round(records / piece.weight)} if piece.weight else set[int]()
+        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
+        if not found.is_known and not self._has_warned:
+            self._has_warned = True
+            _say_unknown(loss)
+        if before is None or (found.is_mean and not before.is_mean):
+            self._loss = found
+        elif found.is_mean and found[:2] != before[:2] and piece.weight < 1.0:
+            raise differ(before, found)
+
+    def _factor(self, piece: Piece) -> tuple[float, int]:
+        """The factor of the gradients of a batch, and its weight in units of 1/UNIT."""
+        loss = self._loss or LossKind(RECORDS)
+        if not piece.weight:
+            return 0.0, 0
+        if loss.kind in {WEIGHT, DIVIDED} and piece.weight < 1.0:
+            weight = round(loss.weight * UNIT)
+            return weight / UNIT, weight
+        return (1.0 if loss.kind == SUM else piece.weight), 0
 
 
 def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
@@ -65,9 +174,16 @@ def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
         step_records: of the step over all trainers, and of a step that is not the last one of its epoch.
 
     Raises:
-        PermanentError: the loss is a sum of terms that need different weights.
+        PermanentError: the loss is a sum of terms that need different weights, or another function of a mean.
     """
     found = _kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS, is_known=False)
+    if found.curve:
+        raise PermanentError(
+            f"Elastic: the loss is computed from a mean over the batch ({found.curve} of it), so its gradient is not"
+            " the mean of those of the parts of the batch, and would depend on the number of trainers; train on the"
+            " mean itself, such as the mean squared error and not its root, or on a mean of what is computed for"
+            " each record; elastic.backward(loss, weight=len(x)) takes the mean over the batches"
+        )
     if not found.is_certain:
         raise PermanentError(
             f"Elastic: the loss is a sum of terms, of which one is a mean over {found.weight:g} labels (some labels"
@@ -90,6 +206,9 @@ def _kind(node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for 
     inner = [of for of, _ in node.next_functions if of is not None]
     if _THROUGH.match(name):
         return _kind(inner[0], depth - 1) if inner else None
+    if _CURVED.match(name):
+        of = _kind(inner[0], depth - 1) if inner else None
+        return of._replace(curve=of.curve or name.partition("Backward")[0].lower()) if of and of.is_mean else None
     if _TERMS.match(name):
         return _of_terms([_kind(of, depth - 1) for of in inner])
     if name.startswith("MeanBackward"):
@@ -97,7 +216,8 @@ def _kind(node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for 
     if name.startswith("SumBackward"):
         return _stacked(inner, depth) or LossKind(SUM)
     if name.startswith(("DivBackward", "MulBackward")):
-        found = next((of for of in (_kind(one, depth - 1) for one in inner) if of is not None), None)
+        kinds = [of for of in (_kind(one, depth - 1) for one in inner) if of is not None]
+        found = next((of for of in kinds if of.curve), kinds[0] if kinds else None)
         return _scaled(node, found, is_division=name.startswith("Div"))
     return None
 
@@ -124,6 +244,8 @@ def _stacked(inner: list[Any], depth: int) -> LossKind | None:
 def _of_terms(found: list[LossKind | None]) -> LossKind | None:
     """A sum of losses; a sum without a mean, such as a penalty on the weights, is the same for all batches."""
     known = [of for of in found if of is not None]
+    if curved := next((of for of in known if of.curve), None):
+        return curved
     means = [of for of in known if of.kind != SUM and not of.is_divided] or [of for of in known if of.kind != SUM]
     weights = {of.weight for of in means if of.kind == WEIGHT}
     if not means:
@@ -174,6 +296,15 @@ def differ(one: LossKind, other: LossKind) -> PermanentError:
 def _words(loss: LossKind) -> str:
     names = {RECORDS: "a mean over records", SUM: "a sum"}
     return names.get(loss.kind, f"a mean over {loss.weight:g}")
+
+
+def _say_unknown(loss: Any) -> None:
+    """Log how a loss counts whose computation is not recognised."""
+    _log.warning(
+        "Elastic: it cannot be seen over what the loss (%s) is a mean, so each batch counts by its records. If it is"
+        " a mean over something else, such as tokens, call elastic.backward(loss, weight=n) (said once)",
+        loss.grad_fn.name() if loss.grad_fn is not None else "of no function",
+    )
 
 
 def unseen() -> PermanentError:

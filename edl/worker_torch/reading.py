@@ -13,8 +13,9 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.data import Reader, good_records, read_records
-from edl.worker.job import Job, Remote
+from edl.worker.job import Job
 from edl.worker.lease import BadRecord
+from edl.worker.records import Remote
 from edl.worker.step_settings import Piece, StepSettings
 from edl.worker.steps import StepLoop
 from edl.worker_torch.collating import OPTIONS, Collate, CollateGood

@@ -16,9 +16,9 @@ from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
 from edl.worker_torch.copying import copy_state
-from edl.worker_torch.equality import Equality, name_difference
-from edl.worker_torch.gradients import GradientSum
-from edl.worker_torch.loss_weight import LossKind, kind_of
+from edl.worker_torch.equality import COUNT, RATE, TENSOR, Equality, name_difference
+from edl.worker_torch.gradients import GradientSum, LimitWatch
+from edl.worker_torch.loss_weight import LossBook
 from edl.worker_torch.processes import Processes
 from edl.worker_torch.seeds import piece_seed, seed_all
 from edl.worker_torch.state import TrainState
@@ -35,7 +35,6 @@ except ImportError as error:
 
 STEP, DROP = 1, 2
 """What a script may ask of a step: that the optimizers step, and that carried gradients are dropped before."""
-_UNIT = 2.0**20  # weights are summed as whole numbers, in any order with the same result
 _log = logging.getLogger(__name__)
 
 
@@ -56,8 +55,8 @@ class TorchReplica:
         wire: to all processes of all trainers.
         twins: to those that have the same parameters: one of each trainer if the model is in shards, else all.
         guard: knows that the optimizers' steps are made here.
+        losses: knows how much each batch counts.
         logical_ranks: into how many parts each step is divided; 0 is one for each trainer.
-        global_batch: records of a step that is not the last one of its epoch; 0 if that is not known.
         max_norm: the largest norm of the gradient of a step, as this trainer wants it; 0 for no limit.
         norm: the norm of the gradient of the last step that had a limit, before it was clipped.
         action: what the script asks of this step.
@@ -81,23 +80,26 @@ class TorchReplica:
         self._shards = state.shards
         if self._shards > 1:
             self.twins = Wire(host, timeout_s)
-        owned = set(state.model.parameters())
-        self.guard = StepGuard(state.optimizers, state.schedulers, scaler, owned.__contains__, self._note_loss)
+        owned, self.losses = set(state.model.parameters()), LossBook(self._shards)
+        self.guard = StepGuard(
+            state.optimizers,
+            state.schedulers,
+            scaler,
+            owns=owned.__contains__,
+            keeps=state.has,
+            on_loss=self.losses.note,
+        )
         self.logical_ranks, self.action = 0, STEP
         self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
         self._rates = [[group["lr"] for group in one.param_groups] for one in state.optimizers]
         self._sum, self._equality = GradientSum(state, self.twins), Equality(state)
+        self._limits = LimitWatch(state)
+        self.guard.on_computed = lambda: self._limits.note(self._sum.parameters)
         self._buffers = SyncedBuffers(state, self.wire, buffers)
         self._most = len(owned), len(state.buffers)
         self._names: tuple[str, ...] = ()
         self._has_last_part, self._has_said, self._has_trained = True, False, False
         self.is_stepping = False
-        self._piece: Piece | None = None
-        self._loss: LossKind | None = None
-        self._is_said = False
-        self._kind = self._weight = 0
-        self._divisors: set[float] = set()
-        self._varies, self.global_batch = False, 0
         self._since_s: float | None = None
         self._step_s = 0.0
 
@@ -151,52 +153,18 @@ class TorchReplica:
         self.guard.begin_step()
         self._sum.begin_step()
         self._buffers.begin_step()
-        self._kind = self._weight = 0
-        self._divisors.clear()
+        self.losses.begin_step()
         if self._equality.is_due and not self.wire.is_alone:
             self._equality.note_tensors()  # before the loop changes the buffers
         self.forget_gradients()
 
     def begin_piece(self, step: int, piece: Piece) -> None:
         """See `Replica.begin_piece`: with logical ranks, random numbers depend on the piece alone."""
-        self._piece, self._loss, self._is_said = piece, None, False
+        self.losses.begin_piece(piece)
+        self._limits.begin_piece(self._sum.parameters, lambda: self.guard.is_computing)
         self._buffers.begin_piece(piece.slot)
         if self.logical_ranks:
             seed_all(piece_seed(step, piece, self.logical_ranks))
-
-    def set_loss(self, kind: LossKind) -> None:
-        """The script says what the loss of this batch is.
-
-        Raises:
-            PermanentError: it has said something else of another loss of the same batch.
-        """
-        if self._loss is not None and self._loss[:2] != kind[:2]:
-            raise loss_weight.differ(self._loss, kind)
-        self._loss, self._is_said = kind, True
-
-    def _note_loss(self, loss: Any) -> float | None:
-        """The loop computes the gradient of a loss; returns a factor for it if its gradient is summed at once."""
-        piece = self._piece
-        if piece is None:
-            return None
-        before = self._loss
-        if not self._is_said:
-            self._recognise(loss, piece)
-        if self._shards < 2:
-            return None
-        if before is not None and self._loss is not None and before[:2] != self._loss[:2]:
-            raise loss_weight.differ(before, self._loss)  # the gradient of the first one is part of the sum already
-        return self._factor(piece)[0] * self._shards  # FSDP takes the mean over its processes
-
-    def _recognise(self, loss: Any, piece: Piece) -> None:
-        """The loop has not said how a loss counts."""
-        records = piece.end - piece.start
-        whole = {round(records / piece.weight)} if piece.weight else set[int]()
-        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
-        if before is None or (found.is_mean and not before.is_mean):
-            self._loss = found
-        elif found.is_mean and found[:2] != before[:2] and piece.weight < 1.0:
-            raise loss_weight.differ(before, found)
 
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
@@ -204,28 +172,10 @@ class TorchReplica:
         if not has_gradient and not self._has_trained:
             raise _no_gradient(f"the first batch that the loop got (records {piece.start} to {piece.end})")
         self._has_trained = True
-        factor, weight = self._factor(piece)
-        if has_gradient and piece.weight:
-            loss = self._loss or LossKind(loss_weight.RECORDS)
-            self._varies |= bool(weight) and loss.is_constant and loss.kind == loss_weight.WEIGHT
-            self._kind = loss_weight.common({self._kind, loss.kind})
-            self._weight += weight
-            self._divisors.add(loss.weight)
-        if has_gradient and self._shards > 1 and self._loss is None:
-            raise loss_weight.unseen()
+        self._limits.end_piece()
+        factor = self.losses.end_piece(piece, has_gradient=has_gradient)
         self._sum.add(piece.slot, factor if self._shards < 2 else 1.0)
         self._buffers.end_piece(piece.weight)
-        self._piece = None
-
-    def _factor(self, piece: Piece) -> tuple[float, int]:
-        """The factor of the gradients of a batch, and its weight in units of 2**-20."""
-        loss = self._loss or LossKind(loss_weight.RECORDS)
-        if not piece.weight:
-            return 0.0, 0
-        if loss.kind in {loss_weight.WEIGHT, loss_weight.DIVIDED} and piece.weight < 1.0:
-            weight = round(loss.weight * _UNIT)
-            return weight / _UNIT, weight
-        return (1.0 if loss.kind == loss_weight.SUM else piece.weight), 0
 
     def end_step(self, flags: Flags) -> Flags:
         """See `Replica.end_step`.
@@ -263,11 +213,11 @@ class TorchReplica:
             tensors=self._equality.tensors_digest,
             cost_us=self._equality.cost_us,
             step_us=int(self._step_s * 1e6),
-            kind=self._kind,
+            kind=self.losses.kind,
             action=self.action,
-            weight=self._weight,
-            divisor=int(min(self._divisors)) if len(self._divisors) == 1 else 0,
-            varies=int(self._varies),
+            weight=self.losses.weight,
+            divisor=self.losses.divisor,
+            varies=int(self.losses.varies),
             max_norm=float_bits(norm),
             present=self._sum.present,
             changed=self._buffers.changed,
@@ -281,13 +231,13 @@ class TorchReplica:
         ballots = [from_row(row, parameters) for row in self.wire.gather(to_row(mine, parameters, buffers))]
         names = self._names or tuple(f"trainer {rank}" for rank in range(len(ballots)))
         if len({one.settings for one in ballots}) > 1:
-            raise name_difference(self.wire, names, self._equality.settings, _RATE)
+            raise name_difference(self.wire, names, self._equality.settings, RATE)
         if len({one.counts for one in ballots}) > 1:
-            raise name_difference(self.wire, names, self._equality.counts, _COUNT)
+            raise name_difference(self.wire, names, self._equality.counts, COUNT)
         if mine.is_compared:
             shards = max(1, self._shards)
             if any(one.tensors != ballots[rank % shards].tensors for rank, one in enumerate(ballots)):
-                raise name_difference(self.wire, names, self._equality.tensors, _TENSOR, shards)
+                raise name_difference(self.wire, names, self._equality.tensors, TENSOR, shards)
             steps = [one.step_us for one in ballots if one.step_us]
             self._equality.plan_next(max(one.cost_us for one in ballots), min(steps, default=0))
         self._equality.end_step()
@@ -296,11 +246,11 @@ class TorchReplica:
     def _divisor(self, ballots: list[Ballot]) -> float:
         """The divisor of the sum of the gradients."""
         kind = loss_weight.common({one.kind for one in ballots})
-        self._varies = any(one.varies for one in ballots)
+        self.losses.varies = any(one.varies for one in ballots)
         divisors = {one.divisor for one in ballots if one.kind}
-        if kind == loss_weight.DIVIDED and len(divisors) == 1 and not self._varies:
+        if kind == loss_weight.DIVIDED and len(divisors) == 1 and not self.losses.varies:
             return float(max(divisors)) or 1.0
-        return sum(one.weight for one in ballots) / _UNIT or 1.0
+        return sum(one.weight for one in ballots) / loss_weight.UNIT or 1.0
 
     def _union(self, ballots: list[Ballot], action: int) -> int:
         """Which parameters have a gradient in some trainer; said once if others lack it."""
@@ -399,18 +349,6 @@ class TorchReplica:
         """See `Replica.load`."""
         found = self._folder.read(checkpoint, lambda path: torch.load(path, weights_only=True, mmap=True))
         self.state.load(found, is_owned=False)
-
-
-_RATE = (
-    "every trainer must set it from the same number: elastic.step counts the steps of all trainers, a counter of the"
-    " loop counts those of one; a scheduler goes to Elastic(..., scheduler=scheduler)"
-)
-_COUNT = "only edl may call step() of an optimizer: pass every optimizer to Elastic"
-_TENSOR = (
-    "something outside of the step changes it in one trainer only: pass a second optimizer as Elastic(job, model,"
-    " [optimizer, other]), and other state as state={name: object}; change weights only in hooks of on_step_end, in"
-    " all trainers alike"
-)
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -59,7 +59,7 @@ class TrainState:
                 )
         found = [parameter for parameter in self._names if is_shard(parameter)]
         self.mesh = found[0].device_mesh if found else None
-        self._check(self.parameters)
+        self.check(self.parameters)
         self._check_kinds()
 
     @property
@@ -96,13 +96,25 @@ class TrainState:
         saved = self.model.state_dict(keep_vars=True)
         return {name: buffer for name, buffer in self.model.named_buffers() if name in saved}
 
+    @property
+    def _constants(self) -> dict[str, Any]:
+        """The other buffers, by name, but for masks; a script may have drawn them without a seed."""
+        saved = self.buffers
+        others = ((name, buffer.detach()) for name, buffer in self.model.named_buffers() if name not in saved)
+        return {name: buffer for name, buffer in others if buffer.dtype != torch.bool}
+
     def watched(self) -> dict[str, Any]:
         """The tensors that must be equal in all trainers, by name."""
-        found = {name: local_of(parameter.detach()) for parameter, name in self._names.items()}
+        found = {name: local_of(parameter.detach()) for name, parameter in self.model.named_parameters()}
         found.update(self.buffers)
         for name, value in self.extra.items():
             found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
         return found
+
+    def has(self, module: Any) -> bool:
+        """True if the parameters of a module belong to this state, be it in the model or in what the script adds."""
+        mine = {tensor.data_ptr() for tensor in self.watched().values()}
+        return all(local_of(parameter.detach()).data_ptr() in mine for parameter in module.parameters())
 
     def collected(self) -> dict[str, Any]:
         """The state as plain data; its tensors are those of this trainer, not copies.
@@ -115,6 +127,7 @@ class TrainState:
             "optimizer": [plain(one.state_dict(), "optimizer.state_dict()") for one in self.optimizers],
             "scheduler": [plain(one.state_dict(), "scheduler.state_dict()") for one in self.schedulers],
             "state": {name: plain(one.state_dict(), f"state[{name!r}]") for name, one in self.extra.items()},
+            "constants": plain(self._constants, "a buffer"),
             "steps": self.steps,
             "groups": [[[self._names[p] for p in g["params"]] for g in o.param_groups] for o in self.optimizers],
             "frozen": [name for parameter, name in self._names.items() if not parameter.requires_grad],
@@ -158,6 +171,11 @@ class TrainState:
     def _load_model(self, state: Any) -> None:
         self.model.load_state_dict(restored(state["model"], self.mesh))
         by_name = {name: parameter for parameter, name in self._names.items()}
+        theirs = state.get("constants", {})
+        for name, buffer in self._constants.items():
+            its = theirs.get(name)  # a cache may have grown since
+            if its is not None and its.shape == buffer.shape and not torch.equal(its.to(buffer), buffer):
+                buffer.copy_(its)
         frozen = set(state["frozen"])
         for name, parameter in by_name.items():
             parameter.requires_grad_(name not in frozen)
@@ -165,14 +183,13 @@ class TrainState:
             for names in groups[len(one.param_groups) :]:  # the others have added it since they began
                 one.add_param_group({"params": [by_name[name] for name in names]})
 
-    def _check(self, parameters: list[Any]) -> None:
-        outside = [p for p in parameters if p not in self._names]
-        if outside:
-            raise ConfigError(
-                f"Elastic: the optimizer has {len(outside)} parameters, the first one of shape"
-                f" {tuple(outside[0].shape)}, that the model has not, so they would neither be copied nor saved; put"
-                " all modules with parameters into one, such as nn.ModuleList([model, loss_function]), and pass that"
-            )
+    def check(self, parameters: list[Any]) -> None:
+        """Refuse parameters of an optimizer that cannot be summed or copied.
+
+        Raises:
+            ConfigError: one of them is not in the model, was added to it later, has no values, or is of a wrong kind.
+        """
+        self._check_place([p for p in parameters if p not in self._names])
         for parameter in parameters:
             name = self._names[parameter]
             if isinstance(parameter, nn.parameter.UninitializedParameter) or parameter.device.type == "meta":
@@ -192,6 +209,23 @@ class TrainState:
                     f" {', '.join(str(kind).removeprefix('torch.') for kind in _KINDS)} can be summed; split a"
                     " complex parameter with torch.view_as_real"
                 )
+
+    def _check_place(self, outside: list[Any]) -> None:
+        """Refuse parameters that the model has not, or had not at the beginning."""
+        late = {parameter: name for name, parameter in self.model.named_parameters() if parameter not in self._names}
+        if outside and outside[0] in late:
+            raise ConfigError(
+                f"Elastic: the parameter {late[outside[0]]} was added to the model after Elastic was made. A trainer"
+                " that joins builds the model as the script begins, and could not take it over; build all layers"
+                " first, and freeze those that train later: layer.requires_grad_(False), then True in a hook of"
+                " on_step_end"
+            )
+        if outside:
+            raise ConfigError(
+                f"Elastic: the optimizer has {len(outside)} parameters, the first one of shape"
+                f" {tuple(outside[0].shape)}, that the model has not, so they would neither be copied nor saved; put"
+                " all modules with parameters into one, such as nn.ModuleList([model, loss_function]), and pass that"
+            )
 
     def _check_kinds(self) -> None:
         """Refuse wrappers and optimizers that exchange gradients or parameters themselves, or need a closure."""

@@ -11,6 +11,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from edl.errors import ConfigError, PermanentError
 
@@ -18,6 +19,7 @@ try:
     import torch
     from torch.nn.utils import clip_grad
     from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.optim.swa_utils import AveragedModel
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
@@ -46,7 +48,13 @@ class StepGuard:
         schedulers: the schedulers of their learning rates.
         scaler: the scaler of losses in half precision, or None.
         owns: whether a parameter belongs to the model.
+        keeps: whether a module belongs to the state that is copied and saved.
         on_loss: gets each loss before its gradient is computed; it may return a factor for the loss.
+
+    Attributes:
+        is_computing: gradients are computed now.
+        is_within_step: the loop has gradients of a step that is not made yet, or computes them.
+        on_computed: called after each time that the loop has computed gradients.
     """
 
     def __init__(
@@ -54,11 +62,18 @@ class StepGuard:
         optimizers: Sequence[Any],
         schedulers: Sequence[Any],
         scaler: Any,
+        *,
         owns: Callable[[Any], bool],
+        keeps: Callable[[Any], bool],
         on_loss: Callable[[Any], float | None],
     ) -> None:
         self._optimizers, self._schedulers, self._scaler = optimizers, schedulers, scaler
-        self._owns, self._on_loss, self._is_on = owns, on_loss, False
+        self._owns, self._keeps, self._on_loss, self._is_on = owns, keeps, on_loss, False
+        self.is_within_step, self._has_own_steps, self._steps = False, False, 0
+        self.is_computing = False
+        self.on_computed: Callable[[], object] = lambda: None
+        self._others: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # other optimizers -> their first step here
+        self._kept: WeakSet[Any] = WeakSet()
         self._made: list[int] = []
         self._rates: list[Any] | None = None
         for optimizer in optimizers:
@@ -66,9 +81,13 @@ class StepGuard:
         self._advice = _ACCUMULATED if len(optimizers) < 2 else _ALTERNATING
 
     @contextlib.contextmanager
-    def during_loop(self) -> Iterator[None]:
-        """The block is a loop over batches, in this thread."""
-        before = getattr(_local, "guard", None)
+    def during_loop(self, *, has_own_steps: bool = False) -> Iterator[None]:
+        """The block is a loop over batches, in this thread.
+
+        Args:
+            has_own_steps: the loop calls `optimizer.step()`, which a `Stepper` has replaced.
+        """
+        before, self._has_own_steps = getattr(_local, "guard", None), has_own_steps
         with _watching(), self._set(is_on=True):
             _local.guard = self
             try:
@@ -79,6 +98,7 @@ class StepGuard:
     def begin_step(self) -> None:
         """The loop now computes the gradients of a step."""
         self._made, self._rates = self._scheduler_steps, None
+        self.is_within_step, self._steps = True, self._steps + 1
 
     @contextlib.contextmanager
     def during_step(self) -> Iterator[None]:
@@ -99,6 +119,7 @@ class StepGuard:
             )
         with self._set(is_on=False):
             yield
+        self.is_within_step = False
 
     @contextlib.contextmanager
     def _set(self, *, is_on: bool) -> Iterator[None]:
@@ -123,6 +144,16 @@ class StepGuard:
         self._rates = self._current_rates
         return self._on_loss(loss)
 
+    @contextlib.contextmanager
+    def computing(self) -> Iterator[None]:
+        """In the block gradients are computed."""
+        self.is_computing = True
+        try:
+            yield
+            self.on_computed()
+        finally:
+            self.is_computing = False
+
     def before_scaler(self, scaler: Any, name: str) -> None:
         """The loop calls a method of a scaler."""
         if name != "scale":
@@ -144,6 +175,34 @@ class StepGuard:
                 " of the model; its gradients would be those of one trainer alone. Pass all of them:"
                 " Elastic(job, model, [optimizer, other]), and delete their calls of step() and zero_grad()"
             )
+        elif self._is_on and self._others.setdefault(optimizer, self._steps) != self._steps:
+            count = sum(len(group["params"]) for group in optimizer.param_groups)
+            raise PermanentError(
+                f"Elastic: the loop makes steps with another optimizer, a {type(optimizer).__name__} of {count}"
+                " parameters that the model of Elastic has not. Each trainer would train its own ones, on its records"
+                " alone, and none would be copied or saved. Put all modules into one and pass all optimizers:"
+                " Elastic(job, nn.ModuleList([model, other]), [optimizer, other_optimizer]), and delete their calls"
+                " of step() and zero_grad(). For values that live for one batch, make the optimizer in each batch"
+            )
+
+    def before_average(self, average: Any) -> None:
+        """The loop updates averaged weights, an `AveragedModel` of torch."""
+        if not self._is_on:
+            return
+        if self.is_within_step and not self._has_own_steps:
+            raise PermanentError(
+                "Elastic: the loop calls update_parameters() of an AveragedModel, but the step is made only when the"
+                " loop asks for the next batch, so the average would lack the last step, and trainers with other"
+                " numbers of batches would have other averages; call it in a hook of on_step_end, and pass"
+                " Elastic(..., state={'average': average})"
+            )
+        if average not in self._kept and not self._keeps(average):
+            raise PermanentError(
+                "Elastic: an AveragedModel is updated that Elastic does not know, so a trainer that joins would begin"
+                " another average, and none would be saved; pass Elastic(..., state={'average': average}), or call"
+                " accelerator.register_for_checkpointing(average) before prepare()"
+            )
+        self._kept.add(average)
 
     def _guarded(self, inner: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
@@ -193,7 +252,8 @@ def _watching() -> Iterator[None]:
 
 def _watch() -> None:
     """Let torch's methods tell the guard of their thread before they do what they do."""
-    _replace(torch.Tensor, "backward", lambda guard, loss: guard.before_backward(loss))
+    _replace_backward()
+    _replace(AveragedModel, "update_parameters", lambda guard, average: guard.before_average(average))
     for name in _SCALER_CALLS:
         tell = functools.partial(_tell_scaler, name)
         _replace(torch.amp.GradScaler, name, tell)
@@ -224,6 +284,25 @@ def _replace(owner: Any, name: str, tell: Callable[[StepGuard, Any], float | Non
 
     _undo.append(functools.partial(setattr, owner, name, inner))
     setattr(owner, name, call)
+
+
+def _replace_backward() -> None:
+    """The same for what computes gradients; `backward` of a tensor calls it, too."""
+    inner = torch.autograd.backward
+
+    @functools.wraps(inner)
+    def call(tensors: Any, *args: Any, **options: Any) -> Any:
+        guard = getattr(_local, "guard", None)
+        if guard is None or guard.is_computing:  # a checkpoint computes its part again, and calls this from within
+            return inner(tensors, *args, **options)
+        losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        factors = [guard.before_backward(loss) for loss in losses]
+        weighed = [loss if factor is None else loss * factor for loss, factor in zip(losses, factors, strict=True)]
+        with guard.computing():
+            return inner(weighed, *args, **options)
+
+    _undo.append(functools.partial(setattr, torch.autograd, "backward", inner))
+    torch.autograd.backward = call
 
 
 def _replace_function(owner: Any, name: str) -> None:

@@ -8,6 +8,7 @@ and save. A step that is lost with a trainer is not made: the script gets the re
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import types
@@ -55,7 +56,7 @@ class Stepper:
         self._epochs = 0
         self.was_lost = self.is_partial = self._is_made = False
         model = elastic.replica.state.model
-        self._zero_model, model.zero_grad = model.zero_grad, self._zero_all
+        model.zero_grad = types.MethodType(_zeroing(self, model), model)
         self._step = optimizer.step
         optimizer.step = types.MethodType(_stepping(self), optimizer)
         optimizer.zero_grad = self.zero_grad
@@ -169,11 +170,6 @@ class Stepper:
         if not self.is_partial:
             self._replica.forget_gradients()
 
-    def _zero_all(self, *args: Any, **options: Any) -> None:
-        """In the place of `model.zero_grad`."""
-        self.zero_grad()
-        self._zero_model(*args, **options)
-
     def _advance(self) -> tuple[Piece, Any] | StepDone | None:
         self._piece = None
         event = next(self._events, None)
@@ -187,19 +183,20 @@ class Stepper:
         return event
 
     def _in_job(self) -> Iterator[tuple[Piece, Any] | StepDone]:
-        with self._job, self._replica.guard.during_loop():
+        with self._job, self._replica.guard.during_loop(has_own_steps=True):
             try:
                 yield from self._elastic.events()
             except GeneratorExit:
-                _log.error("%s", self.left_early())
+                if text := self.left_early():
+                    _log.error("%s", text)
                 raise
             if self._job.leaving():
                 sys.exit(LEFT)
 
     def left_early(self) -> str:
-        """The error if the script ends now; empty if the training is complete or this trainer leaves."""
+        """The error if the script ends now; empty if it has another one, the training is complete or it leaves."""
         loop = self._elastic.loop
-        if loop.position is None or loop.is_complete or self._job.leaving():
+        if loop.position is None or loop.is_complete or self._job.is_closed or self._job.leaving():
             return ""
         done, epochs = divmod(loop.position, loop.settings.total)[0], loop.settings.epochs
         return (
@@ -226,6 +223,19 @@ class Scheduler:
         """Make a step of the scheduler, unless the step of the optimizer was lost or is not complete."""
         if self._stepper.may_schedule:
             self._inner.step(*args, **options)
+
+
+def _zeroing(stepper: Stepper, model: Any) -> Callable[..., None]:
+    """A function in the place of the method `zero_grad` of a model; a copy of the model forgets its own gradients."""
+    inner = model.zero_grad.__func__
+
+    @functools.wraps(inner)
+    def zero_grad(module: Any, *args: Any, **options: Any) -> None:
+        if module is model:
+            stepper.zero_grad()
+        inner(module, *args, **options)
+
+    return zero_grad
 
 
 def _stepping(stepper: Stepper) -> Callable[..., Any]:

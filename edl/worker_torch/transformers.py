@@ -17,9 +17,9 @@ import os
 from typing import Any
 
 from edl.errors import ConfigError
-from edl.worker.job import Job, connect
+from edl.worker.job import Job
 from edl.worker_torch.elastic import Elastic
-from edl.worker_torch.epochs import Epochs, fail_at_exit
+from edl.worker_torch.epochs import Epochs, connected, fail_at_exit
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
@@ -54,7 +54,7 @@ class Trainer(transformers.Trainer):
     def __init__(
         self, *args: Any, job: Job | None = None, elastic_options: dict[str, Any] | None = None, **options: Any
     ) -> None:
-        self._job, self._elastic_options = job or connect(), dict(elastic_options or {})
+        self._job, self._elastic_options = job or connected(), dict(elastic_options or {})
         self.elastic: Elastic | None = None
         self._stepper: Stepper | None = None
         self._schedule = _Schedule()

@@ -256,7 +256,7 @@ def termination_log_not_written(_: Right) -> Right:
 )
 def no_record_left_not_logged(right: Right) -> Right:
     def wrong(self: Any) -> None:
-        self._order = (max(0, self._order[0]), self._order[1])
+        self._records.epoch = max(0, self._records.epoch)
         right(self)
 
     return wrong

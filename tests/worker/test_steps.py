@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy
 import pytest
 
 from edl.errors import ConfigError, PermanentError
@@ -313,11 +314,30 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
     ("settings", "message"),
     [
         ({}, r"set spec\.elasticity\.globalBatch in the job.*, or pass micro_batch="),
-        ({"global_batch": 0}, "must be at least 1"),
-        ({"micro_batch": 4, "logical_ranks": 4}, "a deterministic job needs global_batch"),
-        ({"global_batch": 4, "scale_rate": True}, "only for jobs without global_batch"),
+        ({"global_batch": 0}, "steps: global_batch=0 cannot be used; give a whole number of at least 1"),
+        ({"global_batch": 64.0}, "steps: global_batch=64.0 cannot be used; give a whole number of at least 1"),
+        ({"global_batch": 64, "micro_batch": -1}, "micro_batch=-1 cannot be used; give a whole number of at least 1"),
+        ({"global_batch": 64, "logical_ranks": -2}, "logical_ranks=-2 cannot be used; give .* at least 0"),
+        ({"global_batch": 64, "save_every": -1}, "save_every=-1 cannot be used; give .* at least 0"),
+        (
+            {"micro_batch": 4, "logical_ranks": 4},
+            r"have 4 parts \(deterministic\) needs global_batch; set spec",
+        ),
+        (
+            {"global_batch": 4, "scale_rate": True},
+            "global_batch=4 keeps it; leave scale_rate away, or give",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         StepSettings(100, 1, **settings)
+
+
+def test_numbers_of_numpy_are_whole_numbers_that_go_to_the_master() -> None:
+    sizes: dict[str, Any] = {"global_batch": numpy.int64(64), "micro_batch": numpy.int32(8)}
+    settings = StepSettings(100, 1, **sizes)
+    assert json.loads(json.dumps([settings.step_end(0, 2), settings.pieces(0, 1, 2)])) == [
+        64,
+        [[0, at, at + 8, 1, 0.125] for at in range(32, 64, 8)],
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import ssl
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,16 @@ _T = TypeVar("_T")
 def trainer(served: Served, name: str = "a", token: str = TOKEN, ca_file: str | None = None) -> Job:
     environment = {"POD_NAME": name, "POD_UID": f"uid-{name}"}
     return connect(served.url, token=token, ca_file=ca_file, environment=environment)
+
+
+@contextlib.contextmanager
+def ended_by_its_error(job: Job) -> Iterator[Job]:
+    """An error of the block ends the job, as the error of a script does that has no `with` of its own."""
+    try:
+        yield job
+    except BaseException as error:
+        job.__exit__(type(error), error, error.__traceback__)
+        raise
 
 
 def slowly(record: int) -> int:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
 from edl.errors import ConfigError, PermanentError
 from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch import Accelerator
-from tests.worker.test_worker import in_thread, trainer
-from tests.worlds.master_server import Served, serving
+from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
+from tests.worlds.master_server import TOKEN, Served, serving
+from tests.worlds.waiting import PATIENCE
 
 RECORDS, EPOCHS, BATCH = 96, 3, 8
 
@@ -56,7 +62,8 @@ def train(accelerator: Accelerator, norm: float = 0.0) -> dict[str, Any]:
 
 
 def run(served: Served, name: str, norm: float = 0.0, **options: Any) -> dict[str, Any]:
-    return train(Accelerator(trainer(served, name), **options), norm)
+    with ended_by_its_error(trainer(served, name)) as job:
+        return train(Accelerator(job, **options), norm)
 
 
 async def test_a_script_for_one_process_trains_by_its_epochs_and_its_batch(tmp_path: Path) -> None:
@@ -138,7 +145,8 @@ async def run_script(folder: Path, body: Any, count: int = 1, *, records: int = 
             torch.set_num_threads(1)
             job = trainer(served, name)
             job._environment = {**job._environment, "TRAINERS": str(count)}
-            return body(Accelerator(job, **options))
+            with ended_by_its_error(job):
+                return body(Accelerator(job, **options))
 
         found = await asyncio.gather(*(in_thread(functools.partial(one, f"t{n}")) for n in range(count)))
         assert served.master.status()["state"] == "finished"
@@ -257,4 +265,132 @@ async def test_a_sampler_of_the_script_is_refused(tmp_path: Path) -> None:
         accelerator.prepare(*parts(), half)
 
     with pytest.raises(ConfigError, match=r"the sampler SubsetRandomSampler, .*torch.utils.data.Subset"):
+        await run_script(tmp_path, body)
+
+
+# Scripts that end with an error.
+
+FAILING = """
+import os, sys, threading
+from pathlib import Path
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from edl.worker_torch import Accelerator
+
+def linger():  # as threads of trackers do
+    threading.main_thread().join()
+    print("children:", Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+if sys.argv[1] != "exit":
+    threading.Thread(target=linger).start()
+x = torch.randn(96, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+accelerator = Accelerator(cpu=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for number, (x, y) in enumerate(loader):
+    accelerator.backward(nn.functional.mse_loss(model(x), y))
+    optimizer.step()
+    if number == 3:
+        raise SystemExit("enough") if sys.argv[1] == "exit" else ZeroDivisionError("a defect of the script")
+    if sys.argv[1] != "twice":
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "says", "written"),
+    [
+        ("own", "ZeroDivisionError: a defect of the script\n", ""),
+        ("twice", r"PermanentError: steps: the script calls optimizer.step() twice", "steps: the script calls"),
+        ("exit", "enough\nsteps: the script has ended after 0 of the 3 epochs", "steps: the script has ended"),
+    ],
+)
+async def test_an_error_of_a_script_ends_its_job_with_its_words_and_no_others(
+    tmp_path: Path, how: str, says: str, written: str
+) -> None:
+    (tmp_path / "log").touch()
+    (tmp_path / "token").write_text(TOKEN)
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        place = {"EDL_MASTER": served.url, "EDL_TOKEN_FILE": str(tmp_path / "token"), "POD_NAME": "a"}
+        place |= {"EDL_TERMINATION_LOG": str(tmp_path / "log"), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", FAILING, how]
+        run_it = functools.partial(
+            subprocess.run, command, capture_output=True, text=True, env={**os.environ, **place}
+        )
+        done = await in_thread(run_it, 60 * PATIENCE)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert done.stderr.count("steps: the script has ended") == int(how == "exit")
+    assert done.stdout == ("" if how == "exit" else "children: []\n"), (
+        "a process goes on to say that the trainer lives"
+    )
+    assert (tmp_path / "log").read_text().startswith(written)
+    assert bool((tmp_path / "log").read_text()) == bool(written)
+
+
+# Copies of a model that was prepared.
+
+
+async def test_a_copy_of_a_prepared_model_computes_with_its_own_weights(tmp_path: Path) -> None:
+    def body(accelerator: Any) -> None:
+        model, optimizer, loader = accelerator.prepare(*parts(), data())
+        other = copy.deepcopy(model)
+        torch.save(model, tmp_path / "whole.pt")
+        with torch.no_grad():
+            other.weight.fill_(2.0)
+            other.bias.fill_(1.0)
+        for _ in range(EPOCHS):
+            for x, y in loader:
+                assert torch.equal(other(torch.ones(1, 4)), torch.tensor([[9.0]]))
+                other.zero_grad()
+                accelerator.backward(nn.functional.mse_loss(model(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+
+    await run_script(tmp_path / "j", body, mixed_precision="bf16", cpu=True)
+    saved = torch.load(tmp_path / "whole.pt", weights_only=False)
+    assert torch.equal(saved.weight, BUILT["weight"])
+
+
+async def test_an_average_of_torch_is_as_without_edl(tmp_path: Path) -> None:
+    def body(accelerator: Any) -> Any:
+        model, optimizer = parts()
+        average = AveragedModel(model)
+        accelerator.register_for_checkpointing(average)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, data())
+        for _ in range(EPOCHS):
+            for x, y in loader:
+                accelerator.backward(nn.functional.mse_loss(model(x), y))
+                optimizer.step()
+                average.update_parameters(model)
+                optimizer.zero_grad()
+        return weights(average.module)
+
+    model, optimizer = parts()
+    average, tensors = AveragedModel(model), data().dataset.tensors
+    for epoch in range(EPOCHS):
+        numbers = list(EpochOrder(RECORDS, 0, epoch, BLOCK).records(0, RECORDS))
+        for at in range(0, RECORDS, BATCH):
+            x, y = (tensor[numbers[at : at + BATCH]] for tensor in tensors)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+            average.update_parameters(model)
+    for count in (1, 2):
+        for found in await run_script(tmp_path / str(count), body, count):
+            assert torch.allclose(found, weights(average.module), atol=1e-5)
+
+
+async def test_a_stream_is_refused_by_name(tmp_path: Path) -> None:
+    class Stream(IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(range(RECORDS))
+
+    def body(accelerator: Any) -> None:
+        accelerator.prepare(*parts(), DataLoader(Stream(), batch_size=BATCH))
+
+    with pytest.raises(ConfigError, match=r"are a stream, a Stream, .*with __len__ and __getitem__"):
         await run_script(tmp_path, body)

@@ -11,7 +11,7 @@ from torch import nn
 
 from edl.errors import PermanentError
 from edl.worker_torch import Elastic
-from tests.worker.test_worker import in_thread, trainer
+from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
 from tests.worlds.master_server import Served, serving
 
 RECORDS, BATCH = 96, 8
@@ -36,7 +36,8 @@ class Trained:
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=RECORDS // BATCH)
         self._job = trainer(served, name)
         options = {"read": lambda n: (X[n], Y[n]), "global_batch": BATCH, "scheduler": self.scheduler, **options}
-        self.elastic = Elastic(self._job, self.model, self.optimizer, **options)
+        with ended_by_its_error(self._job):
+            self.elastic = Elastic(self._job, self.model, self.optimizer, **options)
 
     def train(self) -> Any:
         """Train to the end; returns the model."""

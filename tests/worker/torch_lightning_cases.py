@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 from edl.errors import ConfigError
 from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch.lightning import ElasticStrategy
-from tests.worker.test_worker import in_thread, trainer
+from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
 from tests.worlds.master_server import Served, serving
 
 RECORDS, EPOCHS, BATCH = 96, 3, 16
@@ -93,11 +93,8 @@ def elastic(served: Served, folder: Path, name: str, *, first: int = 1, batch: i
     job = trainer(served, name)
     job._environment = {**job._environment, "TRAINERS": str(first)}
     strategy = ElasticStrategy(job=job, folder=folder)
-    try:
+    with ended_by_its_error(job):
         return fit(DataLoader(DATA, batch_size=batch, shuffle=True), folder, strategy=strategy, **options)
-    except ConfigError:
-        job._session.close("")
-        raise
 
 
 async def run(folder: Path, count: int, **options: Any) -> list[Module]:
@@ -167,7 +164,8 @@ async def test_a_callback_that_stops_the_training_ends_the_job_with_its_model(tm
             **quiet,
         )
         torch.set_num_threads(1)
-        made.fit(module, DataLoader(DATA, batch_size=BATCH, shuffle=True), DataLoader(DATA, batch_size=32))
+        with ended_by_its_error(job):
+            made.fit(module, DataLoader(DATA, batch_size=BATCH, shuffle=True), DataLoader(DATA, batch_size=32))
         assert strategy.elastic is not None
         assert strategy.elastic.is_complete
         return module

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from edl.errors import ConfigError, PermanentError
 from edl.worker import connect
 from edl.worker_torch import Accelerator
-from tests.worker.test_worker import in_thread
+from tests.worker.test_worker import ended_by_its_error, in_thread
 from tests.worker.torch_script import BATCH, EPOCHS, RECORDS, Script, X, Y, joined, network, trained
 from tests.worlds.master_server import TOKEN, serving
 
@@ -118,23 +118,28 @@ class Records(Dataset):
         return where(number)
 
 
+def read_by_a_script(accelerator: Accelerator) -> tuple[set[int], list[int]]:
+    """The processes that read, and the records that the script got."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    data = DataLoader(Records(), batch_size=BATCH, shuffle=True, num_workers=2, prefetch_factor=3)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    readers: set[int] = set()
+    seen: list[int] = []
+    for x, y, numbers, pids in data:
+        readers |= set(pids.tolist())
+        seen += numbers.tolist()
+        accelerator.backward(nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+        optimizer.zero_grad()
+    return readers, seen
+
+
 async def test_the_processes_of_the_loader_of_a_script_with_accelerate_read(tmp_path: Path) -> None:
     def run() -> tuple[set[int], list[int]]:
         job = connect(served.url, token=TOKEN, environment={"POD_NAME": "a", "POD_UID": "uid-a"})
-        accelerator = Accelerator(job, cpu=True)
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        data = DataLoader(Records(), batch_size=BATCH, shuffle=True, num_workers=2, prefetch_factor=3)
-        model, optimizer, data = accelerator.prepare(model, optimizer, data)
-        readers: set[int] = set()
-        seen: list[int] = []
-        for x, y, numbers, pids in data:
-            readers |= set(pids.tolist())
-            seen += numbers.tolist()
-            accelerator.backward(nn.functional.mse_loss(model(x), y))
-            optimizer.step()
-            optimizer.zero_grad()
-        return readers, seen
+        with ended_by_its_error(job):
+            return read_by_a_script(Accelerator(job, cpu=True))
 
     async with serving(tmp_path, f"index:{RECORDS}") as served:
         readers, seen = await in_thread(run)

@@ -13,7 +13,7 @@ from torch import nn
 
 from edl.worker import connect
 from edl.worker_torch import Elastic
-from tests.worker.test_worker import in_thread
+from tests.worker.test_worker import ended_by_its_error, in_thread
 from tests.worlds.master_server import TOKEN, Served, serving
 from tests.worlds.waiting import wait_until
 
@@ -58,7 +58,8 @@ class Script:
         options = {"read": lambda n: (X[n], Y[n]), "global_batch": BATCH, **options}
         if callable(options.get("scheduler")):
             options["scheduler"] = options["scheduler"](self.optimizer)
-        self.elastic = Elastic(self.job, self.model, self.optimizer, **options)
+        with ended_by_its_error(self.job):
+            self.elastic = Elastic(self.job, self.model, self.optimizer, **options)
 
     def run(self, body: Callable[[Script, Any, Any], object] | None = None) -> Script:
         """Train to the end."""
@@ -112,7 +113,7 @@ async def plain(folder: Path, model: Any, optimizer: Any, body: Callable[[Any, A
     return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
 
 
-async def joined(folder: Path, body: Any, **options: Any) -> list[Script]:
+async def joined(folder: Path, body: Any, make: Callable[..., Script] = Script, **options: Any) -> list[Script]:
     """A second trainer joins after some steps."""
     async with serving(folder, f"index:{RECORDS}", epochs=30) as served:
 
@@ -120,7 +121,7 @@ async def joined(folder: Path, body: Any, **options: Any) -> list[Script]:
             wait_until(
                 lambda: (served.master.status()["group"] or {"position": 0})["position"] >= BATCH * 3, "steps", 30
             )
-            return Script(served, "b", **options).run(body)
+            return make(served, "b", **options).run(body)
 
         def first(script: Script, x: Any, y: Any) -> None:
             body(script, x, y)
@@ -128,5 +129,5 @@ async def joined(folder: Path, body: Any, **options: Any) -> list[Script]:
             if script.elastic.step == 20 and world is not None and world.size == 1:
                 wait_until(lambda: script.job._group is not None and script.job._group.must_change, "b waits", 60)
 
-        found = await asyncio.gather(in_thread(lambda: Script(served, "a", **options).run(first)), in_thread(late))
+        found = await asyncio.gather(in_thread(lambda: make(served, "a", **options).run(first)), in_thread(late))
     return list(found)

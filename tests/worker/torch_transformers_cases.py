@@ -15,7 +15,7 @@ import transformers
 from edl.errors import ConfigError
 from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch.transformers import Trainer
-from tests.worker.test_worker import in_thread, trainer
+from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
 from tests.worlds.master_server import Served, serving
 
 RECORDS, EPOCHS, BATCH = 48, 3, 8
@@ -108,8 +108,10 @@ def elastic(served: Served, folder: Path, name: str, *, first: int = 1, **more: 
     job = trainer(served, name)
     job._environment = {**job._environment, "TRAINERS": str(first)}
     data = {"train_dataset": Texts(), "eval_dataset": Texts()}
-    made = Trainer(model=model(), args=arguments(folder, **more), job=job, elastic_options={"folder": folder}, **data)
-    made.train()
+    with ended_by_its_error(job):
+        args = arguments(folder, **more)
+        made = Trainer(model=model(), args=args, job=job, elastic_options={"folder": folder}, **data)
+        made.train()
     return made
 
 
@@ -168,7 +170,8 @@ async def test_early_stopping_ends_the_job_and_the_best_model_is_that_of_the_tra
             eval_dataset=Texts(),
             callbacks=[transformers.EarlyStoppingCallback(1)],
         )
-        made.train()
+        with ended_by_its_error(job):
+            made.train()
         assert made.elastic is not None
         assert made.elastic.is_complete
         return made

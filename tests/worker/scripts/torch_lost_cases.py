@@ -40,3 +40,26 @@ async def test_averages_of_a_step_that_is_not_made_are_forgotten(tmp_path: Path,
             raise one
     assert all(one.elastic.is_complete for one in scripts[:2])
     assert torch.equal(scripts[0].weights, scripts[1].weights)
+
+
+async def test_a_trainer_that_is_lost_in_a_hook_does_not_end_those_that_wait_for_its_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Summing(Script):
+        def run(self, body: Any = None) -> Script:
+            self.elastic.on_step_end(self.after)
+            return super().run(body)
+
+        def after(self) -> None:
+            world = self.job.world()
+            if world is not None and world.names[world.rank] == "b" and self.elastic.step == 4:
+                raise LostError
+            self.elastic.sum({"count": 1.0})
+
+    async with serving(tmp_path, f"index:{RECORDS}", epochs=2) as served:
+        scripts = [await in_thread(functools.partial(Summing, served, name, first=2)) for name in "ab"]
+        found = await asyncio.gather(*(in_thread(one.run) for one in scripts), return_exceptions=True)
+    assert isinstance(found[1], LostError)
+    assert found[0] is scripts[0]
+    assert scripts[0].elastic.is_complete
+    assert any("a trainer was lost while a hook of on_step_end waited" in line for line in caplog.messages)
