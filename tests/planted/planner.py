@@ -111,9 +111,9 @@ def promises_by_name(right: Right) -> Right:
 def gain_at_the_cost_of_the_worst(right: Right) -> Right:
     def wrong(packing: Any, grown: Any, *rest: Any) -> Any:
         def blind(from_worst: Callable[[Any], list[float]]) -> Callable[[Any], list[float]]:
-            return lambda trial: [] if trial is grown else from_worst(trial)
+            return lambda trial: [] if trial is grown.packing else from_worst(trial)
 
-        with swapped(targets.FROM_WORST, blind):
+        with swapped(targets.FROM_WORST, blind), swapped(targets.GAIN_OF_WORST, lambda _: lambda *_: 1.0):
             return right(packing, grown, *rest)
 
     return wrong
