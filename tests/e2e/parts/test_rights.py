@@ -66,8 +66,9 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
         error.add_note(f"refused for want of a right: {forbidden(requests_of(log, USER))}")
         raise
     asked, roles = requests_of(log, USER), roles_of(here.kube, ACCOUNT, NAMESPACE)
-    # The roles of deploy/kuberay, kubeflow and kueue are not installed here: edl takes the refusal for an answer.
-    optional = {"ray.io", "kubeflow.org", "trainer.kubeflow.org", "jobset.x-k8s.io", "kueue.x-k8s.io"}
+    # The roles of deploy/kuberay, lws, kubeflow and kueue are not installed here: edl takes a refusal for an answer.
+    kubeflow = {"kubeflow.org", "trainer.kubeflow.org", "jobset.x-k8s.io"}
+    optional = {"ray.io", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io", *kubeflow}
     asked = [event for event in asked if (event.get("objectRef") or {}).get("apiGroup") not in optional]
     assert forbidden(asked) == []
     assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
