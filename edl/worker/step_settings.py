@@ -6,7 +6,7 @@ import itertools
 import math
 import operator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from edl.errors import ConfigError
 
@@ -158,7 +158,7 @@ class StepSettings:
 
 def _whole(name: str, value: object, least: int) -> int:
     try:
-        found = operator.index(value)  # type: ignore[arg-type]  # numbers of numpy are not those of json
+        found = operator.index(value) if isinstance(value, SupportsIndex) else least - 1  # numpy has numbers, too
     except TypeError:
         found = least - 1
     if found < least:

@@ -51,7 +51,7 @@ class RayJobs(Unresizable, MakerReader):
         super().__init__(WorkloadKind.RAY_JOB, ("ray.io/v1", KIND, "rayjobs"), "edl resizes its RayCluster")
         self.decoder: Decoder[Any] = Decoder(WorkloadKind.RAY_JOB.value, RayJobObject)
 
-    def is_elastic(self, source: RayJobObject) -> bool:  # type: ignore[override]  # noqa: ARG002 - as the protocol has it
+    def is_elastic(self, source: object) -> bool:  # noqa: ARG002 - as the protocol has it
         """False: its annotations ask for the RayCluster, which has a copy of them."""
         return False
 

@@ -1,4 +1,4 @@
-"""A watch tells events twice, late and in any order, or what cannot be read; the mirror ends with the truth."""
+"""A watch delivers events twice, late and in any order, or what cannot be read; the mirror ends with the truth."""
 
 from __future__ import annotations
 
