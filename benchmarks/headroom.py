@@ -31,7 +31,7 @@ from benchmarks import headroom_tokens
 from benchmarks.headroom_account import POD_CORES, Account, run
 from benchmarks.headroom_load import CHANGE_DAY, DAY_S, DAYS, PODS, REQUESTS_A_MINUTE, replicas
 from edl.explain.steps import showing
-from edl.headroom.advisor import Room
+from edl.headroom.advisor import Reservation
 from edl.headroom.learner import Learner
 from edl.sim.campaign import interval
 from edl.sim.headroom import Conformal, Foresight, Peak
@@ -210,13 +210,13 @@ def _always(pods: int) -> Callable[[object], int]:
     return lambda _: pods
 
 
-def _for_slo(rule: Callable[[float, float], Room], slo: int) -> Callable[[object], Room]:
+def _for_slo(rule: Callable[[float, float], Reservation], slo: int) -> Callable[[object], Reservation]:
     return lambda _: rule(POD_CORES, slo)
 
 
 def accounts(load: int | str = 0, only: str = "") -> Iterator[dict[str, Any]]:
     """The figures of each rule over the two weeks, or of one, the mean of three seeds of a load."""
-    makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Room | int]] = {
+    makers: dict[str, Callable[[tuple[tuple[float, int], ...]], Reservation | int]] = {
         "none": lambda _: 0,
         **{f"fixed {pods}": _always(pods) for pods in FIXED},
         **{f"auto, slo {slo}": _for_slo(Learner, slo) for slo in WEEKS_SLOS},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from edl.headroom.advisor import COOLDOWN_S, GRANT_S, Room
+from edl.headroom.advisor import COOLDOWN_S, GRANT_S, Reservation
 from edl.headroom.growth import TICK_S
 from edl.planner.sharing import ROOM_DEAD_BAND
 
@@ -41,7 +41,7 @@ class Account:
 class Pool:
     """One pool of cores; `room` says how many pods capacity is kept for, or a number always does."""
 
-    def __init__(self, cores: float, room: Room | int) -> None:
+    def __init__(self, cores: float, room: Reservation | int) -> None:
         self._room, self._free = room, cores
         self._bound = self._trainers = 0
         self._ending: list[tuple[float, int]] = []
@@ -89,7 +89,11 @@ class Pool:
 
 
 def run(
-    replicas: Sequence[tuple[float, int]], until_s: float, cores: float, room: Room | int, parts_s: Sequence[float]
+    replicas: Sequence[tuple[float, int]],
+    until_s: float,
+    cores: float,
+    room: Reservation | int,
+    parts_s: Sequence[float],
 ) -> list[Account]:
     """Run a timeline; one account up to each moment of `parts_s`, and one for the rest."""
     pool, accounts, number, part = Pool(cores, room), [Account() for _ in (*parts_s, 0)], 0, 0

@@ -85,16 +85,19 @@ class Noted(list[Call]):
     """Calls in their order.
 
     Attributes:
-        ways: for each of them, the other files of edl through which it was called, the fewest of all times.
+        ways: for each of them, the other files of edl through which it was called once those before it had been, the
+            fewest of all times.
     """
 
-    def __init__(self, files: set[str]) -> None:
+    def __init__(self, calls: list[Call]) -> None:
         super().__init__()
-        self._files = files
+        self._calls, self._files = calls, {call.file for call in calls}
         self.ways: dict[Call, set[str]] = {}
 
     def note(self, call: Call, frame: FrameType | None) -> None:
         self.append(call)
+        if not is_walked(self._calls[: self._calls.index(call)], self):
+            return
         way = set()
         while frame is not None:
             way.add(frame.f_code.co_filename.removeprefix(f"{ROOT}/"))
@@ -108,7 +111,7 @@ class Noted(list[Call]):
 def called(calls: list[Call]) -> Iterator[Noted]:
     """Note each of these calls, in all threads that begin during the block; each call is noted each time."""
     wanted = {id(call.code): call for call in calls}
-    noted = Noted({call.file for call in calls})
+    noted = Noted(calls)
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and (call := wanted.get(id(frame.f_code))) is not None:

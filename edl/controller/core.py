@@ -358,8 +358,9 @@ class Core:
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
         for write in self._needed(job, (*mine, *again)):
             is_planned = job.key not in self.allotments.unknown
-            status_s = self._statuses.due_s(job, write, now_s, is_planned=is_planned)
-            sent_s = max(-inf if self.at_once else status_s, self._repeated_s(write))
+            sent_s = self._repeated_s(write)
+            if write.status is not None and not self.at_once:
+                sent_s = max(sent_s, self._statuses.due_s(job, write, now_s, is_planned=is_planned))
             if sent_s <= now_s:
                 yield write
             else:

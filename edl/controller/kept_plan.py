@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan
-from edl.planner.consolidation import quiet_time
+from edl.planner.consolidation import time_unchanged
 from edl.planner.lending.clearing import clearing_times_s
 from edl.planner.topology.gathering import settled_s
 from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
@@ -85,7 +85,7 @@ def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
     for left_s in serving_grace_left_s(view, limits).values():
         yield now_s + left_s
     if limits.sharing.consolidate_after_s:
-        yield now_s - quiet_time(view)[0] + limits.sharing.consolidate_after_s
+        yield now_s - time_unchanged(view)[0] + limits.sharing.consolidate_after_s
         yield from (settled_s(job) for job in view.jobs if job.topology is not None)
     yield from clearing_times_s(view, limits)
     for job in view.jobs:

@@ -17,7 +17,7 @@ class Pace:
     Attributes:
         interval_s: the longest time between the beginnings of two plans.
         debounce_s: from the first change to the plan that takes it into account, at most.
-        quiet_s: from the last change that cannot wait to that plan, if that is sooner.
+        urgent_debounce_s: from the last change that cannot wait to that plan, if that is sooner.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: how long a job backs off after a write of it failed; doubled each time.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
@@ -25,7 +25,7 @@ class Pace:
 
     interval_s: float = 5.0
     debounce_s: float = 0.5
-    quiet_s: float = 0.2
+    urgent_debounce_s: float = 0.2
     unreachable_s: float = 30.0
     retry_s: float = 1.0
     retry_at_most_s: float = 30.0
@@ -70,5 +70,7 @@ class PlanTimer:
         """
         due_s = min(self._began_s + self._pace.interval_s, self._wake_s)
         if self._urgent_s < inf:
-            due_s = min(due_s, self._urgent_s + self._pace.debounce_s, self._last_urgent_s + self._pace.quiet_s)
+            due_s = min(
+                due_s, self._urgent_s + self._pace.debounce_s, self._last_urgent_s + self._pace.urgent_debounce_s
+            )
         return due_s if is_growing else min(due_s, self._changed_s + self._pace.debounce_s)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from edl.model.actions import Action
+from edl.model.actions import Action, PatchStatus
 
 STATUS_EVERY = 8
 """Every eighth write is a status, so that endless growth never delays the statuses of other jobs for long."""
@@ -47,6 +47,11 @@ class Write:
     def job_uid(self) -> str:
         """The UID of the job that the write is for."""
         return self.actions[0].job_uid
+
+    @property
+    def status(self) -> PatchStatus | None:
+        """The status that it writes, if it writes one."""
+        return next((action for action in self.actions if isinstance(action, PatchStatus)), None)
 
 
 class PendingWrites:

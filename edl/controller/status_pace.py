@@ -11,11 +11,11 @@ from dataclasses import replace
 from math import inf
 
 from edl.controller.pending_writes import Lane, Write
-from edl.model.actions import EmitEvent, Outcome, PatchStatus
+from edl.model.actions import EmitEvent, Outcome
 from edl.model.jobs import Job
 from edl.model.status import JobStatus
 
-QUIET_S, LONGEST_S = 0.2, 1.0
+DEBOUNCE_S, LONGEST_S = 0.2, 1.0
 """New counts are written the first time after the last change, and the second time after the first one at most."""
 PLAN_WITHIN_S = 0.35
 """How long the status of a job waits for the plan that takes the job into account."""
@@ -47,7 +47,7 @@ class StatusPace:
         """Only the counts of a job have changed; returns when its status is due."""
         first_s, _ = self._counted_s.get(job_uid, (now_s, now_s))
         self._counted_s[job_uid] = (first_s, now_s)
-        return min(first_s + LONGEST_S, now_s + QUIET_S)
+        return min(first_s + LONGEST_S, now_s + DEBOUNCE_S)
 
     def is_counted(self, job_uid: str) -> bool:
         """True if the job's status does not show its latest pod counts yet."""
@@ -90,7 +90,7 @@ class StatusPace:
             now_s: the time.
             is_planned: the last plan takes the job into account as it is.
         """
-        patch = next((a for a in write.actions if isinstance(a, PatchStatus)), None)
+        patch = write.status
         if patch is None or patch.status.phase.is_final:
             return -inf
         is_same_phase = job.status is None or job.status.phase is patch.status.phase
@@ -102,7 +102,7 @@ class StatusPace:
         first_s, last_s = self._counted_s.setdefault(job.uid, (now_s, now_s))
         if write.lane is Lane.LOSS:  # pods that start meanwhile do not delay it
             last_s = self._changed_s.get(job.uid, last_s)
-        return min(first_s + LONGEST_S, last_s + QUIET_S)
+        return min(first_s + LONGEST_S, last_s + DEBOUNCE_S)
 
 
 def _differs_in_counts(before: JobStatus | None, now: JobStatus) -> bool:

@@ -15,7 +15,7 @@ from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
 from edl.model.units import amount, count, listed, plain, rank_of
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 
@@ -46,7 +46,7 @@ def oversized_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
         return
     limits = Limits()
     problem = read_problem(snapshot, limits)
-    served = serve(problem, limits.deadline_s)
+    served = count_serving(problem, limits.deadline_s)
     placed = {group.shape: served.due[group.shape] + served.in_grace[group.shape] for group in problem.waiting}
     short = {shape: pods for shape, pods in placed.items() if pods < _wanted(problem, shape)}
     for shape, pods in islice(short.items(), NAMED):

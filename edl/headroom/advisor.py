@@ -29,7 +29,7 @@ LEAST_CORES = 0.01
 """What an idle pod costs if it requests less CPU."""
 
 
-class Room(Protocol):
+class Reservation(Protocol):
     """Decides how much capacity to reserve for the pods of one shape."""
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
@@ -37,7 +37,7 @@ class Room(Protocol):
 
 
 class Advisor:
-    """Keeps a `Room` for each shape, and the pause between deletions for capacity.
+    """Keeps a `Reservation` for each shape, and the pause between deletions for capacity.
 
     Attributes:
         freeing: how long freeing takes, as measured.
@@ -50,12 +50,12 @@ class Advisor:
             slo: idle core-seconds that one waiting pod-second costs, > 0.
         """
         self._slo = slo
-        self._rooms: dict[PodShape, Room] = {}
+        self._reservations: dict[PodShape, Reservation] = {}
         self._granted_s: float | None = None  # when deletions for capacity began last
         self._noted: ScalePlan | None = None
         self.freeing = FreeingTime()
 
-    def new_room(self, shape: PodShape) -> Room:
+    def new_reservation(self, shape: PodShape) -> Reservation:
         """Make the learner of a pod shape that was not seen before."""
         return Learner(max(LEAST_CORES, shape.request[CPU] / 1000), self._slo)
 
@@ -67,13 +67,18 @@ class Advisor:
         for shape, pods in Counter(pod.shape for pod in serving if pod.is_live and not pod.gated).items():
             counts[without_rules(shape)] += pods
         for shape in counts:
-            if shape not in self._rooms:
-                self._rooms[shape] = self.new_room(shape)
-        while len(self._rooms) > MOST_SHAPES:
-            self._rooms.pop(next((s for s in self._rooms if s not in counts), next(iter(self._rooms))))
+            if shape not in self._reservations:
+                self._reservations[shape] = self.new_reservation(shape)
+        while len(self._reservations) > MOST_SHAPES:
+            self._reservations.pop(
+                next((s for s in self._reservations if s not in counts), next(iter(self._reservations)))
+            )
         now_s, window = snapshot.observed_at_s, self.freeing.ticks
         may_delete = self._may_delete(now_s)
-        answers = {shape: room.observe(now_s, counts[shape], window) for shape, room in self._rooms.items()}
+        answers = {
+            shape: reservation.observe(now_s, counts[shape], window)
+            for shape, reservation in self._reservations.items()
+        }
         return tuple(Headroom(shape, a.pods, a.reason, may_delete and a.pods > 0) for shape, a in answers.items())
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
@@ -24,6 +22,7 @@ from edl.errors import ConfigError, ConflictError, TemporaryError
 from edl.ledger.errors import UnknownCheckpointError
 from edl.ledger.group_values import EnterRequest
 from edl.ledger.request import JOB_END, RUN, WAIT
+from edl.master.answers import JSON, HttpError, answer, code_of, error_response
 from edl.master.bodies import (
     AliveBody,
     BeginBody,
@@ -33,8 +32,6 @@ from edl.master.bodies import (
     ElectionBody,
     EnterAnswer,
     EnterBody,
-    ErrorAnswer,
-    ErrorDetail,
     IdAnswer,
     LeaveAnswer,
     LeaveBody,
@@ -67,7 +64,6 @@ IDLE_S = 75.0
 """A connection is closed if it brings no whole request header for so long."""
 
 _CALLS_PER_S, _BURST = 5000.0, 10_000.0
-_JSON = "application/json"
 _log = logging.getLogger("edl.master.master")
 _Body = TypeVar("_Body")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -84,21 +80,6 @@ class Tokens:
 
     trainer: bytes
     controller: bytes | None
-
-
-class HttpError(Exception):
-    """An answer with a status other than 200.
-
-    Args:
-        status: the HTTP status.
-        code: the error code of the body.
-        message: for people.
-        retry_after_s: the header `Retry-After`, in seconds; None sends none.
-    """
-
-    def __init__(self, status: int, code: str, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.retry_after_s = status, code, retry_after_s
 
 
 class MasterApi:
@@ -188,9 +169,9 @@ class MasterApi:
             self._check_host(request)
             response = await handler(request)
         except web.HTTPException as error:
-            response = _error_response(HttpError(error.status, _code(error.status), error.reason))
+            response = error_response(HttpError(error.status, code_of(error.status), error.reason))
         except Exception as error:
-            response = _error_response(self._translate(error, name))
+            response = error_response(self._translate(error, name))
         self._metrics.count_call(name, response.status, time.perf_counter() - start_s)
         if not self._is_authorized(request):
             response.force_close()  # else a few connections with all their requests at once keep a probe waiting
@@ -259,8 +240,8 @@ class MasterApi:
     async def _body(self, request: web.Request, kind: type[_Body], limit: int = BODY_BYTES) -> _Body:
         """Check the token, then read the body."""
         self._authorize(request, is_controller=kind is RosterBody)
-        if request.content_type != _JSON:
-            raise HttpError(400, "malformed", f"Content-Type is {request.content_type!r}; send {_JSON}")
+        if request.content_type != JSON:
+            raise HttpError(400, "malformed", f"Content-Type is {request.content_type!r}; send {JSON}")
         data = b"" if (request.content_length or 0) > limit else await request.read()
         if len(data) > limit or (request.content_length or 0) > limit:
             raise HttpError(
@@ -287,7 +268,7 @@ class MasterApi:
         self._limit_calls((key.pod_uid, key.incarnation))
         reply, ttl_s = await self._master.sync(key, body, body.wait_s)
         self._metrics.count_reply(reply)
-        return web.Response(body=sync_answer(reply, ttl_s), content_type=_JSON)
+        return web.Response(body=sync_answer(reply, ttl_s), content_type=JSON)
 
     async def _dataset(self, request: web.Request) -> web.Response:
         body = await self._body(request, DatasetBody)
@@ -296,7 +277,7 @@ class MasterApi:
             await self._master.set_dataset(await self._catalog.describe(body))
         else:  # the master has counted its records already, and does not read the files again for each trainer
             await self._master.set_dataset(dataset_event(body, known.version, known.total, known.block))
-        return _answer(body)
+        return answer(body)
 
     async def _piece(self, request: web.Request) -> web.Response:
         self._authorize(request)
@@ -304,39 +285,39 @@ class MasterApi:
         if record is None:
             raise MalformedError("the query names no record; give record=NUMBER")
         piece = self._catalog.piece(self._master.dataset, record, _whole(request, "part"))
-        return _answer(PieceAnswer(*piece.file, piece.first, piece.records, piece.place, piece.length))
+        return answer(PieceAnswer(*piece.file, piece.first, piece.records, piece.place, piece.length))
 
     async def _sources(self, request: web.Request) -> web.Response:
         self._authorize(request)
         dataset, mixture, totals = self._catalog.mixture(self._master.dataset)
-        return _answer(await asyncio.to_thread(sources_answer, mixture, totals, dataset, self._master.done_ranges))
+        return answer(await asyncio.to_thread(sources_answer, mixture, totals, dataset, self._master.done_ranges))
 
     async def _begin(self, request: web.Request) -> web.Response:
         body = await self._body(request, BeginBody)
-        return _answer(IdAnswer(await self._master.begin_checkpoint(body.session.key, body.step)))
+        return answer(IdAnswer(await self._master.begin_checkpoint(body.session.key, body.step)))
 
     async def _commit(self, request: web.Request) -> web.Response:
         body = await self._body(request, CommitBody)
         await self._master.commit_checkpoint(body.id)
-        return _answer(IdAnswer(body.id))
+        return answer(IdAnswer(body.id))
 
     async def _restore(self, request: web.Request) -> web.Response:
         body = await self._body(request, RestoreBody)
-        return _answer(IdAnswer(await self._master.restore(body.id if isinstance(body.id, int) else None)))
+        return answer(IdAnswer(await self._master.restore(body.id if isinstance(body.id, int) else None)))
 
     async def _elect(self, request: web.Request) -> web.Response:
         body = await self._body(request, ElectionBody)
-        return _answer(ElectionAnswer(await self._master.elect(body.session.key, body.step, body.ttl_s)))
+        return answer(ElectionAnswer(await self._master.elect(body.session.key, body.step, body.ttl_s)))
 
     async def _enter(self, request: web.Request) -> web.Response:
         body = await self._body(request, EnterBody)
         wanted = EnterRequest(body.generation, body.position, body.endpoint, body.min_size, body.settings)
         world, has_ended = await self._master.enter(body.session.key, wanted, body.wait_s)
         if world is None:
-            return _answer(EnterAnswer(JOB_END if has_ended else WAIT, error=self._master.stop_error))
+            return answer(EnterAnswer(JOB_END if has_ended else WAIT, error=self._master.stop_error))
         members = [MemberAnswer(*member) for member in world.members]
         place = world.generation, world.rank, world.position, world.checkpoint
-        return _answer(EnterAnswer(RUN, *place, members))
+        return answer(EnterAnswer(RUN, *place, members))
 
     async def _watch(self, request: web.Request) -> web.Response:
         body = await self._body(request, WatchBody)
@@ -346,35 +327,35 @@ class MasterApi:
             return request.transport is not None and not request.transport.is_closing()
 
         call = Watch(body.generation, body.position, body.wait_s, body.knows, is_connected)
-        return _answer(WatchAnswer(*await self._master.watch(body.session.key, call)))
+        return answer(WatchAnswer(*await self._master.watch(body.session.key, call)))
 
     async def _leave(self, request: web.Request) -> web.Response:
         body = await self._body(request, LeaveBody)
         place = body.session.key, body.generation, body.position
-        return _answer(LeaveAnswer(await self._master.leave(*place, body.wait_s)))
+        return answer(LeaveAnswer(await self._master.leave(*place, body.wait_s)))
 
     async def _alive(self, request: web.Request) -> web.Response:
         body = await self._body(request, AliveBody)
         self._limit_calls((body.session.pod_uid, body.session.incarnation))
         self._master.keep_alive(body.session.key)
-        return _answer({})
+        return answer({})
 
     async def _stop(self, request: web.Request) -> web.Response:
         body = await self._body(request, StopBody)
         await self._master.stop(body.session.key, body.generation, body.position, body.error)
-        return _answer({})
+        return answer({})
 
     async def _roster(self, request: web.Request) -> web.Response:
         body = await self._body(request, RosterBody, ROSTER_BYTES)
         await self._master.set_roster(body.generation, [pod.uid for pod in body.pods])
-        return _answer({"generation": body.generation, "pods": len(body.pods)})
+        return answer({"generation": body.generation, "pods": len(body.pods)})
 
     async def _status(self, request: web.Request) -> web.Response:
         self._authorize(request)
-        return _answer(self._master.status())
+        return answer(self._master.status())
 
     async def _openapi_document(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._openapi, content_type=_JSON)
+        return web.Response(body=self._openapi, content_type=JSON)
 
     async def _metrics_page(self, _: web.Request) -> web.Response:
         page = self._metrics.render(self._master.status())
@@ -391,17 +372,3 @@ def _whole(request: web.Request, name: str) -> int | None:
     if text is not None and (not text.isascii() or not text.isdecimal() or len(text) > 19):
         raise MalformedError(f"{name}={text[:100]!r} is not the number of a {name}; give a whole number from 0")
     return int(text) if text is not None else None
-
-
-def _answer(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type=_JSON)
-
-
-def _error_response(error: HttpError) -> web.Response:
-    body = msgspec.json.encode(ErrorAnswer(ErrorDetail(error.code, str(error))))
-    headers = {"Retry-After": str(math.ceil(error.retry_after_s))} if error.retry_after_s is not None else None
-    return web.Response(status=error.status, body=body, content_type=_JSON, headers=headers)
-
-
-def _code(status: int) -> str:
-    return HTTPStatus(status).phrase.lower().replace(" ", "_")

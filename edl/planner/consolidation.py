@@ -61,7 +61,7 @@ class Moving:
     trainers: Mapping[JobKey, tuple[str, ...]]
 
 
-def quiet_time(snapshot: ClusterSnapshot) -> tuple[float, str]:
+def time_unchanged(snapshot: ClusterSnapshot) -> tuple[float, str]:
     """Seconds since the last change of the cluster, and what the change was.
 
     A change is a pod that is created or starts, a job that is created, or a resize. The time is 0 while any pod
@@ -111,10 +111,14 @@ def reason_to_wait(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -
         return "this plan deletes or creates pods"
     if plan.serving.waiting > plan.serving.short:
         return "serving pods are waiting for capacity"
-    quiet_s, what = quiet_time(snapshot)
-    if quiet_s >= after_s:
+    unchanged_s, what = time_unchanged(snapshot)
+    if unchanged_s >= after_s:
         return ""
-    return f"{what} {quiet_s:g} s ago; pservers move only after {after_s:g} s without a change" if quiet_s else what
+    return (
+        f"{what} {unchanged_s:g} s ago; pservers move only after {after_s:g} s without a change"
+        if unchanged_s
+        else what
+    )
 
 
 def moves(packing: TrialPacking, deadline_s: float) -> Moving:

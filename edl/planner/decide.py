@@ -6,7 +6,6 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,23 +14,21 @@ from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.limits import Limits
-from edl.model.names import JobKey, Role
-from edl.model.plan import NO_COLUMNS, Certificate, KeptColumns, ScaleDecision, ScalePlan, ServingReport
+from edl.model.names import JobKey
+from edl.model.plan import NO_COLUMNS, KeptColumns, ScalePlan
 from edl.planner.admission.admit import Admission, admit
 from edl.planner.admission.capping import cap
-from edl.planner.admission.pins import with_pins_that_fit
+from edl.planner.admission.pins import may_have_fewer, with_pins_that_fit
 from edl.planner.admission.stopgap import stopgap
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
 from edl.planner.findings.context import DecisionContext
-from edl.planner.findings.prices import prices_of
-from edl.planner.findings.reasons import find_reason
+from edl.planner.findings.written import written
 from edl.planner.guard import RefusedPlanError, check
-from edl.planner.lending.clearing import count_slowed
 from edl.planner.lending.guard import check_lent_capacity
 from edl.planner.minimums.batches import Served
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
 from edl.planner.nodes.requests import with_holding
@@ -53,12 +50,12 @@ from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
-from edl.planner.programs.kept_columns import keep_columns
 from edl.planner.scores import DIGITS, PlanScore, from_worst
 from edl.planner.sharing import share
 from edl.planner.sizes.rounding import in_sizes
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
+from edl.planner.topology.choices import read_choices
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import decide_together
@@ -120,12 +117,13 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver)
-    each, decide = first.then_further(), _study_with_nodes if limits.nodes.expected else _study_in_domains
+    make = _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
+        if not any(may_have_fewer(job) for job in snapshot.jobs):
+            return make(snapshot, first)
+        each = first.then_further()
         return with_pins_that_fit(
-            snapshot,
-            lambda seen: decide(seen, next(each)),
-            lambda: first.watch.spent_s < PINS_BY * limits.deadline_s,
+            snapshot, lambda seen: make(seen, next(each)), lambda: first.watch.spent_s < PINS_BY * limits.deadline_s
         )
 
 
@@ -178,9 +176,12 @@ def _study_with_nodes(snapshot: ClusterSnapshot, making: _Making) -> Study:
 
 def _study_in_domains(snapshot: ClusterSnapshot, making: _Making) -> Study:
     """The study in which each job with a topology has its domain; one plan if no job has one."""
+    choices = read_choices(snapshot, making.limits)
+    if choices is None:
+        return _study(snapshot, making)
     each = making.then_further()
     return decide_together(
-        snapshot, making.limits, lambda placed: _study(placed, next(each)), _score, lambda: making.watch.spent_s
+        choices, making.limits, lambda placed: _study(placed, next(each)), _score, lambda: making.watch.spent_s
     )
 
 
@@ -222,7 +223,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
-    made = Study(_write(adapted, context, proof, policy.name), context, proof, context)
+    made = Study(written(adapted, context, proof, policy.name), context, proof, context)
     watch.begin("consolidation")
     if limits.sharing.consolidate_after_s and not watch.cut and not watch.is_over:
         made = _consolidated(adapted, making, made)
@@ -263,7 +264,7 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
     problem.clock.allow(ADMIT_BY)
     try:
         problem.clock.begin("serving")
-        served = serve(problem, deadline_s)
+        served = count_serving(problem, deadline_s)
         problem.clock.begin("admission")
         problem, infeasible = cap(problem, served, deadline_s)
         return problem, served, admit(problem, served, infeasible, deadline_s), True
@@ -344,62 +345,3 @@ def _beside_kept(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Stu
     except PlanError:  # what waits for their capacity waits a plan longer
         return made
     return replace(after, plan=with_kept(made.plan, after.plan, kept))
-
-
-def _write(snapshot: ClusterSnapshot, context: DecisionContext, proof: Proof, policy: str) -> ScalePlan:
-    waiting = snapshot.waiting_serving
-    slowed = count_slowed(context.problem)
-    unplaceable = sum(not pod.needs_capacity for pod in waiting)
-    placed = sum(context.served.due.values()) + context.shared.in_grace_placed
-    return ScalePlan(
-        decisions=tuple(
-            replace(_decision(job, context), lent_cpu_milli=_lent_milli(job), slowed=slowed.get(job.key, 0))
-            for job in snapshot.jobs
-        ),
-        certificate=Certificate(context.shared.objective.name, proof.achieved, proof.bound),
-        prices=prices_of(proof, context.problem),
-        serving=ServingReport(len(waiting), placed, context.served.short + unplaceable),
-        policy=policy,
-        headroom=context.shared.headroom,
-        given=context.problem.columns,
-        columns=keep_columns(context.problem),
-    )
-
-
-def _lent_milli(job: Job) -> int:
-    return sum(pod.lent_cpu_milli for pod in job.live_trainers)
-
-
-def _decision(job: Job, context: DecisionContext) -> ScaleDecision:
-    found, index = find_reason(job, context), context.member(job)
-    live = [pod.name for pod in job.live_trainers]
-    base = ScaleDecision(
-        job=job.key,
-        generation=job.generation,
-        current=len(live),
-        target=len(live) if job.is_left_alone else 0,
-        min_trainers=job.min_trainers,
-        max_trainers=job.max_trainers,
-        admitted=False,
-        reason=found.reason,
-        message="",
-        victims=() if job.is_left_alone else tuple(sorted(live)),
-        shrink_reason=found.shrink_reason if live and not job.is_left_alone else "",
-    )
-    if index is None:
-        return base
-    live_trainers, nodes = context.problem.live_trainers, context.problem.snapshot.nodes
-    gone = [live_trainers[i] for i in context.deleted(index)] + [one.trainer for one in context.yielded(index)]
-    victims = tuple(sorted(trainer.pod.name for trainer in gone))
-    new = context.placed(index)
-    places = Counter(nodes[place.node].name for place in new if place.role is Role.TRAINER)
-    fixed = [(place.role, nodes[place.node].name) for place in new if place.role and place.role is not Role.TRAINER]
-    return replace(
-        base,
-        target=context.shared.packing.count[index],
-        admitted=True,
-        victims=victims,
-        nodes=tuple(sorted(places.items())),
-        fixed_nodes=tuple(sorted(fixed)),
-        shrink_reason=found.shrink_reason if victims else "",
-    )

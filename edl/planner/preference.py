@@ -168,24 +168,24 @@ def _move_group(packing: TrialPacking, numbers: list[int], score: IntArray, scor
     by_node: dict[int, list[int]] = {}
     for number in numbers:
         by_node.setdefault(packing.placed[number].node, []).append(number)
-    rooms = _Rooms.of(packing, packing.placed[numbers[0]].shape, score)
+    preferred = _PreferredNodes.of(packing, packing.placed[numbers[0]].shape, score)
     work = TRYING * (1 + len(packing.problem.reference)) + COMPARING * len(score)
     for source in sorted(by_node, key=lambda node: (score[node], node)):
         waiting = by_node[source]
         while waiting:
-            better = rooms.better_than(source)
+            better = preferred.better_than(source)
             if not len(better) or not scores.affords(work + MOVING * len(waiting)):
                 return
-            spared = rooms.spared(source, len(waiting))
-            node = rooms.best(better, int(spared[0]))
+            spared = preferred.spared(source, len(waiting))
+            node = preferred.best(better, int(spared[0]))
             if node < 0:
                 break
-            count = rooms.move(waiting, node, spared)
+            count = preferred.move(waiting, node, spared)
             del waiting[:count]
 
 
 @dataclass(frozen=True, slots=True)
-class _Rooms:
+class _PreferredNodes:
     """The nodes as the pods of one group see them while they move.
 
     Attributes:
@@ -203,7 +203,7 @@ class _Rooms:
     lost: IntArray
 
     @classmethod
-    def of(cls, packing: TrialPacking, shape: int, score: IntArray) -> _Rooms:
+    def of(cls, packing: TrialPacking, shape: int, score: IntArray) -> _PreferredNodes:
         """Read all nodes."""
         everywhere = np.arange(len(packing.free))
         return cls(

@@ -330,17 +330,17 @@ def training_capacity(problem: Problem) -> IntArray:
     return np.maximum(problem.empty, sum_requests(len(problem.empty), problem.request, held.node, held.shape))
 
 
-def free_beside_fixed(problem: Problem, room: IntArray, members: Iterable[int]) -> IntArray:
+def free_beside_fixed(problem: Problem, capacity: IntArray, members: Iterable[int]) -> IntArray:
     """(nodes, resources) free if no training runs except the bound masters and pservers of these jobs.
 
     Args:
         problem: the arrays.
-        room: (nodes, resources) what training pods may use, see `training_capacity`.
+        capacity: (nodes, resources) what training pods may use, see `training_capacity`.
         members: these jobs.
     """
     held = problem.held
     kept = np.isin(held.demand, np.fromiter(members, dtype=np.int64)) & ~held.is_trainer
-    return room - sum_requests(len(problem.empty), problem.request, held.node[kept], held.shape[kept])
+    return capacity - sum_requests(len(problem.empty), problem.request, held.node[kept], held.shape[kept])
 
 
 def sum_requests(

@@ -20,7 +20,7 @@ from edl.planner.packing import grow, place_batch
 from edl.planner.problem import JobDemand, LiveTrainer, Problem
 from edl.planner.programs.fair_share import fair_shares, read_share_problem
 from edl.planner.reallocation import deletion_order, undo_restarts
-from edl.planner.sizes.search import divide
+from edl.planner.sizes.search import divide_in_sizes
 from edl.planner.swaps.search import fill_by_totals
 from edl.planner.topping_up import topped_up
 from edl.planner.trial_packing import Placed, TrialPacking
@@ -117,7 +117,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         for_quota & gone,
         division.not_worth_it,
         cleared & gone,
-        tuple(replace(room, deleted=len(deleted & gone)) for room, deleted in reserved.headroom),
+        tuple(replace(headroom, deleted=len(deleted & gone)) for headroom, deleted in reserved.headroom),
         reserved.free,
         unsure=unsure,
     )
@@ -189,7 +189,9 @@ def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, 
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
     try:
         level = fair_shares(read_share_problem(packing), deadline_s)
-        return divide(packing, objective, ceiling, level, deadline_s)
+        if any(packing.problem.demands[j].job.sizes for j in packing.members):
+            return divide_in_sizes(packing, objective, ceiling, level, deadline_s)
+        return objective.divide(packing, ceiling, level, deadline_s)
     except OutOfTimeError:
         packing.problem.clock.cut_short("sharing")
         # Among few sizes the program is quick, and nothing else knows where they fit.

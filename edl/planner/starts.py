@@ -82,14 +82,14 @@ def _started(
     """The pods that fit now, one after the other; of some jobs no more than so many trainers."""
     problem, left = packing.problem, dict(most)
     demands = {demand.job.key: demand.index for demand in problem.demands}
-    started, room = list[Start](), _CapacityNow(packing)
+    started, capacity = list[Start](), _CapacityNow(packing)
     for key, role, name in wanted:
         if role is Role.TRAINER and left.get(key) == 0:
             continue
         node = problem.node_index.get(name, -1)
         shape = _shape_of(problem, demands[key], role)
-        if node >= 0 and room.holds(node, shape) and quota.take(problem.demands[demands[key]].job, role):
-            room.take(node, shape)
+        if node >= 0 and capacity.holds(node, shape) and quota.take(problem.demands[demands[key]].job, role):
+            capacity.take(node, shape)
             started.append(Start(key, role, name))
             if role is Role.TRAINER and key in left:
                 left[key] -= 1

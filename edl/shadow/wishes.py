@@ -163,10 +163,10 @@ def _with_freed_capacity(
     for name, candidates in left.items():
         if name not in nodes or not takes(nodes[name], pod.shape.placement):
             continue
-        room = free[name]
+        capacity = free[name]
         for count, victim in enumerate(candidates, start=1):
-            room += victim.requested
-            if pod.requested.fits(room):
+            capacity += victim.requested
+            if pod.requested.fits(capacity):
                 if not best[0] or count < len(best[1]):
                     best = (name, candidates[:count])
                 break

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from edl.headroom.advisor import Advisor, Room
+from edl.headroom.advisor import Advisor, Reservation
 from edl.headroom.growth import TICK_S, Growth
 from edl.headroom.learner import Answer
 from edl.model.resources import CPU, PodShape
@@ -50,7 +50,7 @@ class Peak:
         self._past = _Past()
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """See `advisor.Room`."""
+        """See `advisor.Reservation`."""
         self._past.observe(at_s, pods, window)
         return Answer(max((growth for _, growth in self._past.seen), default=0), "the peak of the last hour")
 
@@ -68,7 +68,7 @@ class Conformal:
         self._alpha, self._misses, self._ticks, self._kept = self._budget, 0, 0, 0
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """See `advisor.Room`."""
+        """See `advisor.Reservation`."""
         new = self._past.observe(at_s, pods, window)
         for growth in new:
             miss = growth > self._kept
@@ -90,7 +90,7 @@ class Foresight:
         self._next = [0] * len(timelines)
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:  # noqa: ARG002 - it knows the count
-        """See `advisor.Room`."""
+        """See `advisor.Reservation`."""
         until_s, growth = at_s + window * TICK_S + self._margin_s, 0
         for number, steps in enumerate(self._timelines):
             while self._next[number] < len(steps) and steps[self._next[number]][0] <= at_s:
@@ -105,22 +105,22 @@ class Foresight:
         return Answer(growth if self._pays else 0, "what serving will add")
 
 
-class NewRoom(Protocol):
+class NewReservation(Protocol):
     """Makes what decides for one shape."""
 
-    def __call__(self, shape: PodShape) -> Room:
-        """See `advisor.Advisor.new_room`."""
+    def __call__(self, shape: PodShape) -> Reservation:
+        """See `advisor.Advisor.new_reservation`."""
 
 
 class Baseline(Advisor):
     """An advisor whose capacities are given."""
 
-    def __init__(self, slo: float, make: NewRoom) -> None:
+    def __init__(self, slo: float, make: NewReservation) -> None:
         super().__init__(slo)
         self._make = make
 
-    def new_room(self, shape: PodShape) -> Room:
-        """See `Advisor.new_room`."""
+    def new_reservation(self, shape: PodShape) -> Reservation:
+        """See `Advisor.new_reservation`."""
         return self._make(shape)
 
 
@@ -135,7 +135,7 @@ def advisor_of(scenario: Scenario, start_s: float) -> Advisor | None:
     slo, margin_s = spec.serving_slo, spec.interval_s
     timelines = _by_shape(scenario.serving, start_s)
 
-    def foresee(shape: PodShape) -> Room:
+    def foresee(shape: PodShape) -> Reservation:
         return Foresight(timelines.get(shape, ()), margin_s, pays=slo * 1000 > shape.request[CPU])
 
     match spec.serving_headroom:

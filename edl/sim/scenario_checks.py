@@ -203,29 +203,33 @@ def _windows(scenario: Scenario) -> Iterator[Finding]:
 
 def _pods(scenario: Scenario) -> Iterator[Finding]:
     """Pods that no node can hold even if it is empty; they would wait for all of the run."""
-    rooms = [allocatable_of(group).as_dict() for group in scenario.nodes]
+    capacities = [allocatable_of(group).as_dict() for group in scenario.nodes]
     for index, group in enumerate(scenario.jobs):
-        yield from _misfits(("jobs", index, "trainer"), group.trainer, rooms)
+        yield from _misfits(("jobs", index, "trainer"), group.trainer, capacities)
         for role, spec in (("pserver", group.pserver), ("master", group.master)):
             if spec is not None:
-                yield from _misfits(("jobs", index, role, "resources"), spec.resources, rooms)
+                yield from _misfits(("jobs", index, role, "resources"), spec.resources, capacities)
     for index, deployment in enumerate(scenario.serving):
-        yield from _misfits(("serving", index, "resources"), deployment.resources, rooms)
+        yield from _misfits(("serving", index, "resources"), deployment.resources, capacities)
 
 
-def _misfits(loc: Loc, amounts: Mapping[str, str | float], rooms: Sequence[Mapping[str, int]]) -> Iterator[Finding]:
+def _misfits(
+    loc: Loc, amounts: Mapping[str, str | float], capacities: Sequence[Mapping[str, int]]
+) -> Iterator[Finding]:
     wanted = resources_of(amounts).as_dict()
-    most = {name: max(room.get(name, 0) for room in rooms) for name in wanted}
+    most = {name: max(capacity.get(name, 0) for capacity in capacities) for name in wanted}
     for name, amount in wanted.items():
         if most[name] <= 0:
             reason = f"no node has {name} for pods; add {name} to the resources of a node group, or remove it here"
             yield Finding((*loc, name), shown(amounts[name]), reason)
         elif amount > most[name]:
-            room = format_quantity(most[name], name)
-            reason = f"no node has more than {room} for pods; lower it, or give a node group more {name}"
+            capacity = format_quantity(most[name], name)
+            reason = f"no node has more than {capacity} for pods; lower it, or give a node group more {name}"
             yield Finding((*loc, name), shown(amounts[name]), reason)
     fits_alone = all(amount <= most[name] for name, amount in wanted.items())
-    if fits_alone and not any(all(n <= room.get(name, 0) for name, n in wanted.items()) for room in rooms):
+    if fits_alone and not any(
+        all(n <= capacity.get(name, 0) for name, n in wanted.items()) for capacity in capacities
+    ):
         asked = ", ".join(f"{name} {shown(amount)}" for name, amount in amounts.items())
         yield Finding(
             loc, asked, "no node has all of these together; lower one, or add it to the group with the others"

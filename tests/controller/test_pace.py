@@ -6,7 +6,7 @@ import pytest
 
 from edl.controller.pace import Pace, PlanTimer
 
-PACE = Pace(interval_s=5.0, debounce_s=0.5, quiet_s=0.2)
+PACE = Pace(interval_s=5.0, debounce_s=0.5, urgent_debounce_s=0.2)
 
 
 def timer() -> PlanTimer:

@@ -15,7 +15,7 @@ from edl.model.limits import Limits, Quota, SharingLimits
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Resize
-from edl.planner.consolidation import Moving, may_move, moves, quiet_time, reason_to_wait
+from edl.planner.consolidation import Moving, may_move, moves, reason_to_wait, time_unchanged
 from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
@@ -120,7 +120,7 @@ def test_a_pserver_that_has_moved_stays() -> None:
 
 def test_pservers_move_only_if_asked_and_after_the_quiet_time() -> None:
     world = scattered()
-    assert quiet_time(world) == (1010, "pod serving/web started")
+    assert time_unchanged(world) == (1010, "pod serving/web started")
     assert moved(world, Limits()) == {}
     assert moved(world, Limits(sharing=SharingLimits(consolidate_after_s=1011))) == {}
     assert moved(world, Limits(sharing=SharingLimits(consolidate_after_s=1010))) == {"a": (A,)}
@@ -170,7 +170,7 @@ def test_pservers_do_not_wait_for_pods_that_do_not_end(ends_by_s: float) -> None
     foreign = replace(make_serving("x", cpu=1), terminating=True, ends_by_s=ends_by_s)
     own = replace(terminating_trainer(), ends_by_s=ends_by_s)
     for world in (with_pods(scattered(), foreign), with_jobs(scattered(), job_a(pods=(*job_a().pods, own)))):
-        assert quiet_time(world)[0] == 1010
+        assert time_unchanged(world)[0] == 1010
 
 
 def test_the_reason_to_wait_names_the_last_change() -> None:

@@ -56,7 +56,7 @@ def no_exchange(_: Right) -> Right:
 )
 def exchanged_anywhere(right: Right) -> Right:
     def wrong(pods: Any, *terms: Any) -> None:
-        right(replace(pods, most=pods.count[:, None].repeat(len(pods.room), axis=1)), *terms)
+        right(replace(pods, most=pods.count[:, None].repeat(len(pods.capacity), axis=1)), *terms)
 
     return wrong
 
@@ -250,7 +250,7 @@ def moved_pserver_started_too_soon(right: Right) -> Right:
 
 @bug(
     "pservers move right after a resize",
-    at=targets.QUIET_TIME,
+    at=targets.TIME_UNCHANGED,
     caught_by=f"{CHANGES}[a job was resized]",
 )
 def resize_is_no_unrest(right: Right) -> Right:
@@ -265,7 +265,7 @@ def resize_is_no_unrest(right: Right) -> Right:
 
 @bug(
     "pservers move while a pod terminates",
-    at=targets.QUIET_TIME,
+    at=targets.TIME_UNCHANGED,
     caught_by=f"{CHANGES}[a trainer terminates]",
 )
 def terminating_pod_is_no_unrest(right: Right) -> Right:

@@ -114,13 +114,13 @@ class _Nodes:
         number = self.prices.vector_of[index] if self.prices.vector_of else None
         vector = self.prices.vectors[number] if number is not None else (0,) * len(rules.resources)
         fits = tuple(s for s in fitting(rules, kind) if slots[s])
-        room = rounded(rules, kind, fits)
-        total = sum(price * have for price, have in zip(vector, room, strict=True))
+        capacity = rounded(rules, kind, fits)
+        total = sum(price * have for price, have in zip(vector, capacity, strict=True))
         for s in fits:
             cost = sum(price * n for price, n in zip(vector, rules.request[s], strict=True))
-            total += count_in(room, rules.request[s]) * max(0, slots[s] - cost)
+            total += count_in(capacity, rules.request[s]) * max(0, slots[s] - cost)
         if self.columns and all(any(self.sizes[s]) for s in fits):
-            total = min(total, self.packed(fits, tuple(room[c] // step for c, step in self.columns)))
+            total = min(total, self.packed(fits, tuple(capacity[c] // step for c, step in self.columns)))
         return total
 
     def _packed(self, fits: tuple[int, ...], left: tuple[int, ...]) -> int:
@@ -135,14 +135,16 @@ class _Nodes:
 
 def fitting(rules: Rules, kind: NodeKind) -> tuple[int, ...]:
     """The shapes of which a node of the kind takes a pod."""
-    return tuple(s for s, request in enumerate(rules.request) if kind.taken[s] and count_in(kind.room, request))
+    return tuple(s for s, request in enumerate(rules.request) if kind.taken[s] and count_in(kind.capacity, request))
 
 
 def rounded(rules: Rules, kind: NodeKind, fits: tuple[int, ...]) -> tuple[int, ...]:
     """The capacity of a node, rounded down to multiples of what fitting pods request: no set of pods uses more."""
-    return tuple(have - have % (gcd(*(rules.request[s][r] for s in fits)) or 1) for r, have in enumerate(kind.room))
+    return tuple(
+        have - have % (gcd(*(rules.request[s][r] for s in fits)) or 1) for r, have in enumerate(kind.capacity)
+    )
 
 
-def count_in(room: tuple[int, ...], request: tuple[int, ...]) -> int:
+def count_in(capacity: tuple[int, ...], request: tuple[int, ...]) -> int:
     """How many pods of one request fit into the capacity."""
-    return min(have // amount for have, amount in zip(room, request, strict=True) if amount)
+    return min(have // amount for have, amount in zip(capacity, request, strict=True) if amount)

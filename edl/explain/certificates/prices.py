@@ -37,12 +37,12 @@ class _Bucket:
 
     Attributes:
         kinds: their indices.
-        room: (resources,) what their nodes have together.
+        capacity: (resources,) what their nodes have together.
         slots: by shape, how many of its pods fit on them, if each shape were alone.
     """
 
     kinds: tuple[int, ...]
-    room: FloatArray
+    capacity: FloatArray
     slots: Mapping[int, int]
 
 
@@ -59,7 +59,7 @@ def fluid_prices(rules: Rules, claim: Claim, deadline_s: float, solver: Solver =
         PlanError: the program took too long.
     """
     buckets = _buckets(rules)
-    scale = np.maximum(1.0, np.sum([bucket.room for bucket in buckets], axis=0) / max(1, len(buckets)))
+    scale = np.maximum(1.0, np.sum([bucket.capacity for bucket in buckets], axis=0) / max(1, len(buckets)))
     shapes, width = len(rules.shapes), len(rules.resources)
     if not rules.jobs:
         return given_prices(rules, {})
@@ -95,13 +95,13 @@ def _program(rules: Rules, claim: Claim, buckets: list[_Bucket], scale: FloatArr
     if not claim.has_worth:
         entries += [(s, len(limits) + s, -1.0) for s in range(shapes)]
         limits += [(0.0, inf, 1.0)] * shapes
-    room = np.concatenate([bucket.room / scale for bucket in buckets]) if buckets else np.zeros(0)
+    capacity = np.concatenate([bucket.capacity / scale for bucket in buckets]) if buckets else np.zeros(0)
     rows, columns, values = zip(*entries, strict=True)
     low, high, cost = np.array(limits, dtype=np.float64).T
     return LinearProgram(
         cost=cost,
-        left=Matrix.from_entries(values, rows, columns, (shapes + len(room), len(limits))),
-        right=np.concatenate([-np.array(rules.needs, dtype=np.float64), room]),
+        left=Matrix.from_entries(values, rows, columns, (shapes + len(capacity), len(limits))),
+        right=np.concatenate([-np.array(rules.needs, dtype=np.float64), capacity]),
         low=low,
         high=high,
     )
@@ -119,7 +119,7 @@ def grid_of(rules: Rules) -> dict[str, int]:
     for names in ([CPU, MEMORY, *devices], [CPU, MEMORY], [CPU]):
         columns = [(rules.resources.index(name), name) for name in names if name in rules.resources]
         steps = {name: gcd(*(request[c] for request in rules.request)) or 1 for c, name in columns}
-        most = [max((kind.room[c] for kind in rules.kinds), default=0) // steps[name] for c, name in columns]
+        most = [max((kind.capacity[c] for kind in rules.kinds), default=0) // steps[name] for c, name in columns]
         if columns and prod(n + 1 for n in most) <= MOST_CELLS and _depth(rules, columns, most, steps) <= MOST_PODS:
             return steps
     return {}
@@ -150,18 +150,18 @@ def _buckets(rules: Rules) -> list[_Bucket]:
 
 def _likeness(kind: NodeKind) -> Iterator[int]:
     """The bucket of a kind of nodes: kinds with about the same ratios between their resources share one."""
-    first = max(1, kind.room[0])
-    yield from (-1_000 if not have else round(log(have / first, BASE)) for have in kind.room)
+    first = max(1, kind.capacity[0])
+    yield from (-1_000 if not have else round(log(have / first, BASE)) for have in kind.capacity)
 
 
 def _bucket(rules: Rules, kinds: list[int]) -> _Bucket:
-    room = np.zeros(len(rules.resources))
+    capacity = np.zeros(len(rules.resources))
     slots: dict[int, int] = defaultdict(int)
     for k in kinds:
         kind = rules.kinds[k]
         fits = fitting(rules, kind)
         usable = rounded(rules, kind, fits)
-        room += np.array(usable, dtype=np.float64) * len(kind.names)
+        capacity += np.array(usable, dtype=np.float64) * len(kind.names)
         for s in fits:
             slots[s] += len(kind.names) * count_in(usable, rules.request[s])
-    return _Bucket(tuple(kinds), room, dict(slots))
+    return _Bucket(tuple(kinds), capacity, dict(slots))

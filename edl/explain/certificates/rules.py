@@ -74,12 +74,12 @@ class NodeKind:
     """Nodes that are equal under the rules.
 
     Attributes:
-        room: what pods that a plan may place can use together, by resource; never negative.
+        capacity: what pods that a plan may place can use together, by resource; never negative.
         taken: for each shape, whether the nodes take its pods.
         names: the nodes, sorted.
     """
 
-    room: tuple[int, ...]
+    capacity: tuple[int, ...]
     taken: tuple[bool, ...]
     names: tuple[str, ...]
 
@@ -89,7 +89,7 @@ class Rules:
     """Everything that a bound depends on.
 
     Attributes:
-        resources: the names of what `room` and `request` count.
+        resources: the names of what `capacity` and `request` count.
         shapes: what plans place: trainers, missing masters and pservers, and waiting serving pods.
         labels: for each shape, a pod that has it: `ads/ctr trainer`, or the name of a serving pod.
         request: for each shape, what one pod requests.
@@ -287,8 +287,8 @@ def _node_kinds(
     kinds: dict[tuple[tuple[int, ...], tuple[bool, ...]], list[str]] = defaultdict(list)
     for index, node in enumerate(snapshot.nodes):
         have, name = node.allocatable.as_dict(), node.name
-        room = tuple(
+        capacity = tuple(
             max(0, max(have.get(r, 0) - foreign[name][r], held[name][r]) - fixed[name][r]) for r in resources
         )
-        kinds[room, tuple(rows[shape.placement][index] for shape in shapes)].append(name)
-    return tuple(NodeKind(room, taken, tuple(names)) for (room, taken), names in sorted(kinds.items()))
+        kinds[capacity, tuple(rows[shape.placement][index] for shape in shapes)].append(name)
+    return tuple(NodeKind(capacity, taken, tuple(names)) for (capacity, taken), names in sorted(kinds.items()))

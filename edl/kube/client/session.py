@@ -21,7 +21,8 @@ from kubernetes.aio.config import ConfigException
 
 from edl.errors import TemporaryError
 from edl.kube.client.api_errors import UntrustedError, error_of, translated
-from edl.kube.client.calls import Call, FencedError, Params, TooLongError, accepting, decoded
+from edl.kube.client.body import lines_of, whole
+from edl.kube.client.calls import Call, FencedError, Params, accepting, decoded
 from edl.kube.client.connections import Sockets, connections
 from edl.kube.client.credentials import (
     configuration_of_caller,
@@ -279,7 +280,7 @@ class ApiSession:
         call = Call(method, path, limits, params, data, headers)
         async with self._response(call) as response:
             with translated(str(call), self.host):
-                return await _read(response, max_bytes)
+                return await whole(response, max_bytes)
 
     @asynccontextmanager
     async def watch(
@@ -302,7 +303,7 @@ class ApiSession:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=read_timeout_s)
         call = Call("GET", path, limits, query, headers=accepting(accept), is_watch=True)
         async with self._response(call) as response:
-            yield _lines(response, f"watch of {path}", self.host)
+            yield lines_of(response, f"watch of {path}", self.host)
 
     @asynccontextmanager
     async def lines(self, path: str, *, params: Params) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -318,7 +319,7 @@ class ApiSession:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
         call = Call("GET", path, limits, params, headers=accepting("*/*"))
         async with self._response(call) as response:
-            yield _lines(response, f"text of {path}", self.host)
+            yield lines_of(response, f"text of {path}", self.host)
 
     @asynccontextmanager
     async def _response(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -376,26 +377,3 @@ class ApiSession:
             raise TemporaryError(f"the token of the service account cannot be read: {error}") from error
         token = settings.get("BearerToken")
         return {token["key"]: token["value"].strip()} if token and token["value"] else {}
-
-
-async def _read(response: aiohttp.ClientResponse, max_bytes: int | None) -> bytes:
-    if max_bytes is None:
-        return await response.read()
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > max_bytes:
-            raise TooLongError(f"the response has more than {max_bytes} bytes")
-    return bytes(body)
-
-
-async def _lines(response: aiohttp.ClientResponse, what: str, host: str) -> AsyncIterator[bytes]:
-    rest = b""
-    with translated(what, host):
-        async for chunk in response.content.iter_any():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line:
-                    yield line
-    if rest:
-        yield rest

@@ -77,8 +77,8 @@ def judge_requests(
             allowed[key] = tuple(kept)
     if not serving_waits and limits.lending.running and snapshot.resizes_pods:
         settled = {change.pod_uid for some in changes.values() for change in some} | {*held}
-        room = {node: milli for node, milli in free.items() if node not in busy_nodes}
-        problems += _forgotten(snapshot, limits, settled, room)
+        capacity = {node: milli for node, milli in free.items() if node not in busy_nodes}
+        problems += _forgotten(snapshot, limits, settled, capacity)
     return Judged(allowed, tuple(problems))
 
 

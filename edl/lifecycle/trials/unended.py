@@ -115,9 +115,9 @@ def nominated_in_vain(snapshot: ClusterSnapshot) -> list[Pod]:
     free = {n.name: n.allocatable - n.reserved - held[n.name] for n in snapshot.nodes if n.name in nodes}
     vain = []
     for pod in sorted(nominated, key=lambda pod: (-pod.priority, pod.created_s, pod.uid)):
-        room = free.get(pod.nominated, Resources())
-        if pod.requested.fits(room):
-            free[pod.nominated] = room - pod.requested
+        capacity = free.get(pod.nominated, Resources())
+        if pod.requested.fits(capacity):
+            free[pod.nominated] = capacity - pod.requested
         else:
             vain.append(pod)
     return vain

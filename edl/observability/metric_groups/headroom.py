@@ -70,9 +70,9 @@ def _fitting(shape: PodShape, nodes: Iterable[Node], free: dict[str, Resources],
     """How many pods of a shape fit, at most `most`."""
     found = 0
     for node in nodes:
-        room = free[node.name]
-        if shape.request.fits(room) and takes(node, shape.placement):
-            found += min(room[name] // amount for name, amount in shape.request.amounts if amount)
+        capacity = free[node.name]
+        if shape.request.fits(capacity) and takes(node, shape.placement):
+            found += min(capacity[name] // amount for name, amount in shape.request.amounts if amount)
         if found >= most:
             return most
     return found

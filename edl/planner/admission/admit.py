@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from edl.model.jobs import Job
+from edl.model.names import JobKey
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.guard import is_whole
@@ -59,13 +61,13 @@ def admit(problem: Problem, served: Served, infeasible: frozenset[int], deadline
     """
     trial = AdmissionTrial(problem, served, deadline_s)
     hopeful = [c for c in problem.demands if c.index not in infeasible]
-    packing = trial([c.index for c in hopeful])
+    packing = trial.packing_of([c.index for c in hopeful])
     if packing is not None:
         return Admission(packing, {}, infeasible, {})
-    packing = trial([])
+    packing = trial.packing_of([])
     queue = _Queue(trial)
     for rank in sorted({c.job.rank for c in hopeful}, reverse=True):
-        ranked = sorted((c for c in hopeful if c.job.rank == rank), key=_seniority)
+        ranked = sorted((c for c in hopeful if c.job.rank == rank), key=lambda c: seniority(c.job))
         packing = queue.keep_admitted(packing, [c for c in ranked if c.job.was_admitted])
         packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
     packing = with_repacking(trial, packing, queue.head, queue.short)
@@ -79,10 +81,10 @@ def running(problem: Problem) -> tuple[int, ...]:
     return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
 
 
-def _seniority(demand: JobDemand) -> tuple[bool, float, object]:
+def seniority(job: Job) -> tuple[bool, float, JobKey]:
     """Sort key: whole jobs before those that lack pods, then older before younger."""
-    is_broken = demand.job.was_admitted and not is_whole(demand.job)
-    return (is_broken, demand.job.created_s, demand.job.key)
+    is_broken = job.was_admitted and not is_whole(job)
+    return (is_broken, job.created_s, job.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class _Queue:
     def keep_admitted(self, packing: TrialPacking | None, running: list[JobDemand]) -> TrialPacking | None:
         """Keep the running jobs; if not all of them fit, the youngest lose their admission."""
         indices = [demand.index for demand in running]
-        if not running or (together := self._trial([*_members(packing), *indices])) is None:
+        if not running or (together := self._trial.packing_of([*_members(packing), *indices])) is None:
             return self._in_turn(packing, running, None)
         return together
 
@@ -188,7 +190,7 @@ class _Queue:
             return self._pass(before, candidates, behind, admits)
 
         passed, unproved = chosen(), 0
-        while passed.taken and (together := self._trial([*before, *passed.taken])) is None:
+        while passed.taken and (together := self._trial.packing_of([*before, *passed.taken])) is None:
             known, passed = passed, chosen()
             if known.taken != passed.taken:
                 continue
@@ -208,7 +210,7 @@ class _Queue:
 
     def _prefixes(self, before: tuple[int, ...], order: list[int]) -> Callable[[int], TrialPacking | None]:
         """The trial of the first so many jobs of an order."""
-        return lambda count: self._trial([*before, *order[:count]])
+        return lambda count: self._trial.packing_of([*before, *order[:count]])
 
     def _one_by_one(
         self, packing: TrialPacking | None, candidates: list[JobDemand], behind: _Behind | None

@@ -33,7 +33,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
         The problem with the lower maximums, and the indices of the infeasible jobs.
     """
     trial, empty = AdmissionTrial(problem, served, deadline_s), TrialPacking(problem, ())
-    idle = trial(()) or empty.copy()
+    idle = trial.packing_of(()) or empty.copy()
     for shape, count in sorted(served.in_grace.items()):
         place_batch(idle, for_serving(shape, count), {})
     known: dict[tuple[object, ...], int] = {}

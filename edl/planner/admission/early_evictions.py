@@ -21,7 +21,7 @@ from edl.planner.admission.admit import running
 from edl.planner.clock import Clock, without_collections
 from edl.planner.minimums.batches import batches_of, surplus
 from edl.planner.minimums.required import spare_victims
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.packing import place_batch
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
@@ -99,7 +99,7 @@ def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPack
     Raises:
         PlanError: there was no time for it.
     """
-    served = serve(problem, deadline_s)
+    served = count_serving(problem, deadline_s)
     packing = TrialPacking(problem, running(problem))
     if served.places:  # no order of placing serves so many: that is for the plan
         return packing

@@ -45,7 +45,7 @@ def with_pins_that_fit(
         PlanError: the first plan cannot be made.
     """
     made = make(snapshot)
-    unmet = [job for job in snapshot.jobs if _may_have_fewer(job) and not _admits(made, job)]
+    unmet = [job for job in snapshot.jobs if may_have_fewer(job) and not _admits(made, job)]
     if not unmet:
         return made
 
@@ -92,7 +92,8 @@ def _with_most(
     return made
 
 
-def _may_have_fewer(job: Job) -> bool:
+def may_have_fewer(job: Job) -> bool:
+    """True if a job is pinned to a count, and runs with fewer trainers if so many do not fit."""
     return job.is_schedulable and job.pinned > job.min_trainers
 
 

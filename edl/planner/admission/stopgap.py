@@ -93,7 +93,7 @@ def _beyond_quota(packing: TrialPacking) -> list[int]:
 
 def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     """The packing with every job that fits beside the others, by age; of the others, behind whom they wait."""
-    problem, room, meter = packing.problem, _FreeCapacity(packing), packing.meter()
+    problem, capacity, meter = packing.problem, _FreeCapacity(packing), packing.meter()
     head: dict[int, int] = {}
     members = set(packing.members)
     waiting = sorted((d for d in problem.demands if d.index not in members), key=_turn)
@@ -101,7 +101,7 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
     joined: dict[int, list[Placed]] = {}
     for demand in waiting:
         blocking = closed_ranks.get(demand.job.rank)
-        places = None if blocking is not None or problem.clock.is_over else _places(demand, room, meter)
+        places = None if blocking is not None or problem.clock.is_over else _places(demand, capacity, meter)
         if places is not None:
             joined[demand.index] = places
             continue
@@ -119,14 +119,14 @@ def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, object]:
     return demand.job.turn
 
 
-def _places(demand: JobDemand, room: _FreeCapacity, meter: QuotaMeter) -> list[Placed] | None:
+def _places(demand: JobDemand, capacity: _FreeCapacity, meter: QuotaMeter) -> list[Placed] | None:
     """Place one more job at its minimum in free capacity, and count its quota; None if capacity or quota is short."""
     if any(pod.is_live for pod in demand.job.pods):  # they go first
         return None
     if meter.short_of_start(demand.quota_uses, demand.min_trainers) is not None:
         return None
     missing = [(need.shape, need.role, need.missing) for need in demand.needs]
-    places = room.take(demand.index, [*missing, (demand.shape, Role.TRAINER, demand.min_trainers)])
+    places = capacity.take(demand.index, [*missing, (demand.shape, Role.TRAINER, demand.min_trainers)])
     if places is not None:
         meter.start(demand.quota_uses, demand.min_trainers)
     return places

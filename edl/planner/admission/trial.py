@@ -22,8 +22,6 @@ EXCHANGES = 600  # between two nodes, for a longer search; about 2 ms each
 class AdmissionTrial:
     """Tries sets of jobs: whether all that they need fits beside serving; rejected sets are remembered.
 
-    Calling it with the indices of jobs returns the packing, or None if they do not fit together.
-
     Attributes:
         screen: what the programs have proved so far.
     """
@@ -36,7 +34,7 @@ class AdmissionTrial:
         self.screen = Screen(problem, served.due)
         self._refused: set[tuple[tuple[int, ...], tuple[object, ...]]] = set()
 
-    def __call__(self, members: Iterable[int]) -> TrialPacking | None:
+    def packing_of(self, members: Iterable[int]) -> TrialPacking | None:
         """The packing of these jobs; None if they do not fit together."""
         self.problem.clock.check("admission")
         chosen = tuple(sorted(members))
@@ -67,7 +65,7 @@ class AdmissionTrial:
         if kind in self._refused:
             return None
         passes = self.screen.start(members) and self.screen.admits(newcomer)
-        packing = self((*members, newcomer)) if passes else None
+        packing = self.packing_of((*members, newcomer)) if passes else None
         if packing is None:
             self._refused.add(kind)
         return packing
@@ -130,7 +128,7 @@ class AdmissionTrial:
         wanted = self.screen.wanted(members)
         if not wanted:
             return True
-        free = free_beside_fixed(self.problem, self.screen.room, members)
+        free = free_beside_fixed(self.problem, self.screen.capacity, members)
         most, prices = place_most_priced(self.problem, free, wanted, self.deadline_s)
         if most >= wanted.total() - 1e-6:
             return True

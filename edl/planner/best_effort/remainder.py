@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
-from edl.planner.best_effort.rooms import Rooms
+from edl.planner.best_effort.emptiest_nodes import EmptiestNodes
 from edl.planner.evictions import first_enough, shortfall
 from edl.planner.packing import has_load_left
 from edl.planner.problem import IntArray, LiveTrainer, Problem, count_slots, fulfilment, sum_requests
@@ -69,7 +69,7 @@ class _Remainder:
         placed = Counter(place for place in self.packing.placed if place.owner == SERVING)
         self._serving = {place.node for place in placed - Counter(shared.spare)}
         shapes = sorted({self._problem.demands[j].shape for j in members})
-        self._rooms = Rooms(self.packing, self._problem.opened[shapes].sum(axis=0))
+        self._emptiest = EmptiestNodes(self.packing, self._problem.opened[shapes].sum(axis=0))
         self._ceilings = {
             j: ceiling_now(self._problem, self._problem.demands[j], self._job(j).bounds.max_trainers) for j in members
         }
@@ -161,7 +161,7 @@ class _Remainder:
         for name in (trainer.pod.nominated, trainer.pod.planned):
             if (node := index.get(name, -1)) >= 0 and slots[node]:
                 return node
-        return self._rooms.best(trainer.shape)
+        return self._emptiest.best(trainer.shape)
 
     def _stay(self, trainer: LiveTrainer, node: int) -> None:
         self.packing.count[trainer.demand] += 1
@@ -174,7 +174,7 @@ class _Remainder:
         is_full = self.packing.count[j] >= self._ceilings[j]
         if is_full or self._meter.quota_shortage(j) is not None or not has_load_left(self.packing, demand.shape):
             return False
-        node = self._rooms.best(demand.shape)
+        node = self._emptiest.best(demand.shape)
         if node < 0:
             node = self._taken_for(j)
         if node < 0:
@@ -201,7 +201,7 @@ class _Remainder:
                     self._goes.append(Yielded(trainer))
                     self.packing.count[d] -= 1
                     self.packing.free[node] += freed
-                    self._rooms.grew(node)
+                    self._emptiest.grew(node)
                     self._meter.remove(d)
                     return node
         return -1

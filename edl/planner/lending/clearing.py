@@ -42,11 +42,11 @@ def reserve_lent_capacity(packing: TrialPacking, shape: int, count: int) -> int:
     if not packing.problem.lends or CPU not in packing.problem.names:
         return 0
     cpu = packing.problem.names.index(CPU)
-    request, room = packing.problem.request[shape], packing.free.copy()
-    room[:, cpu] = packing.lent[:, cpu] + packing.free[:, cpu].clip(max=0)
+    request, capacity = packing.problem.request[shape], packing.free.copy()
+    capacity[:, cpu] = packing.lent[:, cpu] + packing.free[:, cpu].clip(max=0)
     if not request[cpu]:
         return 0
-    slots = np.minimum(count_slots(room, request) * packing.problem.opened[shape], count)
+    slots = np.minimum(count_slots(capacity, request) * packing.problem.opened[shape], count)
     other = request.copy()
     other[cpu] = 0
     left = count

@@ -50,9 +50,9 @@ def _check_served(snapshot: ClusterSnapshot, plan: ScalePlan, pairs: Pairs) -> I
     placed = plan.serving.placed - others
     if placed <= 0 or not wanted:
         return
-    rooms = _requests_leave(snapshot, pairs)
-    by_count = sum(room // wanted[0] for room in rooms)
-    by_amount = sum(total <= sum(rooms) for total in accumulate(wanted))
+    capacities = _requests_leave(snapshot, pairs)
+    by_count = sum(capacity // wanted[0] for capacity in capacities)
+    by_amount = sum(total <= sum(capacities) for total in accumulate(wanted))
     most = min(by_count, by_amount)
     if placed > most:
         yield (

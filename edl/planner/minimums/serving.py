@@ -22,7 +22,7 @@ SHAPES_LEFT_ROOM, LEFT_ROOM = 4, 50  # a packing of serving leaves capacity for 
 ORDERS_TRIED = 6  # orders of placing serving pods that are compared, at most
 
 
-def serve(problem: Problem, deadline_s: float) -> Served:
+def count_serving(problem: Problem, deadline_s: float) -> Served:
     """Find how many waiting serving pods fit if no training runs: so many must be placed.
 
     Args:
@@ -91,8 +91,8 @@ def serve_as_packed(packing: TrialPacking, served: Served) -> bool:
     for node, shape, pods in served.places:
         due, here = min(pods, left[shape]), None
         while due:
-            room = (packing.free[node] + packing.lent[node])[None]
-            fitting = min(due, int(count_slots(room, problem.request[shape])[0]))
+            capacity = (packing.free[node] + packing.lent[node])[None]
+            fitting = min(due, int(count_slots(capacity, problem.request[shape])[0]))
             for _ in range(fitting):
                 place(packing, shape, (SERVING, None), node)
             due, left[shape] = due - fitting, left[shape] - fitting

@@ -30,14 +30,14 @@ def fill_nodes(pods: Sequence[PodShape], group: NodeGroup, at_most: int) -> tupl
     for name, amount in (one for pod in pods for one in pod.request.amounts):
         if not is_amount(name):
             once[name] = max(amount, once.get(name, 0))
-    room = group.allocatable + Resources.of(once)
-    fit = [pod for pod in dict.fromkeys(pods) if takes(sample, pod.placement) and pod.request.fits(room)]
-    shapes = sorted(fit, key=lambda pod: (-_size(pod.request, room), pod.request.amounts))
+    capacity = group.allocatable + Resources.of(once)
+    fit = [pod for pod in dict.fromkeys(pods) if takes(sample, pod.placement) and pod.request.fits(capacity)]
+    shapes = sorted(fit, key=lambda pod: (-_size(pod.request, capacity), pod.request.amounts))
     used: list[Resources] = []
     for shape in shapes:
         node = 0  # a node that is full for a shape stays full for it
         for _ in range(sum(pod == shape for pod in pods)):
-            while node < len(used) and not shape.request.fits(room - used[node]):
+            while node < len(used) and not shape.request.fits(capacity - used[node]):
                 node += 1
             if node == at_most:
                 break
@@ -47,6 +47,6 @@ def fill_nodes(pods: Sequence[PodShape], group: NodeGroup, at_most: int) -> tupl
     return tuple(used)
 
 
-def _size(request: Resources, room: Resources) -> float:
+def _size(request: Resources, capacity: Resources) -> float:
     """The largest part of a node that a pod takes of any resource."""
-    return max((amount / room[name] for name, amount in request.amounts if room[name] > 0), default=0.0)
+    return max((amount / capacity[name] for name, amount in request.amounts if capacity[name] > 0), default=0.0)

@@ -188,12 +188,12 @@ def _predicted(
     if decision.shrink_reason in FOR_ROOM:
         spare = max(0, decision.current - job.bounds.min_trainers)
         most = spare if evicts_anyway else 0
-        count = _enough(_Room(packing, j, frozenset(decision.victims)), order, count, spare) or most
+        count = _enough(_FreedCapacity(packing, j, frozenset(decision.victims)), order, count, spare) or most
     kept = at_most(job.sizes, decision.current - count)
     return tuple(pod.name for pod in order[: decision.current - kept if count else 0])
 
 
-class _Room:
+class _FreedCapacity:
     """The pods that a plan puts in the place of victims, and the free capacity if the victims stay.
 
     Args:
@@ -235,9 +235,9 @@ class _Room:
         return True
 
 
-def _enough(room: _Room, order: tuple[Pod, ...], least: int, most: int) -> int:
+def _enough(freed: _FreedCapacity, order: tuple[Pod, ...], least: int, most: int) -> int:
     """How many pods, in order, free capacity for what was planned; 0 if more than `most`."""
-    return next((n for n in range(least, most + 1) if room.holds(order[:n])), 0)
+    return next((n for n in range(least, most + 1) if freed.holds(order[:n])), 0)
 
 
 def _is_small(job: Job, predicted: Victims) -> bool:

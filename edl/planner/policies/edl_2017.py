@@ -28,7 +28,7 @@ from edl.model.resources import CPU, GPU, MEMORY
 from edl.model.status import Reason
 from edl.planner.admission.capping import cap
 from edl.planner.findings.reasons import excluded
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.packing import place
 from edl.planner.policies.base import Comparison
 from edl.planner.problem import JobDemand, Problem
@@ -122,7 +122,7 @@ class Edl2017(Comparison):
         """
         started_s = time.perf_counter()
         problem = with_engine(read_problem(snapshot, limits))
-        served = serve(problem, limits.deadline_s)
+        served = count_serving(problem, limits.deadline_s)
         problem, _ = cap(problem, served, limits.deadline_s)
         jobs = [demand.job for demand in problem.demands]
         sizes = {job.key: max(len(job.live_trainers), job.bounds.min_trainers) for job in jobs}

@@ -35,14 +35,14 @@ class Pods:
     Attributes:
         request: (shapes, resources) what one pod requests.
         count: (shapes,) how many pods there are.
-        room: (nodes, resources) what is free; not negative.
+        capacity: (nodes, resources) what is free; not negative.
         most: (shapes, nodes) how many pods of a shape the node may hold.
         size: (shapes,) the largest part that a pod requests of any resource of the largest node.
     """
 
     request: IntArray
     count: IntArray
-    room: IntArray
+    capacity: IntArray
     most: IntArray
     size: FloatArray
 
@@ -65,9 +65,9 @@ def place_left_out(pods: Pods, placed: IntArray, exchanges: int, clock: Clock) -
     missing = pods.count - placed.sum(axis=1)
     if not missing.any():
         return placed
-    random, nodes = np.random.default_rng(SEED), len(pods.room)
+    random, nodes = np.random.default_rng(SEED), len(pods.capacity)
     wanted = pods.count @ pods.request
-    tight = int((wanted / pods.room.sum(axis=0).clip(min=1)).argmax())
+    tight = int((wanted / pods.capacity.sum(axis=0).clip(min=1)).argmax())
     while exchanges > 0 and nodes > 1:
         last, now = int(random.integers(nodes)), placed.copy()
         now[:, last] += missing
@@ -76,7 +76,9 @@ def place_left_out(pods: Pods, placed: IntArray, exchanges: int, clock: Clock) -
             clock.check("repacking")
             exchanges -= 1
             _exchange(pods, now, (node, last), tight, random)
-            if (now[:, last] <= pods.most[:, last]).all() and (now[:, last] @ pods.request <= pods.room[last]).all():
+            if (now[:, last] <= pods.most[:, last]).all() and (
+                now[:, last] @ pods.request <= pods.capacity[last]
+            ).all():
                 return now
     return None
 
@@ -91,12 +93,14 @@ def _exchange(pods: Pods, now: IntArray, pair: tuple[int, int], tight: int, rand
         return
     halves, others = _halved(free, random)
     kept[others] += (now[others, node] - kept[others]).clip(min=0, max=free[others])
-    room = pods.room[node] - kept @ pods.request
-    if (room < 0).any():
+    capacity = pods.capacity[node] - kept @ pods.request
+    if (capacity < 0).any():
         return
-    scale, movable = pods.room[last].clip(min=1), both - kept
-    (first, first_pods), (second, second_pods) = (_choices(pods.request[half], free[half], room) for half in halves)
-    best = _least_left((first, second), room, movable @ pods.request, scale, tight)
+    scale, movable = pods.capacity[last].clip(min=1), both - kept
+    (first, first_pods), (second, second_pods) = (
+        _choices(pods.request[half], free[half], capacity) for half in halves
+    )
+    best = _least_left((first, second), capacity, movable @ pods.request, scale, tight)
     if best is None:
         return
     more = np.zeros_like(free)
@@ -120,13 +124,13 @@ def _halved(free: IntArray, random: np.random.Generator) -> tuple[list[list[int]
 
 
 def _least_left(
-    choices: tuple[IntArray, IntArray], room: IntArray, movable: IntArray, scale: IntArray, tight: int
+    choices: tuple[IntArray, IntArray], capacity: IntArray, movable: IntArray, scale: IntArray, tight: int
 ) -> tuple[int, int] | None:
     """The choice of each half that leaves the least to the last node.
 
     Args:
         choices: (choices, resources) of each half, what its pods request.
-        room: (resources,) what the node has for both.
+        capacity: (resources,) what the node has for both.
         movable: (resources,) what both halves request, and other pods that stay on the last node.
         scale: (resources,) what the last node has; at least 1.
         tight: the resource by which the sums are sorted.
@@ -136,18 +140,18 @@ def _least_left(
     """
     first, second = choices
     order = second[:, tight].argsort(kind="stable")
-    fullest = np.searchsorted(second[order, tight], room[tight] - first[:, tight], side="right") - 1
+    fullest = np.searchsorted(second[order, tight], capacity[tight] - first[:, tight], side="right") - 1
     i, j = np.repeat(np.arange(len(first)), PARTNERS), (fullest[:, None] - np.arange(PARTNERS)).ravel()
     i, j = i[j >= 0], order[j[j >= 0]]
     used = first[i] + second[j]
-    fits = np.flatnonzero((used <= room).all(axis=1))
+    fits = np.flatnonzero((used <= capacity).all(axis=1))
     if not len(fits):
         return None
     best = fits[((movable - used[fits]) / scale).max(axis=1).argmin()]
     return int(i[best]), int(j[best])
 
 
-def _choices(request: IntArray, most: IntArray, room: IntArray) -> tuple[IntArray, IntArray]:
+def _choices(request: IntArray, most: IntArray, capacity: IntArray) -> tuple[IntArray, IntArray]:
     """(choices, resources) what each choice that fits requests, and (choices, shapes) how many pods it has."""
     used = np.zeros((1, request.shape[1]), dtype=np.int64)
     pods = np.zeros((1, len(most)), dtype=np.int64)
@@ -155,6 +159,6 @@ def _choices(request: IntArray, most: IntArray, room: IntArray) -> tuple[IntArra
         more = np.repeat(np.arange(count + 1), len(used))
         used, pods = np.tile(used, (count + 1, 1)) + more[:, None] * request[k], np.tile(pods, (count + 1, 1))
         pods[:, k] = more
-        fits = (used <= room).all(axis=1)
+        fits = (used <= capacity).all(axis=1)
         used, pods = used[fits], pods[fits]
     return used, pods

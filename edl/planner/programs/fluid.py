@@ -35,13 +35,13 @@ class Buckets:
 
     Attributes:
         groups: (buckets,) the nodes of each bucket as a class; its capacity is that of the first node.
-        room: (buckets, resources) free in all, in parts of the cluster's free amount of the resource.
+        free: (buckets, resources) free in all, in parts of the cluster's free amount of the resource.
         request: (shapes, resources) what one pod requests, in the same parts.
         slots: (buckets, shapes) how many whole pods the nodes hold of each shape alone.
     """
 
     groups: tuple[NodeClass, ...]
-    room: FloatArray
+    free: FloatArray
     request: FloatArray
     slots: FloatArray
 
@@ -73,8 +73,8 @@ def make_buckets(capacity: IntArray, request: IntArray, opened: BoolArray) -> Bu
             NodeClass(tuple(usable[m[0]].tolist()), tuple(part.max(axis=1).tolist()), tuple(used[m].tolist()))
         )
         total.append(part.sum(axis=1, dtype=np.float64))
-    room = np.array([usable[m].sum(axis=0) / scale for m in members])
-    return Buckets(tuple(groups), room, in_parts, np.array(total))
+    free = np.array([usable[m].sum(axis=0) / scale for m in members])
+    return Buckets(tuple(groups), free, in_parts, np.array(total))
 
 
 def _slots(capacity: IntArray, request: IntArray, opened: BoolArray) -> NDArray[np.int32]:
@@ -102,10 +102,10 @@ def buckets_of(classes: Sequence[NodeClass], request: IntArray) -> Buckets:
         request: (shapes, resources) what one pod of each shape requests.
     """
     nodes = np.array([[len(group.nodes)] for group in classes], dtype=np.float64)
-    room = np.array([group.capacity for group in classes], dtype=np.float64) * nodes
-    scale = room.sum(axis=0).clip(min=1)
+    free = np.array([group.capacity for group in classes], dtype=np.float64) * nodes
+    scale = free.sum(axis=0).clip(min=1)
     slots = np.array([group.most for group in classes], dtype=np.float64) * nodes
-    return Buckets(tuple(classes), room / scale, request / scale, slots.clip(max=UNLIMITED))
+    return Buckets(tuple(classes), free / scale, request / scale, slots.clip(max=UNLIMITED))
 
 
 def _kinds(opened: BoolArray, kind: IntArray, most: int) -> IntArray:
@@ -150,7 +150,7 @@ def constraints(buckets: Buckets, use: FloatArray, rows: FloatArray) -> Matrix:
     """
     bucket, shape = buckets.slots.nonzero()
     shapes, variables = use.shape
-    count, resources = buckets.room.shape
+    count, resources = buckets.free.shape
     amount = buckets.request[shape]  # (places, resources)
     place, resource = amount.nonzero()
     use_row, use_column = use.nonzero()
@@ -181,12 +181,12 @@ def worth_of_buckets(buckets: Buckets, slot: FloatArray, capacity_price: FloatAr
     beyond = (slot[None] - capacity_price @ buckets.request.T).clip(
         min=0
     )  # (buckets, shapes) more than its capacity costs
-    return float((capacity_price * buckets.room).sum() + (beyond * buckets.slots).sum())
+    return float((capacity_price * buckets.free).sum() + (beyond * buckets.slots).sum())
 
 
 def node_prices(buckets: Buckets, slot: FloatArray, capacity_price: FloatArray) -> FloatArray:
     """(buckets,) an upper bound on the value of one more node that is like the average node of the bucket."""
     beyond = (slot[None] - capacity_price @ buckets.request.T).clip(min=0)
-    total = (capacity_price * buckets.room).sum(axis=1) + (beyond * buckets.slots).sum(axis=1)
+    total = (capacity_price * buckets.free).sum(axis=1) + (beyond * buckets.slots).sum(axis=1)
     price: FloatArray = total / np.array([len(group.nodes) for group in buckets.groups], dtype=np.float64).clip(min=1)
     return price

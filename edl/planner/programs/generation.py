@@ -175,16 +175,16 @@ def bound_without_program(program: Program, columns: Columns) -> float:
     Source: the bound of the divisible knapsack, Dantzig, Operations Research 5(2), 1957.
     """
     if columns.buckets is not None:
-        request, room = columns.buckets.request, columns.buckets.room.sum(axis=0)
+        request, free = columns.buckets.request, columns.buckets.free.sum(axis=0)
     else:
         request = columns.request.astype(np.float64)
-        room = columns.node_counts @ np.array([g.capacity for g in columns.classes]).reshape(
+        free = columns.node_counts @ np.array([g.capacity for g in columns.classes]).reshape(
             len(columns.classes), request.shape[1]
         )
     gain, more = program.gain, program.high - program.low
     bound = float(gain @ more)
     sizes = csr_array(program.use).T @ request  # a job uses one shape, and there may be thousands of resources
-    for each, size, have in zip(request.T, sizes.T, room.tolist(), strict=True):
+    for each, size, have in zip(request.T, sizes.T, free.tolist(), strict=True):
         order = np.argsort(np.divide(size, gain, out=np.full(len(gain), np.inf), where=gain > 0), kind="stable")
         taken = (size * more)[order]
         left = max(0.0, have - float(each @ program.need + size @ program.low)) - (np.cumsum(taken) - taken)
@@ -243,17 +243,18 @@ def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_
     """Solve a program with pods that can be divided over buckets of nodes; see `fluid`."""
     columns.clock.check("a fluid program")
     left = constraints(buckets, program.use, program.rows)
-    model = columns.solver.load(_linear_program(program, left, buckets.room.ravel(), most_places(buckets)))
+    model = columns.solver.load(_linear_program(program, left, buckets.free.ravel(), most_places(buckets)))
     answer = _solved(model, columns, deadline_s)
     if answer.outcome is not Outcome.OPTIMAL:
         raise _no_solution(answer, columns)
-    shapes, rooms = len(columns.shapes), buckets.room.size
+    shapes, amounts = len(columns.shapes), buckets.free.size
     prices = answer.price
-    slot, room = prices[:shapes].clip(min=0), prices[shapes : shapes + rooms].clip(min=0).reshape(buckets.room.shape)
-    row = prices[shapes + rooms :]
-    bound = _lagrangian_of(program, slot, row.clip(min=0), worth_of_buckets(buckets, slot, room))
+    slot = prices[:shapes].clip(min=0)
+    capacity = prices[shapes : shapes + amounts].clip(min=0).reshape(buckets.free.shape)
+    row = prices[shapes + amounts :]
+    bound = _lagrangian_of(program, slot, row.clip(min=0), worth_of_buckets(buckets, slot, capacity))
     value, v = -answer.value, answer.x[: len(program.gain)]
-    node = node_prices(buckets, slot, room)
+    node = node_prices(buckets, slot, capacity)
     return Solution(value, max(bound, value), v, np.zeros(0), slot, node, row, Engine.FLUID)
 
 
@@ -295,20 +296,20 @@ def _solved(model: Model, columns: Columns, deadline_s: float) -> Answer:
     return answer
 
 
-def _linear_program(program: Program, left: Matrix, room: FloatArray, most: FloatArray) -> LinearProgram:
+def _linear_program(program: Program, left: Matrix, free: FloatArray, most: FloatArray) -> LinearProgram:
     """The arrays of a program over its variables and some uses.
 
     Args:
         program: what to maximise.
         left: (shapes + capacities + rows, variables + uses) the left sides.
-        room: (capacities,) what the uses may take.
+        free: (capacities,) what the uses may take.
         most: (uses,) their upper bounds.
     """
     none = np.zeros(len(most))
     return LinearProgram(
         cost=np.concatenate([-program.gain, none]),
         left=left,
-        right=np.concatenate([-program.need, room, program.limits]),
+        right=np.concatenate([-program.need, free, program.limits]),
         low=np.concatenate([program.low, none]),
         high=np.concatenate([program.high, most]),
     )

@@ -11,7 +11,7 @@ Source: dynamic programming for the unbounded knapsack, Kellerer, Pferschy, Pisi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -64,6 +64,7 @@ class Pricer:
         self._most = np.array([g.most for g in classes], dtype=np.int64).reshape(len(classes), shapes)
         self._tables, self._searched = self._group_classes()
         self._known = {g: np.zeros((0, shapes), dtype=np.int64) for g in self._searched}
+        self._scarce = {g: self._with_scarce_resources(g) for g in self._searched}
 
     def learn(self, g: int, pattern: Pattern) -> None:
         """Remember a pattern of class g: a search, where no table holds the patterns, looks for better ones alone."""
@@ -93,7 +94,7 @@ class Pricer:
             bound[table.members] = value
         for g in self._searched:
             self._clock.check("the search for patterns")
-            priced = price(self._classes[g], self._request, worth.tolist(), self._known[g])
+            priced = price(*self._scarce[g], worth.tolist(), self._known[g])
             patterns[g], bound[g] = priced.pattern, priced.bound
         return self.fill(patterns, np.argsort(-worth, kind="stable").tolist()), bound + ROUNDING
 
@@ -126,6 +127,12 @@ class Pricer:
             else:
                 tables.append(table)
         return tables, sorted(searched)
+
+    def _with_scarce_resources(self, g: int) -> tuple[NodeClass, IntArray]:
+        """A class and the requests, without the resources that never run out before others do."""
+        scarce = _binding(self._request[self._most[g] > 0], self._capacity[g : g + 1])
+        capacity = tuple(self._capacity[g, scarce].tolist())
+        return replace(self._classes[g], capacity=capacity), self._request[:, scarce]
 
     def _table(self, members: IntArray) -> _Table | None:
         """The table of some classes; None if it would be too large."""

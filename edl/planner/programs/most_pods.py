@@ -11,26 +11,26 @@ from edl.planner.programs.columns import make_columns
 from edl.planner.programs.generation import Program, solve
 
 
-def place_most(problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
+def place_most(problem: Problem, capacity: IntArray, wanted: Mapping[int, int], deadline_s: float) -> float:
     """Return an upper bound of the number of pods of some shapes that fit; see `place_most_priced`."""
-    return place_most_priced(problem, room, wanted, deadline_s)[0]
+    return place_most_priced(problem, capacity, wanted, deadline_s)[0]
 
 
 def place_most_priced(
-    problem: Problem, room: IntArray, wanted: Mapping[int, int], deadline_s: float
+    problem: Problem, capacity: IntArray, wanted: Mapping[int, int], deadline_s: float
 ) -> tuple[float, dict[int, float]]:
     """Bound from above how many pods of some shapes fit, with prices.
 
     Args:
         problem: the shapes, and the nodes that accept them.
-        room: (nodes, resources) what is free for them.
+        capacity: (nodes, resources) what is free for them.
         wanted: by shape, how many at most.
         deadline_s: time for the program.
 
     Returns:
         The bound; by shape, what one more slot would add to it.
     """
-    columns = make_columns(problem, room, wanted)
+    columns = make_columns(problem, capacity, wanted)
     size = len(columns.shapes)
     program = Program(
         gain=np.ones(size),

@@ -255,33 +255,47 @@ def _best_pattern(
     by_loss = np.lexsort((-worth, loss))
     best = _filled(capacity, request, most, by_loss.tolist()) if best is None else best
     found, left_out = float(worth @ best), 0.0
-    left, value, bound = capacity[None], np.zeros(1), np.array([float(each @ capacity + gain @ most)])
+    left, value, bound = capacity[:, None], np.zeros(1), np.array([float(each @ capacity + gain @ most)])
     order = by_loss[loss[by_loss] < bound[0] - found][::-1].tolist()  # one pod of any other shape loses too much
     if not order:
         return best, found + ROUNDING
     beam, steps = max(1, BEAM // len(order)), []
+    sizes = [[(r, size) for r, size in enumerate(row) if size] for row in request.tolist()]
     for depth, s in enumerate(order):
-        fits = np.minimum(count_slots(left, request[s]), most[s])
+        fits = np.minimum(_slots(left, sizes[s]), most[s])
         row, number = _next_counts(fits, bound - found, float(loss[s]))
         if depth == len(order) - 1:  # the last shape fills the node up
-            row, number = np.arange(len(left)), fits
-        left = left[row] - number[:, None] * request[s]
-        value = value[row] + number * worth[s]
+            row, number = np.arange(len(fits)), fits
         bound = bound[row] - number * loss[s] - (most[s] - number) * gain[s]
         if len(rest := order[depth + 1 :]) <= ALONE:  # what each of the last shapes could add if it were alone
-            alone = [worth[r] * np.minimum(count_slots(left, request[r]), most[r]) for r in rest]
-            bound = np.minimum(bound, value + sum(alone, np.zeros(len(left))))
+            after, now = left[:, row] - number * request[s][:, None], value[row] + number * worth[s]
+            alone = [worth[r] * np.minimum(_slots(after, sizes[r]), most[r]) for r in rest]
+            bound = np.minimum(bound, now + sum(alone, np.zeros(len(now))))
         kept, beyond = _promising(bound, found + ROUNDING, beam)
         left_out = max(left_out, beyond)
         if not len(kept):
             break
-        steps.append((s, row[kept], number[kept]))
-        left, value, bound = left[kept], value[kept], bound[kept]
+        row, number, bound = row[kept], number[kept], bound[kept]
+        left, value = left[:, row] - number * request[s][:, None], value[row] + number * worth[s]
+        steps.append((s, row, number))
     else:
         best, at, found = np.zeros_like(most), int(value.argmax()), float(value.max())
         for s, row, number in reversed(steps):
             best[s], at = number[at], row[at]
     return best, max(found + ROUNDING, left_out)
+
+
+def _slots(left: IntArray, size: Sequence[tuple[int, int]]) -> IntArray:
+    """How many pods fit into what is left; like `count_slots`, in fewer calls.
+
+    Args:
+        left: (resources, beginnings) what is left of a node, >= 0.
+        size: each resource that the pod requests, and how much.
+    """
+    slots: IntArray = left[size[0][0]] // size[0][1]
+    for r, amount in size[1:]:
+        np.minimum(slots, left[r] // amount, out=slots)
+    return slots
 
 
 def _promising(bound: FloatArray, least: float, most: int) -> tuple[IntArray, float]:
@@ -293,9 +307,10 @@ def _promising(bound: FloatArray, least: float, most: int) -> tuple[IntArray, fl
     kept = np.flatnonzero(bound > least)
     if len(kept) <= most:
         return kept, 0.0
+    values = bound[kept]
     spread = 1.0 - NEARLY * (np.arange(len(kept)) * GOLDEN % 1.0)  # else the best ones are nearly all alike
-    by_score = kept[np.argpartition(-bound[kept] * spread, most)]
-    return np.sort(by_score[:most]), float(bound[by_score[most:]].max())
+    by_score = np.argpartition(-values * spread, most)
+    return kept[np.sort(by_score[:most])], float(values[by_score[most:]].max())
 
 
 def _next_counts(most: IntArray, slack: FloatArray, loss: float) -> tuple[IntArray, IntArray]:

@@ -60,7 +60,7 @@ def _packed(pods: Pods, search: int, packing: TrialPacking, deadline_s: float) -
     """(shapes, nodes) a packing that leaves out as little as the search finds; None if it finds none that fits."""
     for least in LEAST_REQUESTS:
         found = _solved(pods, search, least, packing, deadline_s)
-        if found is None or (found.T @ pods.request <= pods.room).all():
+        if found is None or (found.T @ pods.request <= pods.capacity).all():
             return found
     return None
 
@@ -82,7 +82,7 @@ def _solved(pods: Pods, search: int, least: float, packing: TrialPacking, deadli
         np.concatenate([np.ones(shapes * nodes, dtype=np.int64), np.zeros(shapes, dtype=np.int64)]),
         np.zeros(shapes * nodes + shapes),
         np.concatenate([pods.most.ravel().astype(np.float64), counts]),
-        [Rows(rows, low, np.concatenate([(pods.room / largest).T.ravel(), counts]))],
+        [Rows(rows, low, np.concatenate([(pods.capacity / largest).T.ravel(), counts]))],
         search,
         gap=0.0,
     )

@@ -42,7 +42,7 @@ class Screen:
     Use `start` with the jobs that run in any case, then `admits` and `add` for one job after the other.
 
     Attributes:
-        room: (nodes, resources) what training pods may use, see `training_capacity`.
+        capacity: (nodes, resources) what training pods may use, see `training_capacity`.
     """
 
     def __init__(self, problem: Problem, due: Mapping[int, int]) -> None:
@@ -62,8 +62,8 @@ class Screen:
         for j, node, shape in bound:
             self._fixed[int(j)].append((int(node), int(shape)))
         self._cuts: list[_Cut] = []
-        self.room = training_capacity(problem)
-        self._free: IntArray = self.room
+        self.capacity = training_capacity(problem)
+        self._free: IntArray = self.capacity
         self._started: tuple[int, ...] | None = None
 
     def standing(self, j: int) -> tuple[tuple[int, int], ...]:
@@ -88,7 +88,7 @@ class Screen:
             True if the cut is new and rejects them.
         """
         cut = _Cut(self._problem, prices)
-        free = free_beside_fixed(self._problem, self.room, members)
+        free = free_beside_fixed(self._problem, self.capacity, members)
         if cut.worth_of(self.wanted(members)) <= float(cut.values(free).sum()) + EPSILON:
             return False
         self._cuts = [*self._cuts[1 - MOST_CUTS :], cut]
@@ -107,7 +107,7 @@ class Screen:
         """
         begun = tuple(members)
         if begun != self._started or order:
-            self._free = free_beside_fixed(self._problem, self.room, begun)
+            self._free = free_beside_fixed(self._problem, self.capacity, begun)
             wanted = self.wanted(begun)
             rows, nodes = self._states(order)
             for cut in self._cuts:

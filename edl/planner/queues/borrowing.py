@@ -199,8 +199,8 @@ def _reclaims_from(queue: Queue, tiers: Mapping[str, Sequence[int]]) -> frozense
 def _largest(snapshot: ClusterSnapshot) -> dict[str, int]:
     """The most of each resource that one node has."""
     largest: dict[str, int] = {}
-    for room in {node.allocatable for node in snapshot.nodes}:
-        for resource, amount in room.amounts:
+    for capacity in {node.allocatable for node in snapshot.nodes}:
+        for resource, amount in capacity.amounts:
             largest[resource] = max(amount, largest.get(resource, 0))
     return largest
 

@@ -147,11 +147,11 @@ def _share(
     while hungry:
         *_, use = heappop(hungry)
         left = wanted[use.queue] - given[use.queue]
-        room = tree.available(use.node)
+        capacity = tree.available(use.node)
         if own:
-            room = min(room, tree.nominal(use.node) - tree.used(use.node))
+            capacity = min(capacity, tree.nominal(use.node) - tree.used(use.node))
         wish = use.step * max(1, left // use.step // _TURNS)
-        amount = next((part for part in (min(wish, left), min(use.step, left)) if part <= room), 0)
+        amount = next((part for part in (min(wish, left), min(use.step, left)) if part <= capacity), 0)
         if not amount:
             continue
         tree.take(use.node, amount)

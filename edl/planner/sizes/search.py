@@ -42,22 +42,20 @@ Chosen = Mapping[int, int]
 """A size for each member that may not have every count."""
 
 
-def divide(
+def divide_in_sizes(
     packing: TrialPacking,
     objective: Objective,
     ceiling: Mapping[int, int],
     level: Mapping[int, float],
     deadline_s: float,
 ) -> Division:
-    """Divide what the minimums left, so that each member has one of its sizes; see `Objective.divide`.
+    """Divide what the minimums left, so that each member has one of its sizes, if it has any; see `Objective.divide`.
 
     Raises:
         PlanError: a program found no answer in time.
     """
     free = objective.divide(packing, ceiling, level, deadline_s)
     sized = [j for j in packing.members if packing.problem.demands[j].job.sizes]
-    if not sized:
-        return free
     count = free.packing.count
     if all(count[j] >= packing.problem.demands[j].max_trainers for j in sized):
         return free

@@ -87,7 +87,7 @@ class _View:
         opened: (nodes, wanted) True if the node takes one.
         out: (nodes, present) jobs with a trainer there, the cheapest for its size first; -1 where there is none.
         cost: (nodes, capacities) what it costs if nothing, one of them, or the first few of them are taken out.
-        room: (nodes, capacities, amounts) what is free then.
+        capacity: (nodes, capacities, amounts) what is free then.
         here: (nodes, capacities, words) of which of these resources one is left then.
     """
 
@@ -100,7 +100,7 @@ class _View:
     opened: BoolArray
     out: IntArray
     cost: FloatArray
-    room: IntArray
+    capacity: IntArray
     here: WordArray
 
     def taken(self, node: int, row: int) -> list[int]:
@@ -191,12 +191,12 @@ def _view(state: SwapState, aim: Aim, nodes: IntArray, wanted: IntArray, gain: F
     price = np.where(out >= 0, loss[out], np.inf)
     several = slice(1, min(TOGETHER if aim.thorough else 1, width))
     free = left[:, None]
-    room = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
+    capacity = np.concatenate([free, free + request, free + np.cumsum(request, axis=1)[:, several]], axis=1)
     cost = np.concatenate([np.zeros((len(nodes), 1)), price, np.cumsum(price, axis=1)[:, several]], axis=1)
     together = np.bitwise_or.accumulate(given, axis=1)[:, several]
     here = np.concatenate([here, here | given, here | together], axis=1)
     opened = state.opened[wanted][:, nodes].T
-    return _View(state, aim, wanted, gain, of_each, needed, opened, out, cost, room, here)
+    return _View(state, aim, wanted, gain, of_each, needed, opened, out, cost, capacity, here)
 
 
 def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
@@ -207,12 +207,12 @@ def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
         request: (..., pods, amounts).
         needed: (..., pods, words).
     """
-    room, lacking = view.room, ~view.here
-    fits = np.ones((*room.shape[:-1], request.shape[-2]), dtype=np.bool_)
+    capacity, lacking = view.capacity, ~view.here
+    fits = np.ones((*capacity.shape[:-1], request.shape[-2]), dtype=np.bool_)
     most = request.max(axis=tuple(range(request.ndim - 1)), initial=0)
-    least = room.min(axis=tuple(range(room.ndim - 1)), initial=MOST)
+    least = capacity.min(axis=tuple(range(capacity.ndim - 1)), initial=MOST)
     for r in np.flatnonzero(most > least).tolist():
-        fits &= request[..., None, :, r] <= room[..., r, None]
+        fits &= request[..., None, :, r] <= capacity[..., r, None]
     for word in range(needed.shape[-1]):
         fits &= (needed[..., None, :, word] & lacking[..., word, None]) == 0
     return fits
@@ -256,7 +256,7 @@ def _fills(view: _View) -> Choice:
     """Each slot filled with as many trainers as fit, those first that are worth most for their size."""
     state, aim = view.state, view.aim
     order = np.argsort(-view.gain / aim.size[view.wanted], kind="stable")[:FILLED]
-    jobs, left, here, net = view.wanted[order], view.room.copy(), view.here.copy(), -view.cost
+    jobs, left, here, net = view.wanted[order], view.capacity.copy(), view.here.copy(), -view.cost
     most = np.where(state.count < aim.target, np.minimum(aim.target, state.high), state.high) - state.count
     number = np.zeros((len(jobs), *net.shape), dtype=np.int64)
     for f, k in enumerate(jobs.tolist()):

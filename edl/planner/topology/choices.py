@@ -74,21 +74,21 @@ def read_choices(snapshot: ClusterSnapshot, limits: Limits) -> Choices | None:
     if not any(_is_open(job) for job in snapshot.jobs):
         return None
     problem = read_problem(snapshot, limits)
-    rooms, labels = DomainCapacities(problem), {node.name: node.labels for node in snapshot.nodes}
+    capacities, labels = DomainCapacities(problem), {node.name: node.labels for node in snapshot.nodes}
     domains: dict[JobKey, Sequence[str]] = {}
     most: dict[JobKey, int] = {}
     for demand in sorted(problem.demands, key=_turn):
         job, topology = demand.job, demand.job.topology
         if topology is None or not _is_open(job):
             continue
-        offers = rooms.offers(demand, topology)
+        offers = capacities.offers(demand, topology)
         if topology.is_required:
             most[job.key] = max((offer.alone for offer in offers), default=0)
         if home := _home(job, topology, labels):
             domains[job.key] = (home,)
             continue
         domains[job.key] = _ranked(demand, offers, topology)
-        rooms.reserve(demand, topology, domains[job.key][0])
+        capacities.reserve(demand, topology, domains[job.key][0])
     return Choices(snapshot, domains, most)
 
 
@@ -146,8 +146,8 @@ def _ranked(demand: JobDemand, offers: Sequence[Offer], topology: Topology) -> t
     low, high = demand.min_trainers, demand.max_trainers
 
     def rank(offer: Offer) -> tuple[object, ...]:
-        rooms = (offer.free, offer.surplus, offer.alone)
-        return (*(room < low for room in rooms), *(-min(room, high) for room in rooms), offer.free, offer.domain)
+        slots = (offer.free, offer.surplus, offer.alone)
+        return (*(count < low for count in slots), *(-min(count, high) for count in slots), offer.free, offer.domain)
 
     ranked = sorted((offer for offer in offers if offer.alone), key=rank)
     enough = tuple(offer.domain for offer in ranked if offer.alone >= low)

@@ -50,10 +50,10 @@ class DomainCapacities:
 
     def offers(self, demand: JobDemand, topology: Topology) -> list[Offer]:
         """Return how many trainers of a job fit in each domain, sorted by name; the job may have a domain already."""
-        rooms = (self._free, self._surplus, self._problem.empty)
+        capacities = (self._free, self._surplus, self._problem.empty)
         count = self._counter(demand, topology)
         return [
-            Offer(name, *(count(room[nodes], nodes) for room in rooms))
+            Offer(name, *(count(capacity[nodes], nodes) for capacity in capacities))
             for name, nodes in sorted(self._nodes_of(topology.key).items())
         ]
 

@@ -16,7 +16,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.planner.scores import PlanScore
-from edl.planner.topology.choices import Assignment, Choices, read_choices
+from edl.planner.topology.choices import Assignment, Choices
 
 MOST_TRIED = 16  # decisions for one snapshot
 MOST_CELLS = 10_000  # nodes times jobs; a larger cluster gets the first guess
@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 
 
 def decide_together(
-    snapshot: ClusterSnapshot,
+    choices: Choices,
     limits: Limits,
     decide: Callable[[ClusterSnapshot], Made],
     score: Callable[[Made], PlanScore],
@@ -35,7 +35,7 @@ def decide_together(
     """Decide with the best domains that are found for the jobs that ask for one.
 
     Args:
-        snapshot: the cluster.
+        choices: the domains that its jobs may have.
         limits: what the operator allows.
         decide: makes a decision for a snapshot in which each job has its domain.
         score: how good a decision is.
@@ -44,11 +44,9 @@ def decide_together(
     Raises:
         PlanError: no decision was made for the first guess.
     """
-    choices = read_choices(snapshot, limits)
-    if choices is None:
-        return decide(snapshot)
     best = decide(choices.applied(choices.guess))
     value = score(best)
+    snapshot = choices.snapshot
     if len(snapshot.nodes) * len(snapshot.jobs) > MOST_CELLS:
         return best
     others = _Others(choices)

@@ -9,7 +9,7 @@ import pytest
 
 from edl.controller.due_jobs import JOBS_AT_ONCE
 from edl.controller.pending_writes import STATUS_EVERY, Lane
-from edl.controller.status_pace import QUIET_S
+from edl.controller.status_pace import DEBOUNCE_S
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.node_watch import NodeWatch
 from edl.model.actions import CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, ProbePod, Result
@@ -144,7 +144,7 @@ def test_the_status_of_a_job_that_has_lost_pods_comes_before_growth() -> None:
     stage.plan({"a": 20, "b": 2})
     stage.world.drop(B, "b-trainer-1")
     stage.see()
-    stage.wait(QUIET_S)
+    stage.wait(DEBOUNCE_S)
     stage.plan({"a": 20, "b": 2})
     assert [write.lane for write in stage.take(2)] == [Lane.LOSS, Lane.SURPLUS]
 

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from edl.controller.pending_writes import Lane, Write
-from edl.controller.status_pace import BRIEF_S, LONGEST_S, PLAN_WITHIN_S, QUIET_S, StatusPace
+from edl.controller.status_pace import BRIEF_S, DEBOUNCE_S, LONGEST_S, PLAN_WITHIN_S, StatusPace
 from edl.model.actions import DeletePod, EmitEvent, EventKind, PatchStatus
 from edl.model.jobs import Job
 from edl.model.status import JobPhase, JobStatus, RoleCount
@@ -30,9 +30,9 @@ def due_s(pace: StatusPace, write: Write, now_s: float = 100.0, *, job: Job = JO
 
 def test_counts_are_written_a_moment_after_the_last_change() -> None:
     pace = StatusPace()
-    assert due_s(pace, patch(MORE_READY)) == 100.0 + QUIET_S
-    assert pace.counted(JOB.uid, 100.1) == pytest.approx(100.1 + QUIET_S)
-    assert due_s(pace, patch(MORE_READY), 100.1) == pytest.approx(100.1 + QUIET_S)
+    assert due_s(pace, patch(MORE_READY)) == 100.0 + DEBOUNCE_S
+    assert pace.counted(JOB.uid, 100.1) == pytest.approx(100.1 + DEBOUNCE_S)
+    assert due_s(pace, patch(MORE_READY), 100.1) == pytest.approx(100.1 + DEBOUNCE_S)
 
 
 def test_counts_that_keep_changing_are_written_each_second() -> None:
@@ -43,7 +43,7 @@ def test_counts_that_keep_changing_are_written_each_second() -> None:
     assert pace.is_counted(JOB.uid)
     pace.sent(JOB.uid)
     assert not pace.is_counted(JOB.uid)
-    assert pace.counted(JOB.uid, 105.0) == 105.0 + QUIET_S
+    assert pace.counted(JOB.uid, 105.0) == 105.0 + DEBOUNCE_S
 
 
 def test_the_loss_of_ready_pods_is_not_delayed_by_pods_that_start_meanwhile() -> None:
@@ -52,7 +52,7 @@ def test_the_loss_of_ready_pods_is_not_delayed_by_pods_that_start_meanwhile() ->
     fewer = replace(STORED, trainer=RoleCount(desired=4))
     for number in range(4):
         pace.counted(JOB.uid, 100.0 + number / 10)
-    assert due_s(pace, patch(fewer, lane=Lane.LOSS), 100.4) == pytest.approx(100.0 + QUIET_S)
+    assert due_s(pace, patch(fewer, lane=Lane.LOSS), 100.4) == pytest.approx(100.0 + DEBOUNCE_S)
 
 
 @pytest.mark.parametrize(

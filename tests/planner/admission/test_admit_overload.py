@@ -21,7 +21,7 @@ from edl.planner.admission.admit import Admission, admit
 from edl.planner.admission.capping import cap
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.minimums import serving
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.problem_reader import read_problem
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
@@ -33,7 +33,7 @@ DEADLINE_S = 60.0
 
 def admitted(snapshot: ClusterSnapshot) -> Admission:
     problem = read_problem(snapshot, Limits())
-    served = serve(problem, DEADLINE_S)
+    served = count_serving(problem, DEADLINE_S)
     capped, infeasible = cap(problem, served, DEADLINE_S)
     return admit(capped, served, infeasible, DEADLINE_S)
 
@@ -41,7 +41,7 @@ def admitted(snapshot: ClusterSnapshot) -> Admission:
 def one_by_one(snapshot: ClusterSnapshot) -> tuple[int, ...]:
     """Each running job by age, kept if it fits beside those kept before, without any proof that is kept."""
     problem = read_problem(snapshot, Limits())
-    served = serve(problem, DEADLINE_S)
+    served = count_serving(problem, DEADLINE_S)
     problem, _ = cap(problem, served, DEADLINE_S)
     kept: tuple[int, ...] = ()
 
@@ -50,7 +50,7 @@ def one_by_one(snapshot: ClusterSnapshot) -> tuple[int, ...]:
         return bool(demand.needs) or len(demand.live_trainers) < demand.min_trainers, demand.job.created_s
 
     for j in sorted(range(len(problem.demands)), key=seniority):
-        if AdmissionTrial(problem, served, DEADLINE_S)((*kept, j)) is not None:
+        if AdmissionTrial(problem, served, DEADLINE_S).packing_of((*kept, j)) is not None:
             kept = (*kept, j)
     return tuple(sorted(kept))
 
@@ -96,7 +96,7 @@ def test_jobs_stay_in_the_room_that_the_packing_of_serving_leaves(nodes: int, jo
     """Where no order of placing serves the most pods, jobs are kept beside the packing that does."""
     plan = plan_for(half_lost(nodes, jobs, 1), Limits(deadline_s=600.0))
 
-    served = serve(read_problem(half_lost(nodes, jobs, 1), Limits()), 60.0)
+    served = count_serving(read_problem(half_lost(nodes, jobs, 1), Limits()), 60.0)
 
     assert served.places
     assert not served.order
@@ -110,14 +110,14 @@ def test_orders_of_placing_are_not_tried_again_if_none_serves_so_many(monkeypatc
 
     plan = plan_for(half_lost(40, 16, 1), Limits(deadline_s=600.0))
 
-    assert orders.calls == 1  # that of `serve`, which finds out
+    assert orders.calls == 1  # that of `count_serving`, which finds out
     assert sum(decision.admitted for decision in plan.decisions) >= 3
 
 
 def test_serving_pods_that_fill_every_free_slot_are_placed_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = _Counted("cheapest", monkeypatch, victims)
 
-    served = serve(read_problem(half_lost(300, 80, 1), Limits()), DEADLINE_S)
+    served = count_serving(read_problem(half_lost(300, 80, 1), Limits()), DEADLINE_S)
 
     assert served.short
     assert tables.calls == 0
@@ -152,7 +152,7 @@ def test_a_job_is_not_rejected_because_the_master_of_another_stands_in_the_way()
         pods = tuple(replace(p, role=Role.MASTER, name=f"{name}-master", shape=master.shape) for p in job.pods)
         jobs.append(replace(job, pods=pods))
     problem = read_problem(make_snapshot(nodes, tuple(jobs), (make_serving("s", cpu=8),)), Limits())
-    found = AdmissionTrial(problem, serve(problem, DEADLINE_S), DEADLINE_S)
+    found = AdmissionTrial(problem, count_serving(problem, DEADLINE_S), DEADLINE_S)
 
     assert found.beside((), 0) is None
     assert found.beside((), 1) is not None

@@ -122,7 +122,7 @@ def test_a_job_that_does_not_fit_leaves_all_of_its_room_to_the_next(monkeypatch:
     }
 
 
-STAGES = ("serve", "cap", "admit", "share", "follow_preferences")
+STAGES = ("count_serving", "cap", "admit", "share", "follow_preferences")
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -24,7 +24,7 @@ from edl.model.status import Reason
 from edl.planner.admission.admit import admit
 from edl.planner.admission.capping import cap
 from edl.planner.guard import check
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.fair_share import prove
 from tests.worlds import brute_force as oracle
@@ -149,7 +149,7 @@ def test_the_bound_holds_whatever_is_packed_and_the_plan_reaches_what_can_be_had
 def test_the_bound_of_the_minimums_alone_holds_too(world: ClusterSnapshot) -> None:
     """The program does not know the plan, so that it bounds every way to share."""
     read = read_problem(world, LIMITS)
-    served = serve(read, 10.0)
+    served = count_serving(read, 10.0)
     capped, infeasible = cap(read, served, 10.0)
     room = admit(capped, served, infeasible, 10.0).packing
     assume(room.members)

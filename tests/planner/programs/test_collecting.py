@@ -31,7 +31,7 @@ def tight(nodes: int, seed: int) -> tuple[Pods, np.ndarray]:
 
 
 def best_fit(pods: Pods) -> np.ndarray:
-    placed, free = np.zeros_like(pods.most), pods.room.copy()
+    placed, free = np.zeros_like(pods.most), pods.capacity.copy()
     for s, request in enumerate(pods.request):
         fits = [n for n in range(len(free)) if pods.most[s, n] and (request <= free[n]).all()]
         if fits:
@@ -47,7 +47,7 @@ def is_whole(pods: Pods, placed: np.ndarray) -> bool:
         (placed >= 0).all()
         and (placed.sum(axis=1) == pods.count).all()
         and (placed <= pods.most).all()
-        and (placed.T @ pods.request <= pods.room).all()
+        and (placed.T @ pods.request <= pods.capacity).all()
     )
 
 
@@ -70,7 +70,7 @@ def test_pods_go_to_nodes_that_may_have_them_only(seed: int) -> None:
     pods, _ = tight(6, seed)
     home = tight(6, seed)[1].argmax(axis=1)
     barred = np.array([[own != n and (s + n) % 4 == 0 for n in range(6)] for s, own in enumerate(home)])
-    pods = Pods(pods.request * 99 // 100, pods.count, pods.room, np.where(barred, 0, pods.most), pods.size)
+    pods = Pods(pods.request * 99 // 100, pods.count, pods.capacity, np.where(barred, 0, pods.most), pods.size)
 
     found = place_left_out(pods, best_fit(pods), TRIES, Clock())
 
@@ -95,7 +95,7 @@ def test_one_pod_too_many_has_no_place(nodes: int) -> None:
     more = pods.count.copy()
     more[0] += 1
 
-    assert place_left_out(Pods(pods.request, more, pods.room, pods.most, pods.size), placed, 40, Clock()) is None
+    assert place_left_out(Pods(pods.request, more, pods.capacity, pods.most, pods.size), placed, 40, Clock()) is None
 
 
 def test_a_packing_of_all_pods_stays_as_it_is() -> None:

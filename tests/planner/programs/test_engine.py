@@ -162,7 +162,7 @@ def test_the_worth_of_buckets_bounds_every_set_of_whole_pods() -> None:
         capacity, request = random.integers(0, 12, (3, 2)), random.integers(1, 5, (2, 2))
         opened = random.random((2, 3)) < 0.8
         buckets = make_buckets(capacity, request, opened)
-        slot, room = random.random(2), random.random(buckets.room.shape) * random.integers(0, 2)
+        slot, room = random.random(2), random.random(buckets.free.shape) * random.integers(0, 2)
         best = 0.0
         for n in range(3):
             sets = product(range(13), repeat=2)

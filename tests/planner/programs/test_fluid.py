@@ -87,7 +87,7 @@ def test_a_bucket_has_no_more_room_than_its_nodes_have_and_its_pods_could_use(se
         slots = np.array([count_slots(capacity[nodes], row) for row in request]) * opened[:, nodes]
         usable = np.minimum(capacity[nodes], slots.T @ request).sum(axis=0)
         assert buckets.slots[bucket].tolist() == slots.sum(axis=1).tolist()
-        assert buckets.room[bucket] == pytest.approx(usable * buckets.request[0] / request[0])
+        assert buckets.free[bucket] == pytest.approx(usable * buckets.request[0] / request[0])
 
 
 def test_with_very_many_shapes_buckets_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_the_fluid_program_over_classes_bounds_what_whole_pods_reach(problem: Pr
         return
     buckets = buckets_of(columns.classes, columns.request)
 
-    for prices in (np.zeros(buckets.room.shape), np.full(buckets.room.shape, 0.5)):
+    for prices in (np.zeros(buckets.free.shape), np.full(buckets.free.shape, 0.5)):
         assert worth_of_buckets(buckets, np.ones(len(problem.shapes)), prices) >= solution.value - 1e-6
 
 

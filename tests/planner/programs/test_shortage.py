@@ -10,7 +10,7 @@ from edl.model.jobs import FixedPods
 from edl.model.limits import Limits
 from edl.model.names import Role
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.minimums.serving import serve
+from edl.planner.minimums.serving import count_serving
 from edl.planner.problem import free_beside_fixed
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.most_pods import place_most_priced
@@ -44,11 +44,13 @@ def worlds(draw: st.DrawFn, shapes: int = 3) -> ClusterSnapshot:
 def learned(snapshot: ClusterSnapshot) -> tuple[AdmissionTrial, Screen]:
     """A trial of the cluster, and a screen with the cuts of all pairs of jobs and of all jobs together."""
     problem = read_problem(snapshot, Limits())
-    served = serve(problem, DEADLINE_S)
+    served = count_serving(problem, DEADLINE_S)
     screen, everyone = Screen(problem, served.due), range(len(problem.demands))
     for members in (tuple(everyone), *((i, j) for i in everyone for j in everyone if i < j)):
         wanted = screen.wanted(members)
-        _, prices = place_most_priced(problem, free_beside_fixed(problem, screen.room, members), wanted, DEADLINE_S)
+        _, prices = place_most_priced(
+            problem, free_beside_fixed(problem, screen.capacity, members), wanted, DEADLINE_S
+        )
         screen.learn(members, prices)
     return AdmissionTrial(problem, served, DEADLINE_S), screen
 
@@ -61,7 +63,7 @@ def test_no_cut_rejects_a_job_that_fits(snapshot: ClusterSnapshot, data: st.Data
     screen.start(())
     taken: tuple[int, ...] = ()
     for j in order:
-        fits = trial((*taken, j)) is not None
+        fits = trial.packing_of((*taken, j)) is not None
         assert screen.admits(j) or not fits
         if fits:
             screen.add(j)

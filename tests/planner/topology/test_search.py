@@ -15,7 +15,7 @@ from edl.model.names import Role
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.problem_reader import read_problem
 from edl.planner.scores import PlanScore
-from edl.planner.topology.choices import read_choices
+from edl.planner.topology.choices import Choices, read_choices
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, decide_together
 from edl.planner.trial_packing import TrialPacking
@@ -41,6 +41,12 @@ def rated(value: Callable[[tuple[str, ...]], float]) -> Callable[[tuple[str, ...
     return lambda made: PlanScore(0, (True,), min(0.99, value(made)), 0.0, 0)
 
 
+def choices_of(snapshot: ClusterSnapshot) -> Choices:
+    choices = read_choices(snapshot, LIMITS)
+    assert choices is not None
+    return choices
+
+
 def search(snapshot: ClusterSnapshot, value: Callable[[tuple[str, ...]], float]) -> tuple[tuple[str, ...], int]:
     """The domains that are chosen if decisions are worth this, and how many were tried."""
     tried: list[tuple[str, ...]] = []
@@ -49,17 +55,14 @@ def search(snapshot: ClusterSnapshot, value: Callable[[tuple[str, ...]], float])
         tried.append(domains(placed))
         return tried[-1]
 
-    best = decide_together(snapshot, LIMITS, decide, rated(value), lambda: 0.0)
+    best = decide_together(choices_of(snapshot), LIMITS, decide, rated(value), lambda: 0.0)
     assert len(set(tried)) == len(tried)
     return best, len(tried)
 
 
-def test_a_cluster_without_such_jobs_is_decided_once_as_it_is() -> None:
+def test_a_cluster_without_such_jobs_has_no_choices() -> None:
     snapshot = make_snapshot(make_nodes(2), (make_job("plain"),))
-    tried: list[ClusterSnapshot] = []
-    decide_together(snapshot, LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
-    assert len(tried) == 1
-    assert tried[0] is snapshot
+    assert read_choices(snapshot, LIMITS) is None
     packing = TrialPacking(read_problem(snapshot, LIMITS), (0,))
     assert without_domains(packing) is packing
 
@@ -83,14 +86,16 @@ def test_no_more_is_tried_once_every_job_has_all() -> None:
         return 1
 
     full = PlanScore(0, (True, True), 1.0, 2.0, 0)
-    decide_together(world(2, 3), LIMITS, decide, lambda _: full, lambda: 0.0)
+    decide_together(choices_of(world(2, 3)), LIMITS, decide, lambda _: full, lambda: 0.0)
     assert len(decided) == 1
 
 
 def test_no_more_is_tried_once_its_part_of_the_time_is_over() -> None:
     tried: list[ClusterSnapshot] = []
     limits = replace(LIMITS, deadline_s=10.0)
-    decide_together(world(2, 3), limits, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 3.1)
+    decide_together(
+        choices_of(world(2, 3)), limits, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 3.1
+    )
     assert len(tried) == 1
 
 
@@ -98,7 +103,7 @@ def test_a_large_cluster_gets_the_first_guess() -> None:
     small = world(2, 3)
     snapshot = replace(small, nodes=(*small.nodes, *make_nodes(MOST_CELLS // 2)))
     tried: list[ClusterSnapshot] = []
-    decide_together(snapshot, LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
+    decide_together(choices_of(snapshot), LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
     assert len(tried) == 1
 
 
@@ -112,10 +117,10 @@ def test_another_choice_may_fail_and_the_first_may_not() -> None:
         return decide
 
     guess, _ = search(world(2, 2), lambda _: 0.5)
-    assert decide_together(world(2, 2), LIMITS, only(guess), rated(lambda _: 0.5), lambda: 0.0) == guess
+    assert decide_together(choices_of(world(2, 2)), LIMITS, only(guess), rated(lambda _: 0.5), lambda: 0.0) == guess
     other = tuple("r0" if name == "r1" else "r1" for name in guess)
     with pytest.raises(PlanError):
-        decide_together(world(2, 2), LIMITS, only(other), rated(lambda _: 0.5), lambda: 0.0)
+        decide_together(choices_of(world(2, 2)), LIMITS, only(other), rated(lambda _: 0.5), lambda: 0.0)
 
 
 def job_of(name: str, low: int, high: int, age_s: float = 0.0) -> Job:

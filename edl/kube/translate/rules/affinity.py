@@ -46,16 +46,16 @@ def require_neighbours(view: View, units: Sequence[Unit], anti: AntiAffinity) ->
     return [group for group in found if group is not None]
 
 
-def begin_together(view: View, groups: Iterable[Group], room: FreeCapacity) -> None:
+def begin_together(view: View, groups: Iterable[Group], capacity: FreeCapacity) -> None:
     """Choose one place for each group that begins.
 
     Args:
         view: the snapshot.
         groups: from `require_neighbours`.
-        room: the free capacity of the nodes.
+        capacity: the free capacity of the nodes.
     """
     for group in groups:
-        first = _first_domains(view, group, room)
+        first = _first_domains(view, group, capacity)
         for term in group.unit.rules.affinity:
             group.unit.require(term.key, first.get(term.key, set()), _words(term, view))
             for leader in group.leaders:
@@ -97,7 +97,7 @@ def _nobody(term: PodTerm, doubt: str, *, are_there: bool) -> str:
     return f", and {f'none is known to run{doubt}' if doubt else 'none runs'}"
 
 
-def _first_domains(view: View, group: Group, room: FreeCapacity) -> dict[str, set[str]]:
+def _first_domains(view: View, group: Group, capacity: FreeCapacity) -> dict[str, set[str]]:
     """The domains of each label in which the first pods of a group may begin: all for one pod, else one place.
 
     That is the domains of one node, together: those with most slots. Pods that spread need a node with the labels.
@@ -114,7 +114,7 @@ def _first_domains(view: View, group: Group, room: FreeCapacity) -> dict[str, se
 
     allowed = [{place_of(node) for node in view.taken(leader.placement)} for leader in group.leaders]
     slots: dict[tuple[str, ...], int] = {}
-    _, without = room.slots(unit)
+    _, without = capacity.slots(unit)
     for node in nodes:
         place = place_of(node)
         if all(place in places for places in allowed):

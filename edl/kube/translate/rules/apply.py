@@ -76,8 +76,8 @@ class RuledSnapshots:
         view = View(snapshot, facts, rules_of, only)
         units = [*_bounded(_waiting_units(snapshot, facts, rules_of)), *_role_units(view, rules_of_role)]
         anti = AntiAffinity(view, units)
-        capacities, room = _apply_rules(view, units, anti, self._devices)
-        _block(view, units, anti, room)
+        capacities, free = _apply_rules(view, units, anti, self._devices)
+        _block(view, units, anti, free)
         nodes = self._with_capacities(snapshot.nodes, capacities)
         pods = self._with_shapes(snapshot.pods, units)
         jobs = self._with_roles(snapshot.jobs, units)
@@ -179,13 +179,13 @@ def _apply_rules(
     capacities += Attachments(view, units).capacities()
     if _reads_devices(view, units):
         capacities += Devices(view, units, devices).capacities()
-    room = FreeCapacity(view, units, capacities)
-    give_sides(view, units, anti, room)
+    free = FreeCapacity(view, units, capacities)
+    give_sides(view, units, anti, free)
     beginning = require_neighbours(view, units, anti)
-    shared.choose(room)
-    begin_together(view, beginning, room)
-    capacities += Spread(view, units, anti, room).apply()
-    return capacities, room
+    shared.choose(free)
+    begin_together(view, beginning, free)
+    capacities += Spread(view, units, anti, free).apply()
+    return capacities, free
 
 
 def _reads_devices(view: View, units: Sequence[Unit]) -> bool:
@@ -195,7 +195,7 @@ def _reads_devices(view: View, units: Sequence[Unit]) -> bool:
     return bool(facts.classes) or has_none
 
 
-def _block(view: View, units: list[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
+def _block(view: View, units: list[Unit], anti: AntiAffinity, free: FreeCapacity) -> None:
     """Mark the waiting pods that rules keep from every node that accepts them and fits them without training."""
     given: defaultdict[PodTerm, Counter[frozenset[int]]] = defaultdict(Counter)
     for unit in units:
@@ -204,7 +204,7 @@ def _block(view: View, units: list[Unit], anti: AntiAffinity, room: FreeCapacity
         accepts, rules = view.taken(unit.shape.placement), unit.node_rules
         nodes = view.taken(unit.placement)
         left = len(nodes)
-        if left and unit.required and not any(map(room.slots(unit)[1].__getitem__, nodes)):
+        if left and unit.required and not any(map(free.slots(unit)[1].__getitem__, nodes)):
             rest = f"{count(left, 'node')} that this leaves {'has' if left == 1 else 'have'}"
             why = "; ".join(rule.why for rule in rules)
             unit.block(0, f"{why}; {rest} no capacity for it, even without training")

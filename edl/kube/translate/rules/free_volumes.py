@@ -30,12 +30,12 @@ def give_free_volumes(view: View, units: Sequence[Unit]) -> None:
     """Block the waiting pods for whose claims those before them leave no volume made by hand."""
     given: Counter[frozenset[str]] = Counter()
     seen: set[Claim] = set()
-    room = FreeCapacity(view, units, ())
+    capacity = FreeCapacity(view, units, ())
     for unit in units:
         for claim in ((unit.rules.namespace, name) for name in unit.rules.claims):
             if claim in seen or unit.job is not None or not (fits := _names(free_volumes(claim, view.facts))):
                 continue
-            if not _fits_somewhere(view, unit, room.slots):
+            if not _fits_somewhere(view, unit, capacity.slots):
                 continue
             seen.add(claim)
             if sum(claims for others, claims in given.items() if others <= fits) >= len(fits):

@@ -49,14 +49,14 @@ class _Member:
         return any(side == _BOTH for _, side in self.sides)
 
 
-def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
+def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, capacity: FreeCapacity) -> None:
     """Give each domain that is free of pods that avoid each other to one of them, and keep the others from it.
 
     Args:
         view: the snapshot.
         units: what a plan places, the waiting serving pods first.
         anti: the rules, which have excluded pods from domains in which others run.
-        room: the free capacity of the nodes.
+        capacity: the free capacity of the nodes.
     """
     by_key: dict[str, dict[int, _Member]] = {}
     beyond: frozenset[JobKey] | None = None
@@ -74,7 +74,7 @@ def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, room: Free
     position = {id(unit): number for number, unit in enumerate(units)}
     for key, members in by_key.items():
         ordered = sorted(members.values(), key=lambda member: _order(member.unit, position[id(member.unit)]))
-        _Domains(view, key, ordered, room).give(anti)
+        _Domains(view, key, ordered, capacity).give(anti)
 
 
 class _Domains:
@@ -84,11 +84,11 @@ class _Domains:
         view: the snapshot.
         key: the label.
         members: those that avoid others or that others avoid, in the order in which they get domains.
-        room: the free capacity of the nodes.
+        capacity: the free capacity of the nodes.
     """
 
-    def __init__(self, view: View, key: str, members: Sequence[_Member], room: FreeCapacity) -> None:
-        self._view, self._key, self._members, self._room = view, key, members, room
+    def __init__(self, view: View, key: str, members: Sequence[_Member], capacity: FreeCapacity) -> None:
+        self._view, self._key, self._members, self._capacity = view, key, members, capacity
         self._given: dict[tuple[PodTerm, int], set[str]] = {}
         self._read: dict[tuple[int, int], _Slots] = {}
         self._looks = 0
@@ -166,7 +166,7 @@ class _Domains:
 
     def _slots_of(self, member: _Member) -> _Slots:
         """How many pods of a member fit in each domain; one in each if it avoids its like."""
-        (now, without), nodes = self._room.slots(member.unit), self._view.taken(member.unit.placement)
+        (now, without), nodes = self._capacity.slots(member.unit), self._view.taken(member.unit.placement)
         same = (id(without), id(nodes))
         if same not in self._read:
             domains, found = self._view.domains(self._key), self._read.setdefault(same, {})

@@ -35,11 +35,11 @@ class Spread:
         view: the snapshot.
         units: what a plan places.
         anti: the rules that exclude pods from domains.
-        room: the free capacity of the nodes.
+        capacity: the free capacity of the nodes.
     """
 
-    def __init__(self, view: View, units: Sequence[Unit], anti: AntiAffinity, room: FreeCapacity) -> None:
-        self._view, self._units, self._anti, self._room = view, units, anti, room
+    def __init__(self, view: View, units: Sequence[Unit], anti: AntiAffinity, capacity: FreeCapacity) -> None:
+        self._view, self._units, self._anti, self._free = view, units, anti, capacity
         self._index = LabelIndex((unit.rules, unit) for unit in units)
         self._names: dict[str, list[str]] = {}
         self._counts: dict[tuple[tuple[str, ...], bool, bool, Placement], frozenset[int]] = {}
@@ -58,10 +58,10 @@ class Spread:
         """Give domains to waiting pods, and yield a resource for each rule that roles of jobs obey."""
         self._give_domains()
         for tally in self._tallies.values():
-            if tally.room is not None:
-                room = tally.given if tally.is_beyond else Counter(tally.room)
+            if tally.capacity is not None:
+                capacity = tally.given if tally.is_beyond else Counter(tally.capacity)
                 domains = enumerate(self._view.domains(tally.key))
-                yield Capacity(tally.words, {n: max(0, room[d]) for n, d in domains if d is not None})
+                yield Capacity(tally.words, {n: max(0, capacity[d]) for n, d in domains if d is not None})
         for tally in self._tallies.values():
             roles = [unit for unit in tally.units if unit.job is not None]
             if roles:
@@ -250,9 +250,9 @@ class Spread:
         for tally in obeyed:
             if self._is_by_node(tally):
                 unit.request[tally.words] = 1
-                if tally.room is None:
+                if tally.capacity is None:
                     level = tally.level()
-                    tally.room = {d: level - tally.have[d] for d in self._all(tally)}
+                    tally.capacity = {d: level - tally.have[d] for d in self._all(tally)}
         if all(map(self._is_by_node, obeyed)) and self._slots_now(obeyed, open_to) >= unit.number:
             return  # whatever nodes the plan chooses
         rank = self._ranks(unit)
@@ -273,8 +273,8 @@ class Spread:
 
     def _slots_now(self, obeyed: Sequence[Tally], nodes: Sequence[int]) -> int:
         """How many pods the nodes take by rules by node, before any domain has grown."""
-        rooms = [(tally.room or {}, self._view.domains(tally.key)) for tally in obeyed]
-        return sum(max(0, min(room.get(domains[n] or "", 0) for room, domains in rooms)) for n in nodes)
+        capacities = [(tally.capacity or {}, self._view.domains(tally.key)) for tally in obeyed]
+        return sum(max(0, min(capacity.get(domains[n] or "", 0) for capacity, domains in capacities)) for n in nodes)
 
     def _give(self, unit: Unit, position: int, node: int, *, is_placed: bool) -> None:
         """Keep a waiting pod to the domains of a node; one that finds no capacity there makes none for others."""
@@ -284,9 +284,9 @@ class Spread:
             if domain is None:  # such nodes are in no domain; the pod is not to be in one either
                 terms.append(Requirement(tally.key, "DoesNotExist"))
                 continue
-            if tally.room is not None:
+            if tally.capacity is not None:
                 tally.given[domain] += is_placed
-                tally.is_beyond |= tally.given[domain] > tally.room.get(domain, 0)
+                tally.is_beyond |= tally.given[domain] > tally.capacity.get(domain, 0)
             elif tally.key:
                 terms.append(Requirement(tally.key, "In", (domain,)))
             if unit in tally.units:
@@ -299,7 +299,7 @@ class Spread:
 
         Nodes with free capacity come first, then those that have it without training, then those with fewer pods.
         """
-        now, without = self._room.slots(unit)
+        now, without = self._free.slots(unit)
         tables = [(t.have, self._view.domains(t.key)) for t in self._obeyed[id(unit)] if t.key]
 
         def rank(node: int, used: int) -> tuple[bool, bool, int, int]:
@@ -335,7 +335,7 @@ class Spread:
         for node in sorted(open_to | live.keys()):
             if (domain := self._domain(tally, node)) is not None:
                 nodes.setdefault(domain, []).append(node)
-        _, slots = self._room.slots(roles[0])
+        _, slots = self._free.slots(roles[0])
         most = {domain: sum(slots[n] for n in each) for domain, each in nodes.items()}
         final = {domain: tally.have[domain] - here[domain] + most.get(domain, 0) for domain in tally.counted}
         level = self._level(tally, roles, here, most, min(final.values(), default=0))
@@ -354,14 +354,14 @@ class Spread:
 
     def _shared_out(self, nodes: list[int], most: int, live: Counter[int], role: Unit) -> dict[int, int]:
         """Which nodes of a domain may have its pods: those that have some, then those with free capacity."""
-        now, without = self._room.slots(role)
+        now, without = self._free.slots(role)
         order = sorted(nodes, key=lambda n: (-live[n], -without[n], n))
         of_node = {node: live[node] for node in nodes}
         left = most - sum(of_node.values())
         for is_free in (True, False):
             for node in order:
-                room = min(without[node], live[node] + now[node]) if is_free else without[node]
-                more = max(0, min(left, room - of_node[node]))
+                capacity = min(without[node], live[node] + now[node]) if is_free else without[node]
+                more = max(0, min(left, capacity - of_node[node]))
                 of_node[node] += more
                 left -= more
         return of_node

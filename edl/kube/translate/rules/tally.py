@@ -37,7 +37,7 @@ class Tally:
     counted: frozenset[str] = frozenset()
     have: Counter[str] = field(default_factory=Counter)
     units: list[Unit] = field(default_factory=list)
-    room: dict[str, int] | None = None
+    capacity: dict[str, int] | None = None
     given: Counter[str] = field(default_factory=Counter)
     is_beyond: bool = False
 

@@ -33,21 +33,23 @@ class SharedVolumes:
     view: View
     users: dict[Claim, list[tuple[Unit, NodeRule]]] = field(default_factory=dict)
 
-    def choose(self, room: FreeCapacity) -> None:
+    def choose(self, capacity: FreeCapacity) -> None:
         """Keep the pods of each claim to one place: the one with capacity for most of them."""
         for claim, users in self.users.items():
             terms = dict.fromkeys(term for _, rule in users for term in rule.terms)
-            best = max(terms, key=lambda term: self._slots(term, users, room))
+            best = max(terms, key=lambda term: self._slots(term, users, capacity))
             why = f"{_in_one_place(claim)}; most of them fit {place_words((best,))}"
             for unit, _ in users:
                 unit.required.append(NodeRule((best,), why))
 
-    def _slots(self, term: NodeTerm, users: Sequence[tuple[Unit, NodeRule]], room: FreeCapacity) -> tuple[int, int]:
+    def _slots(
+        self, term: NodeTerm, users: Sequence[tuple[Unit, NodeRule]], capacity: FreeCapacity
+    ) -> tuple[int, int]:
         """How many of the pods fit in a place now, where kube-scheduler begins at once, and without training."""
         now, fit = 0, 0
         for unit, rule in users:
             placement = replace(unit.placement, rules=(*unit.node_rules, NodeRule((term,), rule.why)))
-            beside, without = room.slots(unit)
+            beside, without = capacity.slots(unit)
             nodes = self.view.taken(placement)
             fit += min(unit.number, sum(without[node] for node in nodes))
             now += min(unit.number, sum(beside[node] for node in nodes))

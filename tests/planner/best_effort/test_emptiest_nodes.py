@@ -10,8 +10,8 @@ import pytest
 from benchmarks.hostile_jobs import HONEST, KINDS, beside, cluster
 from edl.model.limits import Limits
 from edl.planner import decide
+from edl.planner.best_effort.emptiest_nodes import EmptiestNodes
 from edl.planner.best_effort.remainder import with_remainder
-from edl.planner.best_effort.rooms import Rooms
 from edl.planner.clock import Clock
 from edl.planner.decide import study
 from edl.planner.guard import check
@@ -67,25 +67,25 @@ def test_growth_without_requests_ends_with_its_time(
 def test_the_next_node_is_the_one_that_a_look_at_all_nodes_would_find() -> None:
     nodes = tuple(make_node(f"n{i}", cpu=1 + i % 3, memory_gib=4 + i % 5, pods=3 + i % 4) for i in range(12))
     problem = read_problem(make_snapshot(nodes, (make_job("a", cpu=0.25, memory_gib=0.5),)), Limits())
-    room, shape = TrialPacking(problem, (0,)), problem.demands[0].shape
+    packing, shape = TrialPacking(problem, (0,)), problem.demands[0].shape
     users = problem.opened[[shape]].sum(axis=0)
-    rooms = Rooms(room, users)
+    emptiest = EmptiestNodes(packing, users)
 
     def find() -> int:
-        return Rooms(room, users).best(shape)
+        return EmptiestNodes(packing, users).best(shape)
 
     placed = 0
-    while (node := rooms.best(shape)) >= 0:
+    while (node := emptiest.best(shape)) >= 0:
         assert node == find()
-        room.place_trainer(0, node)
+        packing.place_trainer(0, node)
         placed += 1
         if placed % 5 == 0:
-            gone = room.placed[placed // 2]
-            room.drop(gone)
-            rooms.grew(gone.node)
+            gone = packing.placed[placed // 2]
+            packing.drop(gone)
+            emptiest.grew(gone.node)
             placed -= 1
-            assert rooms.best(shape) == find()
-            room.place_trainer(0, rooms.best(shape))
+            assert emptiest.best(shape) == find()
+            packing.place_trainer(0, emptiest.best(shape))
             placed += 1
     assert find() == -1
-    assert not room.slots(shape).any()
+    assert not packing.slots(shape).any()

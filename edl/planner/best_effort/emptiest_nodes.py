@@ -17,7 +17,7 @@ from edl.planner.trial_packing import TrialPacking
 CLOSER = 1e-6  # more than what differs by the order in which parts are added up
 
 
-class Rooms:
+class EmptiestNodes:
     """The nodes by how well one more trainer of each shape goes there.
 
     Nodes that fewer such jobs may use come first, then those whose capacity is free now, then those with most left:
