@@ -16,6 +16,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScalePlan
+from edl.planner.admission.admit import seniority
 from edl.planner.scores import admitted
 
 
@@ -44,26 +45,30 @@ def with_pins_that_fit(
     Raises:
         PlanError: the first plan cannot be made.
     """
-    made = make(snapshot)
-    unmet = [job for job in snapshot.jobs if may_have_fewer(job) and not _admits(made, job)]
-    if not unmet:
+    made = first = make(snapshot)
+    pinned = [job for job in snapshot.jobs if may_have_fewer(job)]
+    if not (unmet := [job for job in pinned if not _admits(made, job)]):
         return made
 
     def make_with(floors: _Floors) -> T:
         jobs = tuple(replace(job, pin_floor=floors.get(job.key, job.pin_floor)) for job in snapshot.jobs)
         return make(replace(snapshot, jobs=jobs))
 
+    floors: dict[JobKey, int] = {}
     try:
-        floors = {job.key: _as_it_runs(job) for job in unmet}
-        made = make_with(floors)
+        while more := [job for job in unmet if job.key not in floors]:
+            floors |= {job.key: _as_it_runs(job) for job in more}
+            made = make_with(floors)
+            unmet += [job for job in pinned if job not in unmet and not _admits(made, job)]
         if lost := [job for job in unmet if floors[job.key] > job.min_trainers and not _admits(made, job)]:
             floors |= {job.key: job.min_trainers for job in lost}
             made = make_with(floors)
-        for job in sorted(unmet, key=lambda job: job.turn):
-            made = _with_most(job, made, floors, make_with, has_time)
+        if _is_better(snapshot, made, first):
+            for job in sorted(unmet, key=lambda job: job.turn):
+                made = _with_most(job, made, floors, make_with, has_time)
     except PlanError:  # out of time: what was found so far is good
-        return made
-    return made
+        pass
+    return made if _is_better(snapshot, made, first) else first  # more jobs are tried with them, so others may lack
 
 
 def _with_most(
@@ -90,6 +95,15 @@ def _with_most(
         else:
             step, is_growing = step // 2, False
     return made
+
+
+def _is_better(snapshot: ClusterSnapshot, found: _Made, than: _Made) -> bool:
+    """True if the first job, in the order of admission, that only one of two plans admits is one of this plan."""
+    ranked = sorted(
+        snapshot.jobs, key=lambda job: (*(-part for part in job.rank), not job.was_admitted, *seniority(job))
+    )
+    here, there = admitted(found.plan), admitted(than.plan)
+    return [job.key in here for job in ranked] > [job.key in there for job in ranked]
 
 
 def may_have_fewer(job: Job) -> bool:

@@ -81,6 +81,15 @@ def test_below_its_minimum_it_stops_as_any_job_does() -> None:
     assert (found["hpa"].admitted, found["hpa"].reason) == (False, "Unschedulable")
 
 
+def test_neither_of_two_counts_ends_what_runs_of_the_other() -> None:
+    """12 and 26 are asked of 32 slots, and ten of each run."""
+    older = make_job("older", trainers=10, min_trainers=2, max_trainers=40, on=ON, pinned=26, age_s=50.0)
+    found = planned(pinned(12, running=10), older)
+    assert [(decision.admitted, decision.victims) for decision in found.values()] == [(True, ())] * 2
+    assert sum(decision.target for decision in found.values()) == 32
+    assert min(decision.target for decision in found.values()) >= 10
+
+
 def test_a_quota_that_allows_fewer_is_named() -> None:
     limits = Limits(quotas=(Quota("default", (("cpu", 20_000),)),))
     found = planned(pinned(34, running=20), limits=limits)
@@ -152,6 +161,14 @@ def test_the_most_that_fits_is_found_from_what_runs(running: int, fits: int) -> 
     plans = Plans(fits)
     assert found_by(plans, running) == fits
     assert len(plans.made) <= 12
+
+
+def test_where_it_fits_in_no_way_the_plan_is_as_if_it_were_not_there() -> None:
+    plans, snapshot = Plans(1), make_snapshot(NODES, (pinned(34, 26), other()))
+    made = [plans.make(snapshot) for _ in range(3)]
+    rest = iter(made)
+    assert with_pins_that_fit(snapshot, lambda _: next(rest), lambda: True) is made[0]
+    assert next(rest, None) is None
 
 
 def test_without_time_what_runs_stays() -> None:
