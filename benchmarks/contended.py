@@ -9,7 +9,6 @@ CPU seconds over nodes, a curve for each number of jobs and sizes.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,7 +18,6 @@ import numpy as np
 
 from benchmarks.contended_worlds import contended
 from benchmarks.two_planners import DEADLINE_S, Decide, planner_in, planner_of
-from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import POLICIES
@@ -48,17 +46,10 @@ class Measured:
     cut: int
 
 
-def timed(snapshot: ClusterSnapshot, policy: str, decide: Decide) -> tuple[ScalePlan, float]:
-    """A plan, and the CPU seconds of its decision."""
-    started_s = time.process_time()
-    plan = decide(snapshot, policy, Limits(deadline_s=DEADLINE_S))
-    return plan, time.process_time() - started_s
-
-
 def measure(row: Row, seeds: int, policy: str, planners: Sequence[Decide]) -> tuple[Measured, ...]:
     """Decide once for each seed and planner, with the planners in turn."""
-    worlds = [contended(*row, seed) for seed in range(seeds)]
-    made = [[timed(world, policy, decide) for decide in planners] for world in worlds]
+    worlds, limits = [contended(*row, seed) for seed in range(seeds)], Limits(deadline_s=DEADLINE_S)
+    made = [[decide(world, policy, limits) for decide in planners] for world in worlds]
     return tuple(_measured(row, each) for each in zip(*made, strict=True))
 
 
@@ -116,7 +107,7 @@ def main() -> None:
     planners = [planner_in("edl.planner")]
     if given.before:
         planners.insert(0, planner_of(given.before))
-    timed(contended(12, 15, 4, 0), given.policy, planners[-1])  # libraries load with the first programs
+    planners[-1](contended(12, 15, 4, 0), given.policy, Limits())  # libraries load with the first programs
     head = f" {'median s':>8} {'p99 s':>7} {'worst s':>7} {'gap':>7} {'worst':>7} cut"
     print(f"{'nodes':>5} {'jobs':>4} {'sizes':>5}{head * len(planners)}", flush=True)
     rows = []

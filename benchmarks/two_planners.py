@@ -1,9 +1,10 @@
 """Compares the planner with an earlier version of itself, both in one process: which plans are worse, and the cost.
 
-`python -m benchmarks.two_planners REVISION worlds|contended|histories|plans ...` reads `edl/planner` of a revision
-from git under another name, plans each world with both, and prints what differs: serving placed, jobs admitted,
-fulfilment from the worst off upwards, deletions, refusals of the guard, CPU seconds. A history is a world whose plans
-are carried out, two minutes apart, until nothing changes; the plans of both are followed for themselves.
+`python -m benchmarks.two_planners REVISION worlds|contended|histories|plans ...` reads `edl` of a revision from git
+under another name, plans each world with both, and prints what differs: serving placed, jobs admitted, fulfilment
+from the worst off upwards, deletions, refusals of the guard, CPU seconds. A history is a world whose plans are
+carried out, two minutes apart, until nothing changes; the plans of both are followed for themselves. Worlds with
+something that the earlier version does not know are left out, and counted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib
-import io
-import subprocess
-import sys
-import tarfile
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -26,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contended_worlds import contended
+from benchmarks.other_version import BEFORE, Translation, UnknownThereError, load
 from benchmarks.random_worlds import random_world
 from benchmarks.worst_worlds import World
 from edl.errors import PlanError
@@ -33,47 +31,54 @@ from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan
+from edl.planner.speedup import as_useful
 from tests.worlds.small_clusters import apply_plan, later
 
-NAME = "planner_before"
 DEADLINE_S = 10.0
 REST_S, MOST_ROUNDS = 120.0, 12
 SAME = 1e-9
 
-Decide = Callable[[ClusterSnapshot, str, Limits], ScalePlan]
+Decide = Callable[[ClusterSnapshot, str, Limits], tuple[ScalePlan, float]]
+"""Makes the plan for a snapshot, a policy and limits, and says how many CPU seconds it took."""
 
 
 def planner_of(revision: str) -> Decide:
-    """What decides as the planner of a revision does; the rest of edl is that of the working tree.
+    """What decides as a revision does.
 
     Args:
         revision: anything that git understands.
     """
-    archive = subprocess.run(["git", "archive", revision, "edl/planner"], check=True, capture_output=True).stdout  # noqa: S607
-    folder = Path(tempfile.mkdtemp())
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
-    package = (folder / "edl" / "planner").rename(folder / NAME)
-    for module in package.rglob("*.py"):
-        module.write_text(module.read_text(encoding="utf-8").replace("edl.planner", NAME), encoding="utf-8")
-    sys.path.insert(0, str(folder))
-    return planner_in(NAME)
+    load(revision)
+    decide, errors = planner_in(BEFORE), importlib.import_module(f"{BEFORE}.errors")
+    there: Callable[[object], Any] = Translation(BEFORE)
+    here: Callable[[object], Any] = Translation("edl")
+
+    def translated(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> tuple[ScalePlan, float]:
+        try:
+            plan, cpu_s = decide(there(snapshot), policy, there(limits))
+        except errors.PlanError as error:
+            raise PlanError(f"{type(error).__name__}: {error}") from error
+        parts = {name: here(getattr(plan, name)) for name in ("decisions", "certificate", "serving", "cut")}
+        return ScalePlan(**parts), cpu_s
+
+    return translated
 
 
 def planner_in(package: str) -> Decide:
     """What decides with the planner in a package, by a clock of CPU seconds.
 
     Args:
-        package: its name.
+        package: the name of the version of edl.
     """
-    made: Any = importlib.import_module(f"{package}.decide")
-    clocks: Any = importlib.import_module(f"{package}.clock")
-    policies: Any = importlib.import_module(f"{package}.policies.registry")
+    made: Any = importlib.import_module(f"{package}.planner.decide")
+    clocks: Any = importlib.import_module(f"{package}.planner.clock")
+    policies: Any = importlib.import_module(f"{package}.planner.policies.registry")
 
-    def decide(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
+    def decide(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> tuple[ScalePlan, float]:
+        started_s = time.process_time()
         clock = clocks.Clock(limits.deadline_s, time.process_time)
         plan: ScalePlan = made.study(snapshot, policies.policy_named(policy), limits, clock=clock).plan
-        return plan
+        return plan, time.process_time() - started_s
 
     return decide
 
@@ -105,18 +110,22 @@ class Outcome:
 
 def outcome(world: World, policy: str, decide: Decide, rounds: int) -> Outcome:
     """Plan a world; with several rounds, carry out plans until one changes nothing, and judge the last one."""
-    snapshot, limits, found = world.snapshot, replace(world.limits, deadline_s=DEADLINE_S), Outcome()
+    snapshot, limits, found = _useful(world.snapshot), replace(world.limits, deadline_s=DEADLINE_S), Outcome()
     for _ in range(rounds):
-        started_s = time.process_time()
         try:
-            plan = decide(snapshot, policy, limits)
+            plan, cpu_s = decide(snapshot, policy, limits)
         except PlanError as error:
             return replace(found, failure=f"{type(error).__name__}: {error}"[:90])
-        found = _judged(snapshot, plan, found, time.process_time() - started_s)
+        found = _judged(snapshot, plan, found, cpu_s)
         if rounds == 1 or not any(d.victims or d.nodes or d.fixed_nodes for d in plan.decisions):
             return found
         snapshot = later(apply_plan(snapshot, plan), REST_S)
     return replace(found, failure="does not come to rest")
+
+
+def _useful(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The world in which no job may have trainers that only slow it; earlier versions gave them such trainers."""
+    return replace(snapshot, jobs=tuple(map(as_useful, snapshot.jobs)))
 
 
 def _judged(snapshot: ClusterSnapshot, plan: ScalePlan, before: Outcome, cpu_s: float) -> Outcome:
@@ -245,13 +254,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--most-nodes", type=int, default=10**6, help="leave out contended worlds with more nodes")
     given = parser.parse_args()
-    before, now, table = planner_of(given.revision), planner_in("edl.planner"), Table()
+    before, now, table, unknown = planner_of(given.revision), planner_in("edl"), Table(), Counter[str]()
     rounds = MOST_ROUNDS if given.kind in {"histories", "plans"} else 1
     worlds = worlds_of(given.kind, given.first, given.count, given.files)
     for name, world, policy in islice(worlds, None):
         if len(world.snapshot.nodes) <= given.most_nodes:
-            table.add(name, *(outcome(world, policy, decide, rounds) for decide in (before, now)))
+            try:
+                table.add(name, *(outcome(world, policy, decide, rounds) for decide in (before, now)))
+            except UnknownThereError as error:
+                unknown[str(error)] += 1
     table.report()
+    if unknown:
+        print(f"left out: {unknown.total()}, because {given.revision} does not know", dict(unknown.most_common()))
 
 
 if __name__ == "__main__":
