@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.goodput import Course
 from edl.errors import ConfigError
 from edl.worker.step_settings import StepPlan, StepSettings
 from edl.worker_torch.ballot import Ballot
@@ -241,6 +242,17 @@ def test_measuring_costs_less_than_a_hundredth_of_the_time() -> None:
         ballot = Ballot(**{**said, "step_us": 10_000, "kind": A_MEAN, "watch_us": 500})
         watch.take([ballot] * 2, [torch.ones(4)], 1.0, is_first=True)
     assert 100 < measured <= 2000 * 0.01 * 10_000 / 500 + 1, "of 500 us each in steps of 10 ms"
+
+
+def test_processes_that_come_one_after_the_other_train_each_record_in_one_step_of_a_growing_batch(
+    tmp_path: Path,
+) -> None:
+    with Course(tmp_path, "digits", "growing", seed=1, epochs=14) as job:
+        found = job.measure()
+    assert found.problems == []
+    assert {step["size"] for step in found.steps} >= {1, 2}
+    assert len({step["batch"] for step in found.steps}) > 1, "the batch never changed"
+    assert found.tests[-1][1] > 0.9
 
 
 async def test_scripts_that_call_step_themselves_refuse_a_range(tmp_path: Path) -> None:
