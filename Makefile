@@ -401,6 +401,9 @@ elastic-node: $(TORCH_STAMP) ## PyTorch trainers on 1 -> 4 -> 2 -> 3 with two ki
 time-to-accuracy: $(TORCH_STAMP) ## PyTorch trainers beside serving waves: elastic, with min and with max trainers, three seeds
 	@$(TORCH)/bin/python -m benchmarks.time_to_accuracy
 
+goodput: $(TORCH_STAMP) ## PyTorch trainers with a batch that follows them and the noise: seconds to an accuracy, five seeds
+	@$(TORCH)/bin/python -m benchmarks.goodput
+
 train-ft: ## run example/train_ft.py with killed trainers, in .venv-paddle (installs Paddle: 1.3 GB)
 	@test -x .venv-paddle/bin/python || $(PYTHON) -m venv .venv-paddle
 	@.venv-paddle/bin/pip install --quiet --disable-pip-version-check -e '.[controller,sandbox,test]' 'paddlepaddle>=3.0' scikit-learn

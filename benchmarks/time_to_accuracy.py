@@ -101,6 +101,7 @@ class PlayedRun(ForkedTrainers):
         record_s: how long a trainer takes for a record.
         course: the counts, in seconds since the start.
         core_s: the run ends once it has used so many core-seconds.
+        records: of an epoch.
     """
 
     def __init__(
@@ -112,9 +113,10 @@ class PlayedRun(ForkedTrainers):
         record_s: float,
         course: Sequence[Count],
         core_s: float = float("inf"),
+        records: int = RECORDS,
     ) -> None:
-        super().__init__(folder, Plan(seed, 0, 0, 0, 0, RECORDS, epochs))
-        self._end, self._record_s, self._course, self._core_s = RECORDS * epochs, record_s, list(course), core_s
+        super().__init__(folder, Plan(seed, 0, 0, 0, 0, records, epochs))
+        self._end, self._record_s, self._course, self._core_s = records * epochs, record_s, list(course), core_s
         self._began_s = 0.0
         self._held: list[tuple[float, float]] = []
         self._played: list[Count] = []

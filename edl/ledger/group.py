@@ -22,7 +22,7 @@ from itertools import islice
 from edl.errors import ConflictError
 from edl.ledger.entries import TrainerSession
 from edl.ledger.events import WorldFormed
-from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings, Loss, WorldMember
+from edl.ledger.group_values import EnterRequest, FormedWorld, Goodput, GroupSettings, Loss, WorldMember
 from edl.ledger.hung import HungTrainers
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
@@ -66,6 +66,7 @@ class Group:
 
     Attributes:
         losses: the last trainers that left or were lost, the oldest first.
+        goodput: what the trainers have reported last; None if they have not since the master began.
     """
 
     def __init__(self, ledger: Ledger, settings: GroupSettings, now_s: float) -> None:
@@ -74,6 +75,7 @@ class Group:
         self._gone: set[int] = set()  # sessions of the last world that are not waited for
         self._hung = HungTrainers(ledger.may_train)
         self.losses: deque[Loss] = deque(maxlen=_LOSSES_KEPT)
+        self.goodput: Goodput | None = None
         world = ledger.state.world
         for session, position in zip(world.sessions, world.positions, strict=True) if world else ():
             known = ledger.state.sessions.get(session)
@@ -129,8 +131,10 @@ class Group:
         rank = world.sessions.index(session.number)
         return FormedWorld(world.generation, rank, world.position, world.checkpoint, tuple(members))
 
-    def watch(self, key: SessionKey, generation: int, position: int | None, now_s: float) -> None:
-        """A trainer begins to watch: it is alive, and its model is that far.
+    def watch(
+        self, key: SessionKey, generation: int, position: int | None, now_s: float, goodput: Goodput | None = None
+    ) -> None:
+        """A trainer begins to watch: it is alive, and its model is that far; it may say what the trainers achieve.
 
         Raises:
             ConflictError: see `Ledger.step_session`.
@@ -141,6 +145,7 @@ class Group:
         if world is not None and generation == world.generation and self._is_present(session.number):
             self._advance(member, position)
             self._commit()
+            self.goodput = goodput or self.goodput
 
     def keep_alive(self, key: SessionKey, now_s: float) -> None:
         """The process of a trainer lives, although its loop may be too busy to watch."""
@@ -263,6 +268,7 @@ class Group:
                 for one in self._hung
             ],
             "losses": [loss._asdict() for loss in self.losses],
+            "goodput": _shown(self.goodput),
         }
 
     def _member(self, session: TrainerSession, now_s: float) -> _Member:
@@ -372,3 +378,12 @@ class Group:
         del self._members[number]
         self._commit()
         self.form(now_s)
+
+
+def _shown(goodput: Goodput | None) -> dict[str, object] | None:
+    """The goodput as the status has it."""
+    return (
+        {**goodput._asdict(), "speeds": [speed._asdict() for speed in goodput.speeds]}
+        if goodput is not None
+        else None
+    )

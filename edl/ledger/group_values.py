@@ -67,6 +67,34 @@ class FormedWorld(NamedTuple):
     members: tuple[WorldMember, ...]
 
 
+class Speed(NamedTuple):
+    """The useful progress of a number of trainers.
+
+    Attributes:
+        trainers: at least 1.
+        per_s: records of the smallest batch to which the progress of a second is equal.
+        is_measured: False if the job has not had so many trainers yet.
+    """
+
+    trainers: int
+    per_s: float
+    is_measured: bool
+
+
+class Goodput(NamedTuple):
+    """What the trainers of a job that chooses its global batch have reported last.
+
+    Attributes:
+        batch: records of a step.
+        noise_scale: of the gradients, in records; None until it is known.
+        speeds: by number of trainers.
+    """
+
+    batch: int
+    noise_scale: float | None
+    speeds: tuple[Speed, ...]
+
+
 class Loss(NamedTuple):
     """A trainer that is no longer waited for."""
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from edl.ledger.events import Replied
+from edl.ledger.group_values import Goodput, Speed
 from edl.ledger.request import SessionKey
 
 MAX_ITEMS = 1000
@@ -236,14 +237,46 @@ class EnterAnswer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class SpeedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The useful progress of a number of trainers: records of the smallest batch to which a second is equal.
+
+    `is_measured` is false for a number that the job has not had yet.
+    """
+
+    trainers: Annotated[int, Meta(ge=1, le=20_000)]
+    per_s: Annotated[float, Meta(ge=0)]
+    is_measured: bool
+
+
+class GoodputBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the trainers of a job that chooses its global batch know: the batch, the noise scale, and their speeds.
+
+    `noise_scale` is in records, and null until it is known.
+    """
+
+    batch: Annotated[int, Meta(ge=1, le=2**53)]
+    noise_scale: Annotated[float, Meta(ge=0)] | None
+    speeds: Annotated[list[SpeedBody], Meta(max_length=64)] = []
+
+    @property
+    def value(self) -> Goodput:
+        """The same as the group keeps it."""
+        speeds = tuple(Speed(one.trainers, one.per_s, one.is_measured) for one in self.speeds)
+        return Goodput(self.batch, self.noise_scale, speeds)
+
+
 class WatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A trainer that trains in step is alive, and its model is that far; a trainer always has one watch under way."""
+    """A trainer that trains in step is alive, and its model is that far; a trainer always has one watch under way.
+
+    `goodput` is there now and then, from one trainer of a job that chooses its global batch.
+    """
 
     session: SessionBody
     generation: _Whole
     position: _Whole | None
     knows: bool = False
     wait_s: _WaitSeconds = 0.0
+    goodput: GoodputBody | None = None
 
 
 class WatchAnswer(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from edl.clock import Clock
 from edl.ledger.group import Group
-from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
+from edl.ledger.group_values import EnterRequest, FormedWorld, Goodput, GroupSettings
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 
@@ -33,6 +33,7 @@ class Watch:
         wait_s: how long to hold the call while the answer would be `knows`, in seconds.
         knows: the answer that the trainer already has.
         is_connected: False once the connection of the call is closed, also after its answer.
+        goodput: what the trainers of its world achieve; None if it does not say so.
     """
 
     generation: int
@@ -40,6 +41,7 @@ class Watch:
     wait_s: float
     knows: bool
     is_connected: Callable[[], bool]
+    goodput: Goodput | None = None
 
 
 class Commands(Protocol):
@@ -109,7 +111,8 @@ class GroupCalls:
         """A trainer is alive; returns whether its world should end with the next step."""
         self._last_watch[key] = call
         self._watching[key] = self._watching.get(key, 0) + 1
-        self._run(lambda: self._group.watch(key, call.generation, call.position, self._clock.monotonic_s()))
+        place = key, call.generation, call.position
+        self._run(lambda: self._group.watch(*place, self._clock.monotonic_s(), call.goodput))
         until_s, is_done = self._until_s(call.wait_s), False
         try:
             while self._group.must_change(key, call.generation) == call.knows and not self.has_ended:

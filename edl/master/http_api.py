@@ -326,7 +326,8 @@ class MasterApi:
         def is_connected() -> bool:
             return request.transport is not None and not request.transport.is_closing()
 
-        call = Watch(body.generation, body.position, body.wait_s, body.knows, is_connected)
+        goodput = body.goodput.value if body.goodput is not None else None
+        call = Watch(body.generation, body.position, body.wait_s, body.knows, is_connected, goodput)
         return answer(WatchAnswer(*await self._master.watch(body.session.key, call)))
 
     async def _leave(self, request: web.Request) -> web.Response:

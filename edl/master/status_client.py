@@ -97,5 +97,14 @@ def _group_lines(group: dict[str, Any]) -> list[str]:
     lines = [f"in step: {members} (world {group['generation']})"]
     if waiting:
         lines.append(f"waiting for the next world: {waiting}")
+    if goodput := group.get("goodput"):
+        lines.append(_goodput_line(goodput))
     hung = (f"{one['name']} for {one['seconds']:.0f} s ({one['reason']})" for one in group.get("hung", ()))
     return [*lines, *(f"HANGS: {line}" for line in hung)]
+
+
+def _goodput_line(goodput: dict[str, Any]) -> str:
+    """The batch that the job has chosen, and its measured speeds."""
+    noise = "not known yet" if goodput["noise_scale"] is None else f"{goodput['noise_scale']:.0f} records"
+    speeds = (f"{one['trainers']} make {one['per_s']:.1f}/s" for one in goodput["speeds"] if one["is_measured"])
+    return "; ".join([f"global batch {goodput['batch']}, noise scale {noise}", *speeds])

@@ -78,6 +78,7 @@ class StepGroup:
         self._place = {"endpoint": endpoint, "min_size": min_size, "settings": settings}
         self._lock = threading.Lock()
         self._position: int | None = None
+        self._goodput: dict[str, Any] | None = None
         self._must_change = self._is_broken = self._is_closing = False
         self._error: EdlError | None = None
         self._thread = threading.Thread(target=self._watch, name="edl-group", daemon=True)
@@ -151,6 +152,15 @@ class StepGroup:
         if now:
             self._done()
 
+    def tell(self, goodput: dict[str, Any] | None) -> None:
+        """The first trainer of a world says what the next report of the thread tells the master, beside the position.
+
+        Args:
+            goodput: see `Replica.goodput`; None for nothing. A master that does not know it never gets it, since only
+                jobs that choose their batch say it, and the variables for that come with such a master.
+        """
+        self._goodput = goodput
+
     def wait_until_done(self, position: int) -> bool:
         """Wait until every trainer of the world has reported the step that ends at a position; False after 30 s."""
         until_s = time.monotonic() + _DONE_TIMEOUT_S
@@ -202,7 +212,9 @@ class StepGroup:
             while not self._is_closing:
                 with self._lock:
                     generation = self._generation
-                answer = self._call(self._watcher, "watch", knows=knows, wait_s=_REPORT_EVERY_S)
+                told, self._goodput = self._goodput, None
+                some: dict[str, Any] = {"goodput": told} if told is not None else {}
+                answer = self._call(self._watcher, "watch", knows=knows, wait_s=_REPORT_EVERY_S, **some)
                 with self._lock:
                     if generation == self._generation:
                         knows = self._must_change = bool(answer["must_change"])

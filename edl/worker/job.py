@@ -36,7 +36,7 @@ from edl.worker.leaving import LeavingSignal
 from edl.worker.records import Records, Remote
 from edl.worker.session import MasterSession
 from edl.worker.siblings import SharedGroup, Siblings
-from edl.worker.step_settings import Division, Piece, StepSettings
+from edl.worker.step_settings import Division, Piece, StepSettings, batch_range
 from edl.worker.steps import Replica, StepLoop, left_early
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
@@ -287,11 +287,11 @@ class Job:
         replica: Replica,
         endpoint: str,
         *,
-        global_batch: int | None = None,
+        global_batch: int | tuple[int, int] | None = None,
         micro_batch: int | None = None,
         logical_ranks: int | None = None,
         save_every: int | None = 0,
-        scale_rate: bool = False,
+        rate_rule: str = "",
         siblings: Siblings | None = None,
         is_sharded: bool = False,
     ) -> StepLoop:
@@ -300,12 +300,13 @@ class Job:
         Args:
             replica: the model of this trainer.
             endpoint: where the replicas of other trainers reach it.
-            global_batch: records of a step; by default EDL_GLOBAL_BATCH, which spec.elasticity.globalBatch sets.
+            global_batch: records of a step, or the fewest and the most of which the job chooses; by default
+                EDL_GLOBAL_BATCH and EDL_GLOBAL_BATCH_MAX, which spec.elasticity.globalBatch sets.
             micro_batch: the most records of which a gradient is computed at once.
             logical_ranks: into how many parts each step is divided, whatever the number of trainers; by default
                 EDL_LOGICAL_RANKS, which spec.elasticity.deterministic sets to the most trainers.
             save_every: save the model after so many steps of an epoch; None at the end of each epoch.
-            scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+            rate_rule: how the learning rate follows the records of a step; one of `RATE_RULES`.
             siblings: the processes that are this trainer together; None for this one alone.
             is_sharded: each of them has a part of the model, so all of them need as many pieces.
 
@@ -314,14 +315,13 @@ class Job:
             PermanentError: the job has no data set.
         """
         self._leaving.install()
-        global_batch = global_batch or self._number("EDL_GLOBAL_BATCH")
-        if logical_ranks is None:
-            logical_ranks = self._number("EDL_LOGICAL_RANKS") or 0
+        by_spec = self._number("EDL_GLOBAL_BATCH"), self._number("EDL_GLOBAL_BATCH_MAX")
+        least, most = batch_range(global_batch, by_spec)
+        logical_ranks = (self._number("EDL_LOGICAL_RANKS") or 0) if logical_ranks is None else logical_ranks
         total, epochs = self.dataset["total"], self.dataset["epochs"]
         division = Division(siblings.rank, siblings.size, is_sharded) if siblings is not None else Division()
-        settings = StepSettings(
-            total, epochs, global_batch, micro_batch, logical_ranks, save_every, scale_rate, division
-        )
+        sizes = least, micro_batch, logical_ranks, save_every, most
+        settings = StepSettings(total, epochs, *sizes, rate_rule, division)
         alone: StepGroup | None = None
         if siblings is None or siblings.rank == 0:
             alone = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.agreement)

@@ -83,6 +83,11 @@ class SharedGroup:
         if self._inner is not None:
             self._inner.report(position, now=now)
 
+    def tell(self, goodput: dict[str, Any] | None) -> None:
+        """See `StepGroup.tell`."""
+        if self._inner is not None:
+            self._inner.tell(goodput)
+
     def wait_until_done(self, position: int) -> bool:
         """See `StepGroup.wait_until_done`."""
         return self.once(lambda inner: inner.wait_until_done(position))

@@ -44,7 +44,24 @@ class Division(NamedTuple):
 
 
 _ALONE = Division()
-_LEAST = {"global_batch": 1, "micro_batch": 1, "logical_ranks": 0, "save_every": 0}
+_LEAST = {"global_batch": 1, "micro_batch": 1, "logical_ranks": 0, "save_every": 0, "largest_batch": 1}
+RATE_RULES = ("none", "linear", "sqrt", "adascale")
+"""How the learning rate may follow the records of a step; see `edl.worker.goodput.rates`."""
+
+
+class StepPlan(NamedTuple):
+    """A step that all trainers are about to make.
+
+    Attributes:
+        start, end: its positions, counted through all epochs, half-open.
+        batch: the records of a step that is not the last one of its epoch.
+        trainers: how many share it.
+    """
+
+    start: int
+    end: int
+    batch: int
+    trainers: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,8 @@ class StepSettings:
             by the number of trainers.
         save_every: save the model after so many steps of an epoch, and at the end of the job; 0 for never, None for
             the end of each epoch.
-        scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+        largest_batch: the job may choose each step's records from `global_batch` to this; None keeps `global_batch`.
+        rate_rule: one of `RATE_RULES`: how the learning rate follows the records of a step; empty if nobody said.
         within: how a trainer divides its records among its processes.
 
     Raises:
@@ -73,7 +91,8 @@ class StepSettings:
     micro_batch: int | None = None
     logical_ranks: int = 0
     save_every: int | None = 0
-    scale_rate: bool = False
+    largest_batch: int | None = None
+    rate_rule: str = ""
     within: Division = _ALONE
 
     def __post_init__(self) -> None:
@@ -91,69 +110,162 @@ class StepSettings:
                 f"steps: a job whose steps have {self.logical_ranks} parts (deterministic) needs global_batch; set"
                 " spec.elasticity.globalBatch"
             )
-        if self.global_batch is not None and self.scale_rate:
+        self._check_range()
+
+    def _check_range(self) -> None:
+        """Refuse a range of batches that cannot be used, and a rule of the learning rate that is not known."""
+        base, largest = self.global_batch, self.largest_batch
+        if self.rate_rule and self.rate_rule not in RATE_RULES:
             raise ConfigError(
-                "steps: scale_rate is for jobs whose batch grows with the trainers, and"
-                f" global_batch={self.global_batch} keeps it; leave scale_rate away, or give micro_batch instead of"
-                " global_batch"
+                f"steps: rate_rule={self.rate_rule!r} is not known; give one of {', '.join(RATE_RULES)}"
             )
+        if largest is not None and (base is None or largest < base):
+            raise ConfigError(
+                f"steps: the largest global batch is {largest}, and the smallest one {base}; give the smaller one"
+                " first, as in Elastic(..., global_batch=(64, 512)), or in spec.elasticity.globalBatch, as in"
+                " {min: 64, max: 512}"
+            )
+        if not self.is_ranged:
+            return
+        if self.logical_ranks:
+            raise ConfigError(
+                f"steps: the global batch may be {base} to {largest}, so the weights depend on the number of"
+                f" trainers, and deterministic={self.logical_ranks} says that they do not; leave one of the two away"
+            )
+        if self.within.is_sharded:
+            raise ConfigError(
+                f"steps: the global batch may be {base} to {largest}, and the noise of gradients is not measured for"
+                " a model that is spread over processes (FSDP2); give one global batch, or leave fully_shard away"
+            )
+        if not self.rate_rule:
+            raise ConfigError(
+                f"steps: the global batch may be {base} to {largest}, and nobody says how the learning rate follows;"
+                " pass rate_rule='adascale' (SGD), 'sqrt' (Adam), 'linear' or 'none' to Elastic; a script that calls"
+                " optimizer.step() itself (Accelerator, Trainer, Lightning) trains with one global batch"
+            )
+
+    @property
+    def is_ranged(self) -> bool:
+        """True if the job chooses its global batch."""
+        return self.largest_batch is not None and self.largest_batch != self.global_batch
 
     @property
     def agreement(self) -> str:
         """The settings that all trainers of a job must share."""
         batch = f"global_batch={self.global_batch} micro_batch={self.micro_batch}"
         some = f" processes={self.within.processes}" if self.within.processes > 1 else ""
-        return f"{batch} logical_ranks={self.logical_ranks}{some}{' sharded' if self.within.is_sharded else ''}"
+        some += " sharded" if self.within.is_sharded else ""
+        some += f" largest_batch={self.largest_batch}" if self.is_ranged else ""
+        some += f" rate_rule={self.rate_rule}" if self.rate_rule not in {"", "none"} else ""
+        return f"{batch} logical_ranks={self.logical_ranks}{some}"
 
     @property
     def end(self) -> int:
         """The position at which the job ends."""
         return self.total * self.epochs
 
-    def step_end(self, position: int, size: int) -> int:
-        """Where the step that begins at a position ends, with that many trainers; no step crosses an epoch."""
+    def base_batch(self, size: int) -> int:
+        """The records of a step of so many trainers, if the job does not choose them."""
         each = (self.micro_batch or 1) * self.within.processes
-        batch = self.global_batch if self.global_batch is not None else each * size
-        return min(position + batch, (position // self.total + 1) * self.total)
+        return self.global_batch if self.global_batch is not None else each * size
 
-    def is_saved_after(self, position: int, size: int) -> bool:
-        """True if the model is saved after the step that begins at a position."""
+    def passes(self, size: int, batch: int) -> int:
+        """The batches that a trainer computes in a step of so many trainers and records, one after the other."""
+        share = -(-batch // (size * self.within.processes))
+        return -(-share // self._most(share, size))
+
+    def plan(self, position: int, size: int, batch: int | None = None) -> StepPlan:
+        """The step that begins at a position; no step crosses an epoch.
+
+        Args:
+            position: counted through all epochs.
+            size: how many trainers there are.
+            batch: the batch that the trainers have agreed on; None for that of the settings.
+        """
+        records = batch or self.base_batch(size)
+        end = min(position + records, (position // self.total + 1) * self.total)
+        return StepPlan(position, end, records, size)
+
+    def base_steps(self, start: int, end: int, size: int = 1) -> int:
+        """How many steps of the base batch end within these positions; one that ends behind them counts at its start.
+
+        Schedules of learning rates and checkpoints count them: a job that chooses its batch has as many as another.
+        """
+        return self._steps_before(end, size) - self._steps_before(start, size)
+
+    def _steps_before(self, position: int, size: int) -> int:
+        epoch, rest = divmod(position, self.total)
+        base = self.base_batch(size)
+        return epoch * -(-self.total // base) + -(-rest // base)
+
+    def is_saved_after(self, plan: StepPlan) -> bool:
+        """True if the model is saved after a step."""
         if self.save_every is None:
-            return self.step_end(position, size) % self.total == 0
+            return plan.end % self.total == 0
         if not self.save_every:
             return False
-        start = position % self.total
-        length = self.step_end(position - start, size) - (position - start)
-        return (start // length + 1) % self.save_every == 0 or self.step_end(position, size) == self.end
+        first = plan.start - plan.start % self.total
+        before, after = (self.base_steps(first, at, plan.trainers) for at in (plan.start, plan.end))
+        return after // self.save_every > before // self.save_every or plan.end == self.end
 
-    def pieces(self, position: int, rank: int, size: int) -> list[Piece]:
-        """The pieces that this process of a trainer computes in the step that begins at a position."""
-        end = self.step_end(position, size)
+    def pieces(self, position: int, rank: int, size: int, batch: int | None = None) -> list[Piece]:
+        """The pieces that this process of a trainer computes in the step that begins at a position; see `plan`."""
+        end = self.plan(position, size, batch).end
         epoch, start = divmod(position, self.total)
         count = end - position
-        process, processes, is_sharded = self.within
+        trainers, (process, processes, is_sharded) = size, self.within
         if not is_sharded:
             rank, size = rank * processes + process, size * processes
         parts = self.logical_ranks or size
         found = []
         for part in parts_of(parts, rank, size):
             low, high = part * count // parts, (part + 1) * count // parts
-            for first, last in self._cuts(low, high) if is_sharded else self._passes(low, high):
+            most = self._most(high - low, trainers)
+            for first, last in self._cuts(low, high, most) if is_sharded else _passes(low, high, most):
                 weight = (last - first) / count
                 found.append(Piece(epoch, start + first, start + max(last, first + 1), part, weight))
         return found
 
-    def _passes(self, low: int, high: int) -> list[tuple[int, int]]:
-        most = self.micro_batch or max(1, high - low)
-        return [(first, min(first + most, high)) for first in range(low, high, most)]
+    def _most(self, share: int, size: int) -> int:
+        """The most records of a pass; a single trainer that measures noise needs two passes to compare."""
+        most = self.micro_batch or max(1, share)
+        return min(most, max(1, -(-share // 2))) if self.is_ranged and size * self.within.processes == 1 else most
 
-    def _cuts(self, low: int, high: int) -> list[tuple[int, int]]:
+    def _cuts(self, low: int, high: int, most: int) -> list[tuple[int, int]]:
         """The passes of this process over a part; one that has no records left gets empty ones."""
         process, processes, _ = self.within
         ends = [low + at * (high - low) // processes for at in range(processes + 1)]
-        passes = [self._passes(*pair) for pair in itertools.pairwise(ends)]
+        passes = [_passes(*pair, most) for pair in itertools.pairwise(ends)]
         mine = passes[process]
         return mine + [(low, low)] * (max(map(len, passes)) - len(mine))
+
+
+def _passes(low: int, high: int, most: int) -> list[tuple[int, int]]:
+    return [(first, min(first + most, high)) for first in range(low, high, most)]
+
+
+def batch_range(
+    given: int | tuple[int, int] | None, by_spec: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """The smallest and the largest global batch; the second one is None for a job of one batch.
+
+    Args:
+        given: by the script, a batch or a pair; None if it says nothing.
+        by_spec: what the job's spec says.
+
+    Raises:
+        ConfigError: the script gives something else.
+    """
+    if not given:
+        return by_spec
+    if not isinstance(given, tuple | list):
+        return given, None
+    if len(given) != 2:
+        raise ConfigError(
+            f"steps: global_batch={given!r} cannot be used; give one number, or the smallest and the largest batch,"
+            " such as (64, 512)"
+        )
+    return given[0], given[1]
 
 
 def _whole(name: str, value: object, least: int) -> int:

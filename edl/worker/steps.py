@@ -12,17 +12,19 @@ master forms the next world from them. A trainer that did apply it is the source
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from edl.errors import EdlError, PermanentError
 from edl.worker.group import StepGroup, World
 from edl.worker.siblings import SharedGroup
-from edl.worker.step_settings import Piece, StepSettings
+from edl.worker.step_settings import Piece, StepPlan, StepSettings
 
 _LOSE_LESS = "to lose less, set EDL_CHECKPOINTS to a folder that all trainers see"
+_TELL_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -83,8 +85,11 @@ class Replica(Protocol):
             PeerLostError: a trainer is gone.
         """
 
-    def begin_step(self) -> None:
-        """Forget every gradient."""
+    def next_batch(self) -> int | None:
+        """The records of the next step, on which all trainers have agreed; None for those of the settings."""
+
+    def begin_step(self, plan: StepPlan) -> None:
+        """Forget every gradient; the records of a step come."""
 
     def begin_piece(self, step: int, piece: Piece) -> None:
         """The loop now computes the gradient of a piece."""
@@ -107,8 +112,8 @@ class Replica(Protocol):
             PermanentError: what is saved belongs to another training.
         """
 
-    def scale_rate(self, factor: float) -> None:
-        """Set the learning rate to its first value times a factor."""
+    def goodput(self) -> dict[str, Any] | None:
+        """The batch and the goodput by number of trainers; None if the job has one batch only."""
 
     def save(self, checkpoint: int) -> None:
         """Save the state under that number.
@@ -154,6 +159,7 @@ class StepLoop:
 
     Attributes:
         position: how far the model is, None without a state.
+        batch: the batch of the step under way; None for that of the settings.
         must_stop: set it to end the training with the next step, in all trainers.
         must_end: set it after a step to end the training with that one; all trainers decide alike.
         is_stopped: a trainer has ended it.
@@ -173,6 +179,8 @@ class StepLoop:
         self._group, self._replica, self.settings = group, replica, settings
         self._is_leaving, self._save_at_master = is_leaving, save
         self.position: int | None = None
+        self.batch: int | None = None
+        self._told_s = -math.inf
         self._has_trained = self._is_connected = False
         self.must_stop = self.must_end = self.is_stopped = self.was_left = False
         self.counts = StepCounts()
@@ -238,7 +246,6 @@ class StepLoop:
             return False
         self.position = world.position
         self._group.report(self.position, now=world.must_copy)
-        self._replica.scale_rate(float(world.size) if self.settings.scale_rate else 1.0)
         return True
 
     def _begin_anew(self, world: World) -> None:
@@ -262,42 +269,44 @@ class StepLoop:
     def _train(self, world: World) -> Generator[Piece | StepDone, None, bool]:
         """Train until the world ends; the generator returns True if this trainer leaves."""
         while (start := self.position) is not None and start < self.settings.end:
-            yield from self._compute(world, start)
+            self.batch = self._replica.next_batch()
+            plan = self.settings.plan(start, world.size, self.batch)
+            yield from self._compute(world, plan)
             leaves = self._is_leaving()
-            flags = self._make_step(world, start, leaves=leaves)
+            flags = self._make_step(world, plan, leaves=leaves)
             if flags is None:
                 return False
-            yield StepDone(start, self.settings.step_end(start, world.size))
+            yield StepDone(start, plan.end)
             if flags.stop or self.must_end:
                 self._end_early(world)
                 return True
             is_empty = flags.leaving >= world.size  # nobody is left to copy the state from
-            self._report(world, must_save=is_empty or self.settings.is_saved_after(start, world.size))
+            self._report(world, must_save=is_empty or self.settings.is_saved_after(plan))
             if leaves:
                 return True
             if flags.must_change or flags.leaving:
                 return False
         return False
 
-    def _compute(self, world: World, start: int) -> Generator[Piece, None, None]:
+    def _compute(self, world: World, plan: StepPlan) -> Generator[Piece, None, None]:
         """The gradients of this trainer's pieces of a step."""
-        self._replica.begin_step()
-        pieces = self.settings.pieces(start, world.rank, world.size)
+        self._replica.begin_step(plan)
+        pieces = self.settings.pieces(plan.start, world.rank, world.size, self.batch)
         for piece in pieces:
-            self._replica.begin_piece(start, piece)
+            self._replica.begin_piece(plan.start, piece)
             try:
                 yield piece
             except GeneratorExit:
                 if self.must_stop and piece is pieces[-1]:  # the caller has ended the training, and goes
                     self._replica.end_piece(piece)
-                    if self._make_step(world, start, leaves=False) is not None:
+                    if self._make_step(world, plan, leaves=False) is not None:
                         self._end_early(world)
                         self._group.leave()
                         self._disconnect()
                 raise
             self._replica.end_piece(piece)
 
-    def _make_step(self, world: World, start: int, *, leaves: bool) -> Flags | None:
+    def _make_step(self, world: World, plan: StepPlan, *, leaves: bool) -> Flags | None:
         """Make a step with all trainers; None if one of them is lost.
 
         Raises:
@@ -310,11 +319,11 @@ class StepLoop:
             self._give_up(world, error)
             return None
         except DivergedError as error:
-            self._group.stop(start, str(error))
+            self._group.stop(plan.start, str(error))
             raise
-        self.position, self._has_trained = self.settings.step_end(start, world.size), True
+        self.position, self._has_trained = plan.end, True
         self.counts.steps += 1
-        self.on_step(start, self.position, world)
+        self.on_step(plan.start, plan.end, world)
         return flags
 
     def _end_early(self, world: World) -> None:
@@ -326,6 +335,9 @@ class StepLoop:
     def _report(self, world: World, *, must_save: bool) -> None:
         """Report the position; rank 0 saves the model if it must be saved now."""
         position = self.position or 0
+        if world.rank == 0 and time.monotonic() - self._told_s > _TELL_EVERY_S:
+            self._told_s = time.monotonic()
+            self._group.tell(self._replica.goodput())
         self._group.report(position, now=must_save)
         if not must_save or world.rank != 0:
             return

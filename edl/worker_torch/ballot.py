@@ -34,6 +34,11 @@ class Ballot(NamedTuple):
         divisor: the divisor of losses of the kind DIVIDED; 0 if there is none, or if they have several.
         varies: 1 if sums of this job were divided by numbers other than the records of a step.
         max_norm: the bits of a double.
+        groups: passes whose gradients are in `spread`; 0 in a step that is not measured.
+        spread: the bits of a double: the sum of their squares, each divided by the weight of its pass.
+        square: the bits of a double: the square of the summed gradient of the step before; nan if not measured.
+        watch_us: what it took to compute these, in microseconds.
+        batch: the records that the next step should have; 0 for a job of one batch.
         present: bit i is set if parameter i has a gradient.
         changed: bit i is set if buffer i may have changed.
     """
@@ -53,6 +58,11 @@ class Ballot(NamedTuple):
     divisor: int
     varies: int
     max_norm: int
+    groups: int
+    spread: int
+    square: int
+    watch_us: int
+    batch: int
     present: int
     changed: int
 

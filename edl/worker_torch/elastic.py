@@ -71,8 +71,8 @@ class Elastic:
             `zero_grad` are called here; the loop may not call them.
         read: turns a number, a line or a row into a sample; by default the record is unchanged.
         collate: turns a list of samples into a batch.
-        global_batch: records of an optimizer step, however many trainers there are; by default
-            spec.elasticity.globalBatch.
+        global_batch: records of an optimizer step, however many trainers there are; or the fewest and the most, such
+            as (64, 512), of which the job takes what makes the most progress. By default spec.elasticity.globalBatch.
         micro_batch: the most records of a batch; a trainer with a larger share gets more batches in a step, whose
             gradients are added up. Without a global batch each trainer has one batch of this size in each step.
         deterministic: divide each step into that many parts, whatever the number of trainers, and sum their
@@ -87,7 +87,8 @@ class Elastic:
             those of the trainer with the last records, `mean` the mean over the records of the step.
         max_grad_norm: clip the gradient of a step to this norm, once it is summed over all trainers, as
             `torch.nn.utils.clip_grad_norm_` does; None does not clip.
-        scale_rate: without a global batch, multiply the learning rate by the number of trainers.
+        rate_rule: how the learning rate follows the records of a step: `none`, `linear`, `sqrt` or `adascale`. The
+            rate of the optimizer is that of the smallest batch, or without a global batch of one trainer.
         folder: for checkpoints and for the trained model, `model.pt`; all trainers must see the same folder, such as
             a volume, and each job needs its own. By default EDL_CHECKPOINTS; without either, no model is saved.
         save_every: save a checkpoint after so many steps of an epoch, and at the end; 0 saves only if all trainers
@@ -116,7 +117,7 @@ class Elastic:
         *,
         read: Reader | None = None,
         collate: Collate = default_collate,
-        global_batch: int | None = None,
+        global_batch: int | tuple[int, int] | None = None,
         micro_batch: int | None = None,
         deterministic: int | None = None,
         scheduler: Any = None,
@@ -124,7 +125,7 @@ class Elastic:
         state: Mapping[str, Any] | None = None,
         buffers: str = LAST,
         max_grad_norm: float | None = None,
-        scale_rate: bool = False,
+        rate_rule: str = "",
         folder: str | os.PathLike[str] | None = None,
         save_every: int | None = None,
         keep: int = KEPT,
@@ -169,12 +170,13 @@ class Elastic:
             micro_batch=micro_batch,
             logical_ranks=deterministic,
             save_every=save_every if place else 0,
-            scale_rate=scale_rate,
+            rate_rule=rate_rule,
             siblings=processes if processes.size > 1 else None,
             is_sharded=train_state.shards > 1,
         )
         self._replica.logical_ranks = self.loop.settings.logical_ranks
         self._replica.losses.global_batch = self.loop.settings.global_batch or 0
+        self._replica.watch.tuner.begin(self.loop.settings)
         if max_grad_norm is not None:
             self.clip_grad_norm(max_grad_norm)
 
@@ -279,6 +281,11 @@ class Elastic:
     def step(self) -> int:
         """How many steps the optimizers have made, in all trainers together; the same number in each of them."""
         return self._replica.state.steps
+
+    @property
+    def noise_scale(self) -> float | None:
+        """The noise scale of the gradients, in records; None if it is not known yet, or cannot be measured."""
+        return self._replica.watch.tuner.noise.value
 
     @property
     def is_epoch_end(self) -> bool:

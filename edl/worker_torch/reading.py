@@ -1,8 +1,8 @@
 """Reads the pieces of a trainer that trains in step; processes of a DataLoader may read them ahead.
 
-Which pieces come is known as long as the world stays: those are read ahead. If the world changes, what was read is
-dropped, and reading begins anew with the pieces that this trainer has then. The master hears nothing of it: only what
-the loop has trained on counts.
+Which pieces come is known as long as the world and the batch stay: those are read ahead. If one changes, what was
+read is dropped, and reading begins anew with the pieces that this trainer has then. The master hears nothing of it:
+only what the loop has trained on counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edl.worker.data import Reader, good_records, read_records
 from edl.worker.job import Job
 from edl.worker.lease import BadRecord
 from edl.worker.records import Remote
-from edl.worker.step_settings import Piece, StepSettings
+from edl.worker.step_settings import Piece
 from edl.worker.steps import StepLoop
 from edl.worker_torch.collating import OPTIONS, Collate, CollateGood
 from edl.worker_torch.seeds import piece_seed, reading_seed, seed_all
@@ -80,7 +80,7 @@ class PieceReader:
         if not self._num_workers:
             return self._read_here(piece, piece_seed(position, piece, parts) if parts else None)
         if not self._ahead or self._ahead[0] != piece:
-            self._begin(_pieces_from(piece, position, loop.settings, rank, size), parts)
+            self._begin(_pieces_from(piece, position, loop, rank, size), parts)
         if self._batches is None:
             self._batches = iter(self._loader)
         found = next(self._batches)
@@ -127,18 +127,20 @@ class PieceReader:
         return self._coming
 
 
-def _pieces_from(
-    piece: Piece, position: int, settings: StepSettings, rank: int, size: int
-) -> Iterator[tuple[int, Piece]]:
-    """The pieces of a trainer from one of a step on, each with the position of its step, if the world stays."""
-    mine = settings.pieces(position, rank, size)
+def _pieces_from(piece: Piece, position: int, loop: StepLoop, rank: int, size: int) -> Iterator[tuple[int, Piece]]:
+    """The pieces of a trainer from one of a step on, each with the position of its step.
+
+    That holds if the world and the batch stay; else what was read ahead is dropped.
+    """
+    settings, batch = loop.settings, loop.batch
+    mine = settings.pieces(position, rank, size, batch)
     mine = mine[mine.index(piece) :]
     while True:
         yield from ((position, one) for one in mine)
-        position = settings.step_end(position, size)
+        position = settings.plan(position, size, batch).end
         if position >= settings.end:
             return
-        mine = settings.pieces(position, rank, size)
+        mine = settings.pieces(position, rank, size, batch)
 
 
 class _Records(Dataset):

@@ -10,13 +10,14 @@ from typing import Any
 from edl.errors import ConfigError, PermanentError
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.step_settings import Piece, parts_of
+from edl.worker.step_settings import Piece, StepPlan, parts_of
 from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
 from edl.worker_torch.copying import copy_state
 from edl.worker_torch.equality import COUNT, RATE, TENSOR, Equality, name_difference
+from edl.worker_torch.goodput.watch import GoodputWatch
 from edl.worker_torch.gradients import GradientSum, LimitWatch
 from edl.worker_torch.loss_weight import LossBook
 from edl.worker_torch.processes import Processes
@@ -60,6 +61,7 @@ class TorchReplica:
         max_norm: the largest norm of the gradient of a step, as this trainer wants it; 0 for no limit.
         norm: the norm of the gradient of the last step that had a limit, before it was clipped.
         action: what the script asks of this step.
+        watch: measures noise and times, and knows the batch and the rate of a step.
         is_stepping: the optimizers make their steps now.
     """
 
@@ -91,7 +93,8 @@ class TorchReplica:
         )
         self.logical_ranks, self.action = 0, STEP
         self.max_norm, self.norm = 0.0, torch.tensor(float("nan"))
-        self._rates = [[group["lr"] for group in one.param_groups] for one in state.optimizers]
+        self.watch = GoodputWatch(scaler, is_on=self._shards < 2)
+        state.extra["edl.goodput"] = self.watch.tuner
         self._sum, self._equality = GradientSum(state, self.twins), Equality(state)
         self._limits = LimitWatch(state)
         self.guard.on_computed = lambda: self._limits.note(self._sum.parameters)
@@ -129,6 +132,7 @@ class TorchReplica:
         self._sum.begin_world(self.logical_ranks)
         self._buffers.parts = self.logical_ranks
         self._equality.begin_world()
+        self.watch.begin_world()
         self._since_s, self._step_s = None, 0.0
 
     def disconnect(self) -> None:
@@ -148,9 +152,20 @@ class TorchReplica:
         if mine is None:
             self.state.load(found, is_owned=True)
 
-    def begin_step(self) -> None:
+    def next_batch(self) -> int | None:
+        """See `Replica.next_batch`."""
+        return self.watch.tuner.batch
+
+    def goodput(self) -> dict[str, Any] | None:
+        """See `Replica.goodput`."""
+        return self.watch.tuner.report()
+
+    def begin_step(self, plan: StepPlan) -> None:
         """See `Replica.begin_step`."""
         self.guard.begin_step()
+        self.watch.begin_step(plan)
+        if self.watch.tuner.batch is not None:
+            self.losses.global_batch = plan.batch
         self._sum.begin_step()
         self._buffers.begin_step()
         self.losses.begin_step()
@@ -168,13 +183,15 @@ class TorchReplica:
 
     def end_piece(self, piece: Piece) -> None:
         """See `Replica.end_piece`."""
-        has_gradient = any(parameter.grad is not None for parameter in self._sum.parameters)
+        found = [parameter.grad for parameter in self._sum.parameters]
+        has_gradient = any(one is not None for one in found)
         if not has_gradient and not self._has_trained:
             raise _no_gradient(f"the first batch that the loop got (records {piece.start} to {piece.end})")
         self._has_trained = True
         self._limits.end_piece()
         factor = self.losses.end_piece(piece, has_gradient=has_gradient)
         self._sum.add(piece.slot, factor if self._shards < 2 else 1.0)
+        self.watch.add(found, factor, factor if self.losses.kind == loss_weight.WEIGHT else piece.weight)
         self._buffers.end_piece(piece.weight)
 
     def end_step(self, flags: Flags) -> Flags:
@@ -187,11 +204,13 @@ class TorchReplica:
             with self.processes.together():
                 ballots = self._exchange(self._ballot(flags))
                 last = next((one for one in reversed(ballots) if one.kind), ballots[-1])
-                gradients = self._sum.summed(self._divisor(ballots), self._union(ballots, last.action))
+                divisor = self._divisor(ballots)
+                gradients = self._sum.summed(divisor, self._union(ballots, last.action))
                 self._buffers.sync(_union(one.changed for one in ballots), is_last=self._has_last_part)
         except PeerLostError:
             self._buffers.restore()
             raise
+        self.watch.take(ballots, gradients, divisor, is_first=self.wire.rank == 0)
         self._apply(gradients, last)
         now_s = time.monotonic()
         self._step_s = now_s - self._since_s if self._since_s is not None else 0.0
@@ -221,6 +240,7 @@ class TorchReplica:
             max_norm=float_bits(norm),
             present=self._sum.present,
             changed=self._buffers.changed,
+            **self.watch.said(proposes=self.wire.rank == 0),
         )
 
     def _exchange(self, mine: Ballot) -> list[Ballot]:
@@ -283,7 +303,8 @@ class TorchReplica:
                 self.state.carried = {}
                 self.forget_gradients()
                 for scheduler in self.state.schedulers:
-                    scheduler.step()
+                    for _ in range(self.watch.schedule_steps):
+                        scheduler.step()
             else:
                 pairs = ((p, p.grad) for p in self._sum.parameters if p.grad is not None)
                 self.state.carried = {self.state.name_of(p): grad.clone() for p, grad in pairs}
@@ -296,11 +317,12 @@ class TorchReplica:
         if max_norm:
             self.norm = nn.utils.clip_grad_norm_(self._sum.parameters, max_norm)
         self.is_stepping = True
-        for optimizer in self.state.optimizers:
-            if self._scaler is not None:
-                self._scaler.step(optimizer)
-            else:
-                optimizer.step()
+        with self.watch.rates(self.state.optimizers):
+            for optimizer in self.state.optimizers:
+                if self._scaler is not None:
+                    self._scaler.step(optimizer)
+                else:
+                    optimizer.step()
         self.is_stepping = False
         if self._scaler is not None:
             self._scaler.update()
@@ -314,13 +336,6 @@ class TorchReplica:
     def begin_anew(self) -> None:
         """See `Replica.begin_anew`."""
         self._folder.check_is_new()
-
-    def scale_rate(self, factor: float) -> None:
-        """See `Replica.scale_rate`."""
-        if factor != 1.0:
-            for one, rates in zip(self.state.optimizers, self._rates, strict=True):
-                for group, rate in zip(one.param_groups, rates, strict=False):
-                    group["lr"] = rate * factor
 
     def save(self, checkpoint: int) -> None:
         """See `Replica.save`."""

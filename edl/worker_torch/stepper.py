@@ -48,6 +48,12 @@ class Stepper:
                 f"Elastic: this trainer has {elastic.replica.processes.size} processes (torchrun), and scripts that"
                 " call optimizer.step() train with one process in each pod; start one, or write the loop with Elastic"
             )
+        if elastic.loop.settings.is_ranged:
+            raise ConfigError(
+                "Elastic: the global batch of the job may change, and scripts that call optimizer.step() count steps"
+                " of one size; give one batch, by global_batch= or spec.elasticity.globalBatch, or write the loop"
+                " with Elastic"
+            )
         self._events = self._in_job()
         self._piece: Piece | None = None
         self._coming: tuple[Piece, Any] | None = None

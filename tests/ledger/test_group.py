@@ -11,7 +11,7 @@ from edl.errors import ConflictError
 from edl.ledger.audit import Audit
 from edl.ledger.events import DatasetSet, decode_events, encode_events
 from edl.ledger.group import Group
-from edl.ledger.group_values import EnterRequest, FormedWorld, GroupSettings
+from edl.ledger.group_values import EnterRequest, FormedWorld, Goodput, GroupSettings, Speed
 from edl.ledger.ledger import Ledger
 from edl.ledger.request import SessionKey
 from edl.ledger.state import LedgerState
@@ -386,3 +386,15 @@ def test_a_trainer_that_missed_its_world_and_was_given_up_still_has_its_state() 
     back = world.enter(A, 1, 10)
     assert back is not None
     assert (back.generation, back.position, back.checkpoint) == (3, 10, None)
+
+
+def test_the_status_has_what_a_trainer_of_the_last_world_has_said_of_its_goodput() -> None:
+    world = Clocked()
+    world.two()
+    assert world.status()["goodput"] is None
+    told = Goodput(128, 300.5, (Speed(2, 40.0, is_measured=True),))
+    world.group.watch(A, 1, 10, world.now_s, told)
+    world.group.watch(B, 1, 10, world.now_s)
+    world.group.watch(B, 0, 10, world.now_s, told._replace(batch=1))
+    shown = {"batch": 128, "noise_scale": 300.5, "speeds": [{"trainers": 2, "per_s": 40.0, "is_measured": True}]}
+    assert world.status()["goodput"] == shown

@@ -65,3 +65,15 @@ async def test_names_are_no_commands_for_the_terminal(tmp_path: Path) -> None:
         text = status_text((await served.ask("GET", "/v1/status"))[1])
     assert r"\u001b[2Ja: leases 1" in text
     assert "\x1b" not in text
+
+
+async def test_the_batch_that_a_job_has_chosen_and_its_speeds_are_printed(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        status = (await served.ask("GET", "/v1/status"))[1]
+    speeds = [{"trainers": count, "per_s": 10.0 * count, "is_measured": count < 3} for count in (1, 2, 3)]
+    group = {"generation": 1, "members": ["a"], "waiting": []}
+    group |= {"goodput": {"batch": 128, "noise_scale": None, "speeds": speeds}}
+    text = status_text({**status, "group": group})
+    assert "global batch 128, noise scale not known yet; 1 make 10.0/s; 2 make 20.0/s\n" in text + "\n"
+    group["goodput"] = {"batch": 128, "noise_scale": 300.4, "speeds": []}
+    assert "global batch 128, noise scale 300 records\n" in status_text({**status, "group": group}) + "\n"

@@ -38,6 +38,7 @@ def train(
     *,
     first: int = 1,
     save_every: int | None = 0,
+    most: int | None = None,
 ) -> list[int]:
     """A loop of one trainer.
 
@@ -48,11 +49,13 @@ def train(
         at: what happens once the model has that many records.
         first: how many trainers the first world has.
         save_every: see `Job.steps`.
+        most: the largest batch, if the job chooses it.
     """
     plan = dict(at or {})
     environment = {"POD_NAME": name, "POD_UID": f"uid-{name}", "TRAINERS": str(first), "EDL_GLOBAL_BATCH": "16"}
+    environment |= {"EDL_GLOBAL_BATCH_MAX": str(most)} if most else {}
     with connect(served.url, token=TOKEN, environment=environment) as job:
-        loop = job.steps(replica, f"at-{name}", save_every=save_every)
+        loop = job.steps(replica, f"at-{name}", save_every=save_every, rate_rule="linear" if most else "")
         for piece in loop.pieces():
             assert len(job.piece(piece)) == piece.end - piece.start
             due = next((least for least in plan if len(replica.model) >= least), None)
@@ -295,7 +298,7 @@ def test_processes_of_a_trainer_with_whole_models_are_as_trainers_of_one_process
         for process in range(2)
     ]
     assert shared == alone
-    assert StepSettings(100, 1, micro_batch=10, within=Division(0, 2)).step_end(0, 3) == 60
+    assert StepSettings(100, 1, micro_batch=10, within=Division(0, 2)).plan(0, 3).end == 60
 
 
 def test_every_part_has_one_trainer() -> None:
@@ -306,8 +309,8 @@ def test_every_part_has_one_trainer() -> None:
 
 def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> None:
     fixed = StepSettings(100, 2, global_batch=64)
-    assert [fixed.step_end(position, 3) for position in (0, 64, 100, 164)] == [64, 100, 164, 200]
-    assert StepSettings(100, 1, micro_batch=10).step_end(0, 3) == 30
+    assert [fixed.plan(position, 3).end for position in (0, 64, 100, 164)] == [64, 100, 164, 200]
+    assert StepSettings(100, 1, micro_batch=10).plan(0, 3).end == 30
 
 
 @pytest.mark.parametrize(
@@ -323,10 +326,6 @@ def test_no_step_crosses_an_epoch_and_the_batch_may_grow_with_the_trainers() -> 
             {"micro_batch": 4, "logical_ranks": 4},
             r"have 4 parts \(deterministic\) needs global_batch; set spec",
         ),
-        (
-            {"global_batch": 4, "scale_rate": True},
-            "global_batch=4 keeps it; leave scale_rate away, or give",
-        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -337,7 +336,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any
 def test_numbers_of_numpy_are_whole_numbers_that_go_to_the_master() -> None:
     sizes: dict[str, Any] = {"global_batch": numpy.int64(64), "micro_batch": numpy.int32(8)}
     settings = StepSettings(100, 1, **sizes)
-    assert json.loads(json.dumps([settings.step_end(0, 2), settings.pieces(0, 1, 2)])) == [
+    assert json.loads(json.dumps([settings.plan(0, 2).end, settings.pieces(0, 1, 2)])) == [
         64,
         [[0, at, at + 8, 1, 0.125] for at in range(32, 64, 8)],
     ]

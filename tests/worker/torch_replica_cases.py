@@ -10,7 +10,7 @@ import torch
 
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
-from edl.worker.step_settings import Piece
+from edl.worker.step_settings import Piece, StepPlan, StepSettings
 from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch.replica import TorchReplica
 from edl.worker_torch.state import TrainState
@@ -22,7 +22,9 @@ LONG_S = 600.0
 def replica() -> TorchReplica:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return TorchReplica(TrainState(model, [optimizer], [], {}), folder=ModelFolder(None), timeout_s=LONG_S)
+    found = TorchReplica(TrainState(model, [optimizer], [], {}), folder=ModelFolder(None), timeout_s=LONG_S)
+    found.watch.tuner.begin(StepSettings(100, 1, 2))
+    return found
 
 
 def world(generation: int, rank: int, *endpoints: str) -> World:
@@ -60,7 +62,7 @@ def gradients_of(model: torch.nn.Module, value: float) -> None:
 def both_step(replicas: list[TorchReplica], values: list[float], flags: list[Flags]) -> list[Flags]:
     def step(rank: int) -> Flags:
         one = replicas[rank]
-        one.begin_step()
+        one.begin_step(StepPlan(0, 2, 2, 2))
         piece = Piece(0, rank, rank + 1, rank, 0.5)
         one.begin_piece(0, piece)
         gradients_of(one.state.model, values[rank])
@@ -104,7 +106,7 @@ def test_a_trainer_that_is_alone_sums_its_pieces(logical_ranks: int) -> None:
         parameter.data.zero_()
     alone.connect(world(1, 0, alone.endpoint), bool)
     for _ in range(2):
-        alone.begin_step()
+        alone.begin_step(StepPlan(0, 4, 4, 1))
         for slot, value in enumerate((1.0, 2.0, 6.0)):
             piece = Piece(0, slot, slot + 1, slot if logical_ranks else 0, 0.25)
             alone.begin_piece(0, piece)
@@ -142,7 +144,7 @@ def test_the_gradient_is_clipped_after_it_is_summed_as_the_trainer_with_the_last
         for parameter in alone.parameters:
             parameter.data.zero_()
         alone.connect(world(1, 0, alone.endpoint), bool)
-        alone.begin_step()
+        alone.begin_step(StepPlan(0, 2, 2, 1))
         for slot, value in enumerate((1.0, 3.0)):
             gradients_of(alone.state.model, value)
             alone.end_piece(Piece(0, slot, slot + 1, slot, 0.5))

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from edl.worker.group import World
-from edl.worker.step_settings import Piece
+from edl.worker.step_settings import Piece, StepPlan
 from edl.worker.steps import Flags, PeerLostError
 
 
@@ -101,7 +101,9 @@ class ListReplica:
     gradient: list[tuple[int, int]] = field(default_factory=list)
     weight: float = 0.0
     sizes: list[int] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
+    plans: list[StepPlan] = field(default_factory=list)
+    batch: int | None = None
+    propose: Callable[[int], int | None] = lambda _position: None
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
         self.world, self.is_broken, self.turn = world, is_broken, 0
@@ -113,12 +115,19 @@ class ListReplica:
             self.wire.end(self.world)
 
     def copy_state(self, world: World) -> None:
-        model = self.exchange(list(self.model))[world.source]
-        assert isinstance(model, list)
-        self.model = model
+        state = cast(list[tuple[list[int], int | None]], self.exchange((list(self.model), self.batch)))
+        self.model, self.batch = list(state[world.source][0]), state[world.source][1]
 
-    def begin_step(self) -> None:
+    def next_batch(self) -> int | None:
+        return self.batch
+
+    def goodput(self) -> dict[str, Any] | None:
+        speed = {"trainers": 1, "per_s": 2.5, "is_measured": True}
+        return {"batch": self.batch, "noise_scale": None, "speeds": [speed]} if self.batch is not None else None
+
+    def begin_step(self, plan: StepPlan) -> None:
         self.gradient, self.weight = [], 0.0
+        self.plans.append(plan)
 
     def begin_piece(self, step: int, piece: Piece) -> None:
         assert step % 1000 <= piece.start < piece.end
@@ -128,27 +137,25 @@ class ListReplica:
         self.weight += piece.weight
 
     def end_step(self, flags: Flags) -> Flags:
-        found = self.exchange((self.gradient, self.weight, flags))
-        parts = cast(list[tuple[list[tuple[int, int]], float, Flags]], found)
+        found = self.exchange((self.gradient, self.weight, flags, self.propose(self.plans[-1].end)))
+        parts = cast(list[tuple[list[tuple[int, int]], float, Flags, int | None]], found)
         assert math.isclose(sum(part[1] for part in parts), 1.0)
         self.model = [*self.model, *(epoch * 1000 + position for part in parts for epoch, position in part[0])]
         self.sizes.append(len(parts))
+        self.batch = parts[0][3]
         return Flags(*map(sum, zip(*(part[2] for part in parts), strict=True)))
 
     def begin_anew(self) -> None:
         assert not self.model
 
-    def scale_rate(self, factor: float) -> None:
-        self.rates.append(factor)
-
     def save(self, checkpoint: int) -> None:
-        (self.folder / str(checkpoint)).write_text(json.dumps(self.model))
+        (self.folder / str(checkpoint)).write_text(json.dumps([self.model, self.batch]))
 
     def committed(self, checkpoint: int) -> None:
         assert (self.folder / str(checkpoint)).exists()
 
     def load(self, checkpoint: int) -> None:
-        self.model = json.loads((self.folder / str(checkpoint)).read_text())
+        self.model, self.batch = json.loads((self.folder / str(checkpoint)).read_text())
 
     def exchange(self, value: object) -> list[object]:
         assert self.world is not None
