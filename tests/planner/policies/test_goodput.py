@@ -96,6 +96,19 @@ def test_no_job_gets_a_count_that_slows_it_even_between_faster_ones() -> None:
         assert targets(useful(make_snapshot(make_nodes(1, cpu=cpu), (job,)))) == {"a": expected}
 
 
+def test_a_job_that_still_starts_pays_nothing_for_more() -> None:
+    world = make_snapshot(make_nodes(1, cpu=8), (scaling("a", 5000.0),))
+    starting = apply_plan(world, useful(world), bound=False)
+    assert targets(useful(replace(starting, nodes=make_nodes(1, cpu=12)))) == {"a": 12}
+
+
+def test_no_job_gets_a_count_far_below_what_its_envelope_promises() -> None:
+    """Six would be faster than four, but 600 is what six are worth elsewhere in the curve."""
+    job = replace(make_job("a", max_trainers=8), throughput=((1, 100.0), (4, 400.0), (6, 420.0), (8, 800.0)))
+    for cpu, expected in ((8, 8), (7, 4), (6, 4)):
+        assert targets(useful(make_snapshot(make_nodes(1, cpu=cpu), (job,)))) == {"a": expected}
+
+
 def test_what_a_job_leaves_because_it_would_slow_it_goes_to_another() -> None:
     job = replace(make_job("a", max_trainers=8), throughput=NODES_OF_FOUR)
     other = replace(make_job("b", max_trainers=8), throughput=((1, 10.0), (8, 20.0)))
