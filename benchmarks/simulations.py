@@ -90,8 +90,8 @@ NOTES = {
 }
 
 TEXT_OF_BATCHES = (
-    "Each job chooses the global batch with the most goodput for its trainers. Policies know goodput by number of"
-    " trainers, `maxmin`, `utility` and `goodput` as jobs report it, the baselines exactly."
+    "Each job chooses the global batch with the most goodput for its trainers. Policies know its goodput by number of"
+    " trainers, as it is in that part of the training."
 )
 NOTES |= {name: TEXT_OF_BATCHES for name in TITLES if "batches" in name}
 
@@ -219,9 +219,9 @@ def page() -> str:
                 *_table(name, json.loads(path.read_text())),
             ]
         if name == POLLUX[-1]:
-            parts += ["## Pollux: the four workloads together", TOGETHER, _together(POLLUX)]
+            parts += ["## Pollux: the four workloads together", TOGETHER, _together(POLLUX, "maxmin")]
         if name == BATCHES[-1]:
-            parts += ["## Pollux: the four workloads together, jobs may change their batches", _together(BATCHES)]
+            parts += ["## Pollux: the four workloads together, with batches", _together(BATCHES, "sia")]
             parts += _changed()
     return "\n\n".join([*parts, *_cases()]) + "\n"
 
@@ -232,12 +232,12 @@ def _dates() -> dict[str, dict[str, str]]:
     return found
 
 
-def _together(names: Iterable[str]) -> str:
-    """Completion times over several scenarios, of the policies that all of them have."""
+def _together(names: Iterable[str], base: str) -> str:
+    """Completion times over several scenarios, of the policies that all of them have, and as parts of one of them."""
     stored = [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
-    rows = ["| policy | average completion, s | of that under maxmin |", "|---|---:|---:|"]
+    rows = [f"| policy | average completion, s | of that under {base} |", "|---|---:|---:|"]
     for policy in (one for one in policy_names() if all(one in each for each in stored)):
-        times, least = ([each[name][0]["jct_mean_s"] for each in stored] for name in (policy, "maxmin"))
+        times, least = ([each[name][0]["jct_mean_s"] for each in stored] for name in (policy, base))
         ratios = [time / other for time, other in zip(times, least, strict=True)]
         rows.append(f"| {policy} | {shown(interval(times))} | {shown(interval(ratios))} |")
     return "\n".join(rows)
