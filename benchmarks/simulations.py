@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edl.explain.steps import showing
 from edl.sim.campaign import interval, run_all
 from edl.sim.policies import check_policy, policy_names
 from edl.sim.report import shown
+from edl.sim.scenario import Scenario
 from edl.sim.scenario_file import read_scenario
 from tests.e2e.cases import table
 
@@ -65,6 +67,10 @@ TITLES = {
     "pollux-workload-2": "Pollux workload 2",
     "pollux-workload-3": "Pollux workload 3",
     "pollux-workload-6": "Pollux workload 6",
+    **{
+        f"pollux-batches-workload-{number}": f"Pollux workload {number}, jobs may change their batches"
+        for number in (1, 2, 3, 6)
+    },
     "large-5000": "5,000 nodes: the speed of the simulator",
 }
 NOTES = {
@@ -83,12 +89,23 @@ NOTES = {
     " 3,470 s, Optimus with an oracle 5,302 s. Pollux may change the batch sizes of a job; here all keep their own.",
 }
 
+TEXT_OF_BATCHES = (
+    "Each job chooses the global batch with the most goodput for its trainers. Policies know its goodput by number of"
+    " trainers, as it is in that part of the training."
+)
+NOTES |= {name: TEXT_OF_BATCHES for name in TITLES if "batches" in name}
+
 POLLUX = tuple(f"pollux-workload-{number}" for number in (1, 2, 3, 6))
+BATCHES = tuple(f"pollux-batches-workload-{number}" for number in (1, 2, 3, 6))
 TOGETHER = (
     "Averages count the jobs that were done; `static-max` leaves some undone, as the tables say."
     " ± is half of the 95 % interval over the four workloads, which differ much. There is none over seeds: arrivals,"
     " work and latencies are given. Seeds 0 to 2 of workload 1 had equal completion times under each policy but"
     " `static-max`, which was not run with them (2026-11-25)."
+)
+CHANGED = (
+    "Average completion times in seconds. `--load 2` lets jobs arrive twice as fast, `--cost` is what a resize costs"
+    " in seconds (30 in the paper), and with `--misjudged 0.3` policies know each speed wrong by up to 30 %."
 )
 CASES = (
     "The same scenario files, played in real time on etcd, kube-apiserver, kube-scheduler and kwok, with edl's"
@@ -99,6 +116,41 @@ CASES = (
 )
 
 
+class Changes(NamedTuple):
+    """How a run differs from its scenario.
+
+    Attributes:
+        load: arrivals come so many times as fast.
+        cost_s: what a resize costs each job; None leaves it.
+        misjudged: policies know each speed wrong by up to this part.
+    """
+
+    load: float = 1.0
+    cost_s: float | None = None
+    misjudged: float = 0.0
+
+    @property
+    def options(self) -> str:
+        """The options of the command that make these changes; empty if there are none."""
+        load, misjudged = self.load if self.load != 1.0 else None, self.misjudged or None
+        given = (("--load", load), ("--cost", self.cost_s), ("--misjudged", misjudged))
+        return "".join(f" {name} {value:g}" for name, value in given if value is not None)
+
+    def made_to(self, scenario: Scenario) -> Scenario:
+        """The scenario with these changes."""
+        jobs = []
+        for group in scenario.jobs:
+            times = tuple(at_s / self.load for at_s in group.arrival.times_s)
+            resize = group.resize if self.cost_s is None else group.resize.model_copy(update={"cost_s": self.cost_s})
+            arrival = group.arrival.model_copy(update={"times_s": times})
+            update = {"arrival": arrival, "resize": resize, "misjudged": self.misjudged}
+            jobs.append(group.model_copy(update=update))
+        return scenario.model_copy(update={"jobs": tuple(jobs)})
+
+
+UNCHANGED = Changes()
+
+
 def main() -> None:
     """Run, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,19 +159,23 @@ def main() -> None:
     running.add_argument("scenario", choices=sorted(TITLES))
     running.add_argument("--policy", action="append", choices=policy_names())
     running.add_argument("--seeds", type=int, default=1)
+    running.add_argument("--load", type=float, default=1.0, help="arrivals come so many times as fast")
+    running.add_argument("--cost", type=float, help="seconds that a resize costs each job")
+    running.add_argument("--misjudged", type=float, default=0.0, help="policies know each speed wrong by up to this")
     commands.add_parser("page")
     given = parser.parse_args()
     if given.command == "page":
         PAGE.write_text(page())
     else:
-        run(given.scenario, given.policy, given.seeds)
+        changes = Changes(given.load, given.cost, given.misjudged)
+        run(given.scenario, given.policy, given.seeds, changes)
 
 
-def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
+def run(name: str, policies: Iterable[str] | None, seeds: int, changes: Changes = UNCHANGED) -> None:
     """Run a scenario and store the figures of each seed."""
-    scenario = read_scenario(SCENARIOS / f"{name}.yaml")
+    scenario = changes.made_to(read_scenario(SCENARIOS / f"{name}.yaml"))
+    name += changes.options.replace(" --", "-").replace(" ", "-")
     path = RESULTS / f"{name}.json"
-    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for policy in policies or scenario.policies:
         check_policy(policy)
         with showing(f"{name} under {policy}, seeds: {seeds}"):
@@ -127,6 +183,7 @@ def run(name: str, policies: Iterable[str] | None, seeds: int) -> None:
         for one in runs:
             if one.problems:
                 sys.exit(f"{name} under {policy}, seed {one.seed}: {one.problems[0]}")
+        stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         stored[policy] = [
             {
                 **one.figures,
@@ -162,7 +219,10 @@ def page() -> str:
                 *_table(name, json.loads(path.read_text())),
             ]
         if name == POLLUX[-1]:
-            parts += _pollux()
+            parts += ["## Pollux: the four workloads together", TOGETHER, _together(POLLUX, "maxmin")]
+        if name == BATCHES[-1]:
+            parts += ["## Pollux: the four workloads together, with batches", _together(BATCHES, "sia")]
+            parts += _changed()
     return "\n\n".join([*parts, *_cases()]) + "\n"
 
 
@@ -172,15 +232,30 @@ def _dates() -> dict[str, dict[str, str]]:
     return found
 
 
-def _pollux() -> list[str]:
-    """Completion times over the four workloads."""
-    stored = [json.loads((RESULTS / f"{name}.json").read_text()) for name in POLLUX]
-    rows = ["| policy | average completion, s | of that under maxmin |", "|---|---:|---:|"]
+def _together(names: Iterable[str], base: str) -> str:
+    """Completion times over several scenarios, of the policies that all of them have, and as parts of one of them."""
+    stored = [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
+    rows = [f"| policy | average completion, s | of that under {base} |", "|---|---:|---:|"]
     for policy in (one for one in policy_names() if all(one in each for each in stored)):
-        times, least = ([each[name][0]["jct_mean_s"] for each in stored] for name in (policy, "maxmin"))
+        times, least = ([each[name][0]["jct_mean_s"] for each in stored] for name in (policy, base))
         ratios = [time / other for time, other in zip(times, least, strict=True)]
         rows.append(f"| {policy} | {shown(interval(times))} | {shown(interval(ratios))} |")
-    return ["## Pollux: the four workloads together", TOGETHER, "\n".join(rows)]
+    return "\n".join(rows)
+
+
+def _changed() -> list[str]:
+    """Completion times at other loads, with other costs of a resize, and with wrong speeds."""
+    found = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("pollux-*workload-[0-9]-*.json")}
+    order = [policy for policy in policy_names() if any(policy in stored for stored in found.values())]
+    rows = [f"| scenario, options | {' | '.join(order)} |", "|---|" + "---:|" * len(order)]
+    for name, stored in sorted(found.items()):
+        scenario, *options = re.split(r"-(?=load|cost|misjudged)", name)
+        text = " ".join(f"--{option.replace('-', ' ')}" for option in options)
+        cells = [shown(interval([stored[one][0]["jct_mean_s"]])) if one in stored else "" for one in order]
+        rows.append(f"| {scenario} `{text}` | {' | '.join(cells)} |")
+    command = "python -m benchmarks.simulations run SCENARIO OPTIONS --policy POLICY"
+    title = "## Pollux: other loads, other costs of a resize, wrong speeds"
+    return [title, CHANGED, f"```sh\n{command}\n```", "\n".join(rows)]
 
 
 def _cases() -> list[str]:

@@ -1,6 +1,7 @@
 """Writes scenario files from the data of research, and the JSON schema of scenario files.
 
 python -m tools.make_scenarios pollux FOLDER workload-1 > example/scenarios/pollux-workload-1.yaml
+python -m tools.make_scenarios pollux-batches FOLDER workload-1 > example/scenarios/pollux-batches-workload-1.yaml
 python -m tools.make_scenarios philly philly.csv "2017-10-09 00:00:00" 8 > philly.yaml
 python -m tools.make_scenarios azure-llm conv.csv 14 20 > example/scenarios/day-and-night.yaml
     python -m tools.make_scenarios schema > docs/reference/scenario.schema.json
@@ -46,6 +47,8 @@ def _body(arguments: list[str]) -> dict[str, Any]:
     match arguments:
         case ["pollux", source, workload]:
             return scenario_of_workload(Path(source), workload)
+        case ["pollux-batches", source, workload]:
+            return scenario_of_workload(Path(source), workload, batches=True)
         case ["azure-llm", source, days, nodes]:
             return scenario_of_service(
                 Path(source), days=int(_number("DAYS", days)), nodes=int(_number("NODES", nodes))

@@ -92,6 +92,8 @@ def _step_variables(job: TrainingJob) -> dict[str, str]:
     values = {}
     if elasticity.global_batch is not None:
         values["EDL_GLOBAL_BATCH"] = str(elasticity.global_batch)
+    if elasticity.max_global_batch is not None:
+        values["EDL_GLOBAL_BATCH_MAX"] = str(elasticity.max_global_batch)
     if elasticity.deterministic:
         values["EDL_LOGICAL_RANKS"] = str(job.spec.trainer.max_trainers)
     return values

@@ -74,6 +74,17 @@ def _check_deterministic(elasticity: Elasticity) -> Iterator[Values]:
         yield {}
 
 
+def _check_deterministic_batch(elasticity: Elasticity) -> Iterator[Values]:
+    if elasticity.deterministic and elasticity.max_global_batch is not None:
+        yield {}
+
+
+def _check_batches(elasticity: Elasticity) -> Iterator[Values]:
+    low, high = elasticity.global_batch, elasticity.max_global_batch
+    if high is not None and (low is None or high < low):
+        yield {"high": high}
+
+
 class Elasticity(Part):
     """When and at what cost edl resizes the job."""
 
@@ -87,6 +98,8 @@ class Elasticity(Part):
     """Speed by number of trainers; measured if it is not set."""
     global_batch: Annotated[WholeNumber, Field(ge=1, le=MAX_INT32)] | None = None
     """Records of an optimizer step of trainers that train in step, whatever their number."""
+    max_global_batch: Annotated[WholeNumber, Field(ge=1, le=MAX_INT32)] | None = None
+    """The job may choose steps of globalBatch, for which its learning rate was chosen, to so many records."""
     deterministic: bool = False
     """Whether the weights of such trainers must not depend on their number."""
     lending: Annotated[Lending, Field(strict=False)] = Lending.SURPLUS
@@ -99,6 +112,18 @@ class Elasticity(Part):
             cel="!has(self.deterministic) || !self.deterministic || has(self.globalBatch)",
             message="deterministic is true, but globalBatch is not set; set globalBatch",
             check=_check_deterministic,
+        ),
+        Rule(
+            cel="!has(self.maxGlobalBatch) || (has(self.globalBatch) && self.globalBatch <= self.maxGlobalBatch)",
+            message="maxGlobalBatch {high} needs a globalBatch that it does not fall below; set globalBatch to the"
+            " batch for which the learning rate was chosen, or raise maxGlobalBatch",
+            check=_check_batches,
+        ),
+        Rule(
+            cel="!has(self.maxGlobalBatch) || !has(self.deterministic) || !self.deterministic",
+            message="deterministic is true, and with maxGlobalBatch the weights depend on the number of trainers;"
+            " remove one of the two",
+            check=_check_deterministic_batch,
         ),
     )
 

@@ -95,6 +95,15 @@ class SpeedStatus(Part):
     """Seconds of measurement behind the value; older seconds count less."""
 
 
+class GoodputStatus(Part):
+    """Goodput of one number of trainers."""
+
+    instances: _Count
+    """Number of trainers."""
+    samples_per_second: _Number
+    """Records of the base batch that would teach as much in a second."""
+
+
 class NodeTroubleStatus(Part):
     """A node on which a trainer of the job failed or hung."""
 
@@ -145,6 +154,10 @@ class Status(Part):
         "instances", limit=MAX_SPEEDS
     )
     """Measured speed by number of trainers; used unless spec.elasticity.throughput is set."""
+    goodput: Annotated[list[GoodputStatus], AfterValidator(unique_by("instances"))] = keyed_list(
+        "instances", limit=MAX_SPEEDS
+    )
+    """Goodput by number of trainers, with the best batch for each; of a job with spec.elasticity.maxGlobalBatch."""
     resize_seconds: _Number | None = None
     """Measured cost of a resize, in training time; used unless spec.elasticity.resizeCostSeconds is set."""
     node_troubles: Annotated[list[NodeTroubleStatus], AfterValidator(unique_by("node"))] = keyed_list(

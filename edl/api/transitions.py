@@ -55,6 +55,7 @@ def _unchanged_with_pods() -> dict[str, str]:
         **templates,
         "topology": _same_optional(".?topology"),
         "elasticity.globalBatch": _same_optional(".?elasticity.?globalBatch"),
+        "elasticity.maxGlobalBatch": _same_optional(".?elasticity.?maxGlobalBatch"),
         "elasticity.deterministic": f"{_is_deterministic('self')} == {_is_deterministic('oldSelf')}",
         "dataset and its epochs (by default passes)": _same_dataset(),
     }

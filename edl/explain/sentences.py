@@ -32,6 +32,7 @@ from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Trade, TradeVerdict
 from edl.planner.packing import has_load_left
 from edl.planner.problem import JobDemand
+from edl.planner.waits import HORIZON_S
 
 NAMED_HOLDERS = 2
 
@@ -129,6 +130,19 @@ _AT_MOST = {
     Cause.SLOWED_BEYOND: "more trainers would slow it, by the speeds that are known",
 }
 
+_NOT_WORTH_IT = {
+    Cause.NOT_WORTH_IT: (
+        "restarting other trainers would not pay",
+        "trainers of other jobs would add more speed here, but too little to restart them: less than the restarts"
+        f" cost, or less than {DEAD_BAND:g} of the utility of all jobs",
+    ),
+    Cause.GROWTH_NOT_WORTH_IT: (
+        "more trainers would not pay",
+        "there is capacity for more trainers, but a resize costs more training than they would add in"
+        f" {HORIZON_S:g} s",
+    ),
+}
+
 
 def _compared(decision: ScaleDecision, job: Job) -> str:
     of = f"{decision.target} of {decision.max_trainers}"
@@ -208,12 +222,8 @@ class _Writer:
                 return _same(_AT_MOST[found.cause])
             case Cause.QUOTA_USED if found.shortage is not None:
                 return self._waiting.quota_reached(found.shortage)
-            case Cause.NOT_WORTH_IT:
-                return (
-                    "restarting other trainers would not pay",
-                    "trainers of other jobs would add more speed here, but too little to restart them: less than the"
-                    f" restarts cost, or less than {DEAD_BAND:g} of the utility of all jobs",
-                )
+            case Cause.NOT_WORTH_IT | Cause.GROWTH_NOT_WORTH_IT:
+                return _NOT_WORTH_IT[found.cause]
             case Cause.NO_ROOM:
                 return self._waiting.together.located(demand, *self._nothing_fits(demand))
         return self._waits_for_time(found, demand)

@@ -21,6 +21,8 @@ from msgspec import Meta
 
 from edl import __version__
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
+from edl.api.roles import MAX_INSTANCES
+from edl.api.status import MAX_SPEEDS
 from edl.controller.ports import MasterAddress
 from edl.errors import ConflictError, PermanentError, TemporaryError
 from edl.kube.bounds.json_depth import UNREADABLE
@@ -45,6 +47,8 @@ _MAX_QUOTED = 300
 _SILENT = "silent"
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Trainers = Annotated[int, Meta(ge=1, le=MAX_INSTANCES)]
+_PerSecond = Annotated[float, Meta(gt=0, le=1e15)]
 _Answer = TypeVar("_Answer")
 
 
@@ -101,6 +105,7 @@ class _Status(msgspec.Struct):
     group: _Group | None = None
     unsaved: _Count = 0
     left_out: _Count | None = None
+    goodput: list[tuple[_Trainers, _PerSecond]] = []
 
 
 class _Id(msgspec.Struct):
@@ -164,6 +169,7 @@ class HttpMasterClient:
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(working.union(status.group.working if status.group is not None else ())),
             in_step=status.group is not None,
+            goodput=tuple(sorted(dict(status.goodput[:MAX_SPEEDS]).items())),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
             hung=tuple(

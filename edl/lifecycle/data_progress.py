@@ -76,6 +76,7 @@ class MasterReport:
         blocked: why the master cannot write its journal; empty if it can.
         hung: the trainers in step that hang, by the time of the report.
         unsaved: positions that training would repeat if the model were lost now.
+        goodput: (trainers, useful samples per second) of a job that may choose its batch; empty if it is not known.
         in_step: the trainers train in step, so an epoch begins where the one before it ends.
     """
 
@@ -93,6 +94,7 @@ class MasterReport:
     hung: tuple[HungTrainer, ...] = ()
     unsaved: int = 0
     in_step: bool = False
+    goodput: tuple[tuple[int, float], ...] = ()
 
     @property
     def course(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ per lease TTL. So one window changes a known speed by a bounded factor, and old 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import ceil, floor, log2, log10
 
 from edl.model.jobs import Job
@@ -151,7 +152,7 @@ def add_speed(speeds: tuple[Speed, ...], trainers: int, per_s: float, seconds: f
 
 
 def with_measured(job: Job) -> Job:
-    """The job with its measured throughput and resize cost, unless the spec declares them, and what it has not saved.
+    """The job with its measured speeds and resize cost, unless the spec declares them, and what it has not saved.
 
     One speed alone does not show how a job scales, so at least two are used.
     """
@@ -162,6 +163,7 @@ def with_measured(job: Job) -> Job:
     return replace(
         job,
         throughput=throughput,
+        goodput=job.goodput or measured.goodputs,
         resize_cost_s=measured.resize_s if cost_s is None else cost_s,
         unsaved_s=_unsaved_s(job, throughput or tuple((s.trainers, s.per_s) for s in measured.speeds)),
     )
@@ -188,12 +190,13 @@ def rounded(measured: Measured) -> Measured:
         speeds,
         None if measured.resize_s is None else round(measured.resize_s, 1),
         None if price is None else round(price, 2),
+        tuple((trainers, _three_digits(per_s)) for trainers, per_s in measured.goodputs),
     )
 
 
 def is_close_to(stored: Measured, measured: Measured) -> bool:
     """True if the measurements differ too little from the stored ones to be worth a write."""
-    if [s.trainers for s in stored.speeds] != [s.trainers for s in measured.speeds]:
+    if _counts(stored) != _counts(measured):
         return False
     if (stored.resize_s is None) != (measured.resize_s is None):
         return False
@@ -203,8 +206,14 @@ def is_close_to(stored: Measured, measured: Measured) -> bool:
     cost_s, stored_s = measured.resize_s or 0.0, stored.resize_s or 0.0
     if abs(cost_s - stored_s) > max(MIN_COST_CHANGE_S, MIN_COST_CHANGE * stored_s):
         return False
-    pairs = zip(stored.speeds, measured.speeds, strict=True)
-    return all(abs(new.per_s - old.per_s) <= MIN_SPEED_CHANGE * old.per_s for old, new in pairs)
+    speeds = ((old.per_s, new.per_s) for old, new in zip(stored.speeds, measured.speeds, strict=True))
+    goodputs = ((old, new) for (_, old), (_, new) in zip(stored.goodputs, measured.goodputs, strict=True))
+    return all(abs(new - old) <= MIN_SPEED_CHANGE * old for old, new in chain(speeds, goodputs))
+
+
+def _counts(measured: Measured) -> tuple[list[int], list[int]]:
+    """The numbers of trainers of which a speed, and of which a goodput is known."""
+    return [speed.trainers for speed in measured.speeds], [trainers for trainers, _ in measured.goodputs]
 
 
 def _follows(last: ProgressReading, reading: ProgressReading) -> bool:

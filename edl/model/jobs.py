@@ -99,6 +99,8 @@ class Job:
         queue: the queue whose quota its pods use.
         weight: weight of the job in the objective of the policy, > 0.
         throughput: declared (trainers, samples per second); empty if edl measures it.
+        goodput: (trainers, useful samples per second) with the best batch for each count, of a job that may change
+            its global batch; empty if that is not known. A useful sample teaches as much as one of the base batch.
         resize_cost_s: declared training time that one resize costs, in seconds; None if edl measures it.
         unsaved_s: training time since the last checkpoint, in seconds, which is lost with the model; 0 if nothing is,
             or if it is not known. Only the planner's view of a job has it.
@@ -164,6 +166,7 @@ class Job:
     ttl_s: int | None = None
     cooldown_s: float = 60.0
     throughput: tuple[tuple[int, float], ...] = ()
+    goodput: tuple[tuple[int, float], ...] = ()
     resize_cost_s: float | None = None
     unsaved_s: float = 0.0
     slowed_beyond: int = 0

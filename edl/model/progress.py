@@ -57,6 +57,8 @@ class Measured:
 
     Attributes:
         speeds: sorted by number of trainers.
+        goodputs: (trainers, useful samples per second), ascending, as a job reports that may choose its batch: with
+            the best batch for each number of trainers.
         resize_s: the training time that a recent resize cost, in seconds; None if none was measured.
         lending_price: cores' worth of speed that the job loses for each core that its slowed trainers lend; None if
             it was not measured.
@@ -65,6 +67,7 @@ class Measured:
     speeds: tuple[Speed, ...] = ()
     resize_s: float | None = None
     lending_price: float | None = None
+    goodputs: tuple[tuple[int, float], ...] = ()
 
 
 NOTHING_MEASURED = Measured()

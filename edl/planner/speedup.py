@@ -57,6 +57,41 @@ class Curve:
         return slow + (fast - slow) * (count - left) / (right - left)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenSpeed:
+    """Speed by number of trainers as it was seen: straight lines between the measurements, which may fall.
+
+    Attributes:
+        points: (trainers, samples per second), ascending; empty if there are none.
+        curve: the concave curve through the points; beyond them the speed grows in the same proportion as it.
+    """
+
+    points: tuple[Point, ...]
+    curve: Curve
+
+    def at(self, count: int) -> float:
+        """Samples per second of so many trainers, >= 1; relative to one trainer if there are no points."""
+        if not self.points:
+            return self.curve.speed(count)
+        first, last = self.points[0], self.points[-1]
+        if count <= first[0] or count >= last[0]:
+            end, speed = first if count <= first[0] else last
+            return self.curve.speed(count) * (speed / self.curve.speed(end))
+        at = bisect_right(self.points, (count, float("inf")))
+        (left, slow), (right, fast) = self.points[at - 1 : at + 1]
+        return slow + (fast - slow) * (count - left) / (right - left)
+
+
+def seen_speed(seen: Iterable[Point], curve: Curve) -> SeenSpeed:
+    """The speed through these measurements, of which `curve` is the concave curve."""
+    return SeenSpeed(tuple(sorted(seen)), curve)
+
+
+def seen_of(job: Job) -> SeenSpeed:
+    """The speed of a job by what it declares or what was measured of it; several values of one count are averaged."""
+    return seen_speed(_means(job.throughput), curve_of(job.throughput))
+
+
 def curve_of(seen: Iterable[Point]) -> Curve:
     """The curve through declared or measured speeds.
 
@@ -186,7 +221,7 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
     that stay beside any count; see `owners.order`.
     """
     curve = curve_of(job.throughput)
-    counts, beside = _breakpoints(low, high), sum(pod.role is None and pod.is_live for pod in job.pods)
+    counts, beside = breakpoints(low, high), trainers_beside(job)
     logs = [log(curve.speed(count + beside)) for count in counts]
     slopes = [
         max(0.0, job.weight * (after - before)) / (b - a)
@@ -196,7 +231,12 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
     return Worth(low, tuple(zip(lengths, accumulate(slopes, min), strict=True)))
 
 
-def _breakpoints(low: int, high: int) -> list[int]:
+def trainers_beside(job: Job) -> int:
+    """Live pods without a role: trainers that stay beside any count."""
+    return sum(pod.role is None and pod.is_live for pod in job.pods)
+
+
+def breakpoints(low: int, high: int) -> list[int]:
     """The counts at which segments begin and end, from `low` to `high`."""
     counts = list(range(low, min(high, low + SINGLE_STEPS) + 1))
     while counts[-1] < high:

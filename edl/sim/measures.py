@@ -191,7 +191,7 @@ def _finish_times(scenario: Scenario, runs: Sequence[JobRun]) -> dict[str, float
         shared_s = np.minimum(ends, run.ended_s) - np.maximum(begins, run.created_s)
         peers = float(np.maximum(shared_s, 0.0).sum()) / length_s if length_s > 0 else 1.0
         share = max(1, min(run.group.max, int(slots_of(run, scenario) / max(1.0, peers))))
-        ratios.append(length_s / (run.group.work / run.speed(share)))
+        ratios.append(length_s / run.alone_s(share))
     if not ratios:
         return {}
     return {"finish_time_fairness_mean": float(np.mean(ratios)), "finish_time_fairness_max": max(ratios)}

@@ -20,10 +20,17 @@ from edl.planner.policies.registry import POLICIES, policy_named
 from edl.sim.baselines.afs import Afs
 from edl.sim.baselines.base import JobFacts, Sharer
 from edl.sim.baselines.optimus import Optimus
+from edl.sim.baselines.pollux import Pollux
 from edl.sim.baselines.sia import Sia
 from edl.sim.baselines.tiresias import Tiresias
 
-SHARERS: Mapping[str, Callable[[], Sharer]] = {"optimus": Optimus, "afs": Afs, "sia": Sia, "tiresias": Tiresias}
+SHARERS: Mapping[str, Callable[[], Sharer]] = {
+    "optimus": Optimus,
+    "afs": Afs,
+    "sia": Sia,
+    "pollux": Pollux,
+    "tiresias": Tiresias,
+}
 
 
 class _FixedSize:

@@ -217,6 +217,41 @@ class ResizeSpec(_Spec):
     ] = "trainer"
 
 
+Speeds = Annotated[
+    tuple[tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0)]], ...],
+    Field(description="(trainers, samples per second)."),
+]
+
+
+class BatchSpec(_Spec):
+    """The global batches that a job may choose from. It takes the one with the most goodput for its trainers.
+
+    A sample of a batch teaches (noise + base) / (noise + batch) of what one of the base batch does.
+    """
+
+    base: Annotated[int, Field(ge=1, description="Batch of which `work` counts the samples; the smallest one.")]
+    speeds: Annotated[
+        tuple[tuple[Annotated[int, Field(ge=1)], Annotated[Speeds, Field(min_length=1)]], ...],
+        Field(min_length=1, description="Each batch, ascending, with its speeds."),
+    ]
+    noise: Annotated[
+        tuple[tuple[Annotated[float, Field(ge=0, lt=1)], tuple[Annotated[float, Field(ge=0)], ...]], ...],
+        Field(min_length=1, description="From which part of the work on, and the noise scale with each batch."),
+    ]
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> BatchSpec:
+        batches, parts = [batch for batch, _ in self.speeds], [part for part, _ in self.noise]
+        if batches != sorted(set(batches)) or batches[0] != self.base:
+            raise ValueError(f"the batches of speeds do not ascend from base {self.base}; sort them")
+        if parts[0] != 0.0 or parts != sorted(set(parts)):
+            raise ValueError("the parts of noise do not ascend from 0; sort them")
+        short = [part for part, scales in self.noise if len(scales) != len(batches)]
+        if short:
+            raise ValueError(f"noise from {short[0]:g} on does not list {len(batches)} scales, one for each batch")
+        return self
+
+
 class JobGroup(_Spec):
     """Jobs from one template, named `<name>-<number>`."""
 
@@ -242,9 +277,14 @@ class JobGroup(_Spec):
         float | None, Field(gt=0, description="Samples until the job ends; without it, it never does.")
     ] = None
     throughput: Annotated[
-        tuple[tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0)]], ...],
-        Field(description="(trainers, samples per second); without it, speed grows as n^0.75 from 1."),
+        Speeds, Field(description="(trainers, samples per second); without it, speed grows as n^0.75 from 1.")
     ] = ()
+    batch: Annotated[
+        BatchSpec | None, Field(description="The job may change its batch; this takes the place of throughput.")
+    ] = None
+    misjudged: Annotated[
+        float, Field(ge=0, lt=1, description="Policies know each speed wrong by up to this part, by group and count.")
+    ] = 0.0
     is_declared: Annotated[bool, Field(description="The policies know throughput; else none of them does.")] = True
     resize: ResizeSpec = ResizeSpec()
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
@@ -258,6 +298,8 @@ class JobGroup(_Spec):
         if self.sizes and (min(self.sizes), max(self.sizes)) != (self.min, self.max):
             found = f"sizes go from {min(self.sizes)} to {max(self.sizes)}"
             raise ValueError(f"{found}, but min is {self.min} and max is {self.max}; let them be equal")
+        if self.batch is not None and (self.throughput or self.work is None):
+            raise ValueError("batch says how fast the job is and needs work; remove throughput, and set work")
         for name, series in (("arrival", self.arrival), ("removal", self.removal)):
             if series is not None and series.times_s and len(series.times_s) < self.count:
                 raise ValueError(f"{name} lists {len(series.times_s)} times for {self.count} jobs; list one for each")

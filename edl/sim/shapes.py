@@ -9,6 +9,7 @@ from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.quantity import parse_quantity
 from edl.model.resources import CPU, PODS, PodShape, Resources
+from edl.sim.batches.phases import phases_of
 from edl.sim.scenario import JobGroup, NodeGroup
 
 NAMESPACE = "training"
@@ -54,6 +55,7 @@ def job_of(group: JobGroup, number: int, now_s: float) -> Job:
         for role, spec in ((Role.MASTER, group.master), (Role.PSERVER, group.pserver))
         if spec is not None
     )
+    first = phases_of(group)[0]
     return Job(
         key=JobKey(NAMESPACE, f"{group.name}-{number}"),
         uid=f"job-{group.name}-{number}",
@@ -66,7 +68,8 @@ def job_of(group: JobGroup, number: int, now_s: float) -> Job:
         weight=group.weight,
         cooldown_s=group.cooldown_s,
         ttl_s=TTL_S,
-        throughput=tuple(group.throughput) if group.is_declared else (),
+        throughput=first.processed if group.is_declared else (),
+        goodput=first.known if group.is_declared and group.batch is not None else (),
         resize_cost_s=group.resize.cost_s or None,
         lending=group.lending,
     )

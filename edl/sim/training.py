@@ -6,48 +6,20 @@ says for the trainers that take part. A job without work never ends.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
-from edl.planner.speedup import Curve, Point, curve_of
+from edl.planner.speedup import Curve
+from edl.sim.batches.phases import Phase, phases_of
 from edl.sim.scenario import JobGroup
 from edl.sim.shares import shares_of
 from edl.sim.world import Engine, World
 
-
-@dataclass(frozen=True, slots=True)
-class TrueSpeed:
-    """Speed by number of trainers: straight lines between the points of the scenario.
-
-    Attributes:
-        points: (trainers, samples per second), ascending; empty if the scenario names none.
-        known: what a policy makes of these; beyond the points the true speed grows in the same proportion.
-    """
-
-    points: tuple[Point, ...]
-    known: Curve
-
-    def at(self, count: int) -> float:
-        """Samples per second of so many trainers, >= 1; relative to one trainer if there are no points."""
-        if not self.points:
-            return self.known.speed(count)
-        first, last = self.points[0], self.points[-1]
-        if count <= first[0] or count >= last[0]:
-            end, speed = first if count <= first[0] else last
-            known = self.known.speed(end)
-            return self.known.speed(count) * (speed / known)
-        at = bisect_right(self.points, (count, float("inf")))
-        (left, slow), (right, fast) = self.points[at - 1 : at + 1]
-        return slow + (fast - slow) * (count - left) / (right - left)
-
-
-def true_speed(throughput: Iterable[Point], known: Curve) -> TrueSpeed:
-    """The true speed of a job with this `throughput`, of which policies know this curve."""
-    return TrueSpeed(tuple(sorted(throughput)), known)
+ROUNDING = 1e-9
+"""A phase of which no larger part is left is over."""
 
 
 @dataclass(slots=True)
@@ -55,7 +27,7 @@ class JobRun:
     """One job as it runs.
 
     Attributes:
-        curve: its speed as policies know it.
+        phases: its speeds through the training.
         created_s: its creation.
         first_pod_s, first_running_s: when its first trainer was created and first ran; None until then.
         ended_s: when its work was done, or when it was deleted.
@@ -66,13 +38,13 @@ class JobRun:
         ready: UIDs of its ready trainers -> when each begins to take part.
         slowed: UIDs of its ready trainers that have not all of their CPU -> the part that they have.
         stalled_until_s: the job stands still until then.
-        truth: its speed.
+        at_phase: the phase that it is in.
     """
 
     key: JobKey
     uid: str
     group: JobGroup
-    curve: Curve
+    phases: tuple[Phase, ...]
     created_s: float
     fixed_left: int
     first_pod_s: float | None = None
@@ -87,11 +59,17 @@ class JobRun:
     version: int = 0
     ready: dict[str, float] = field(default_factory=dict)
     slowed: dict[str, float] = field(default_factory=dict)
-    truth: TrueSpeed = field(init=False)
+    at_phase: int = 0
 
-    def __post_init__(self) -> None:
-        """Take the true speed from the scenario."""
-        self.truth = true_speed(self.group.throughput, self.curve)
+    @property
+    def phase(self) -> Phase:
+        """The part of the training that it is in."""
+        return self.phases[self.at_phase]
+
+    @property
+    def curve(self) -> Curve:
+        """Its speed as policies know it."""
+        return self.phase.curve
 
     @property
     def is_over(self) -> bool:
@@ -116,7 +94,17 @@ class JobRun:
 
     def speed(self, count: int) -> float:
         """Samples per second of that many trainers that have all of their CPU."""
-        return self.truth.at(count) if count else 0.0
+        return self.phase.truth.at(count) if count else 0.0
+
+    def alone_s(self, count: int) -> float:
+        """Seconds that its work takes with that many trainers from begin to end; 0 without work."""
+        done, work = 0.0, self.group.work or 0.0
+        lasts_s = 0.0
+        for phase in self.phases:
+            until = min(work, phase.until)
+            lasts_s += (until - done) / phase.truth.at(count)
+            done = until
+        return lasts_s
 
     @property
     def pace(self) -> float:
@@ -146,8 +134,7 @@ class Training:
         """A job was created."""
         fixed = sum(spec.count for spec in (group.master, group.pserver) if spec is not None)
         now_s = self._engine.now_s()
-        curve = curve_of(group.throughput)
-        self.runs[key] = JobRun(key, uid, group, curve, now_s, fixed, since_s=now_s)
+        self.runs[key] = JobRun(key, uid, group, phases_of(group), now_s, fixed, since_s=now_s)
 
     def end(self, run: JobRun, *, is_done: bool) -> None:
         """A job is done, or was deleted."""
@@ -240,12 +227,22 @@ class Training:
             if run.fixed_left <= 0:
                 run.lost_s += (len(run.ready) - count) * passed_s
         run.since_s = now_s
+        if run.done >= run.phase.until * (1.0 - ROUNDING):
+            run.at_phase += 1
+            self._report(run)
+
+    def _report(self, run: JobRun) -> None:
+        """Let the job say how fast it is now."""
+        job = self._world.jobs.get(run.key)
+        if job is not None and run.group.is_declared:
+            self._world.put_job(replace(job, throughput=run.phase.processed, goodput=run.phase.known))
 
     def _schedule(self, run: JobRun) -> None:
         run.version += 1
         version, now_s = run.version, self._engine.now_s()
         speed = run.speed(run.working(now_s)) * run.pace
-        left_s = run.remaining / speed if speed > 0 else float("inf")
+        left = min(run.remaining, run.phase.until - run.done)
+        left_s = left / speed if speed > 0 else float("inf")
         pause_s = min(left_s, run.next_change_s(now_s) - now_s)
         if pause_s < float("inf"):
             self._engine.later(pause_s, lambda: self._due(run, version))

@@ -205,6 +205,10 @@ def test_trainers_that_train_in_step_get_the_batch_and_the_number_of_its_parts()
     manifest["spec"]["elasticity"] = {"globalBatch": 256, "deterministic": True}
     environment = environment_of(pod_of(manifest))
     assert (environment["EDL_GLOBAL_BATCH"], environment["EDL_LOGICAL_RANKS"]) == ("256", "6")
+    assert "EDL_GLOBAL_BATCH_MAX" not in environment
+    manifest["spec"]["elasticity"] = {"globalBatch": 256, "maxGlobalBatch": 4096}
+    environment = environment_of(pod_of(manifest))
+    assert (environment["EDL_GLOBAL_BATCH"], environment["EDL_GLOBAL_BATCH_MAX"]) == ("256", "4096")
 
 
 @pytest.mark.parametrize(

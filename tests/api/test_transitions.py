@@ -56,6 +56,7 @@ def refusals(status: Object, before: Object, after: Object) -> list[str]:
         ({"elasticity": IN_STEP}, {"elasticity.globalBatch": 128}, "elasticity.globalBatch cannot"),
         ({"elasticity": IN_STEP}, {"elasticity.globalBatch": None}, "elasticity.globalBatch cannot"),
         ({}, {"elasticity.globalBatch": 128}, "elasticity.globalBatch cannot"),
+        ({"elasticity": IN_STEP}, {"elasticity.maxGlobalBatch": 1024}, "elasticity.maxGlobalBatch cannot"),
         ({"dataset": DATA}, {"dataset.source": "index:2000"}, "dataset and its epochs"),
         ({"dataset": DATA}, {"dataset.epochs": 3}, "dataset and its epochs"),
         ({"dataset": DATA}, {"dataset.seed": 3}, "dataset and its epochs"),

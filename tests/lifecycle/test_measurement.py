@@ -247,6 +247,16 @@ def test_what_is_not_saved_is_charged_at_the_speed_of_the_job(unsaved: int, seco
     assert with_measured(unknown).unsaved_s == 0.0
 
 
+def test_goodput_is_what_the_job_reports() -> None:
+    goodputs = ((1, 12.3456), (4, 40.0))
+    job = replace(make_job("a"), status=JobStatus(measured=Measured(goodputs=goodputs)))
+    assert with_measured(job).goodput == goodputs
+    assert rounded(Measured(goodputs=goodputs)).goodputs == ((1, 12.3), (4, 40.0))
+    assert is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5), (4, 41.0))))
+    assert not is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5), (4, 44.0))))
+    assert not is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5),)))
+
+
 def test_one_measured_speed_is_not_used_as_throughput() -> None:
     job = replace(make_job("a"), status=JobStatus(measured=Measured((Speed(4, 250.0, 60.0),))))
     assert with_measured(job).throughput == ()

@@ -85,6 +85,8 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "pods", "running_request"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
     ("snapshot", "jobs", "slowed_beyond"),
+    ("snapshot", "jobs", "goodput"),
+    ("snapshot", "jobs", "status", "measured", "goodputs"),
     ("snapshot", "jobs", "kueue"),
     ("snapshot", "kueue"),
     ("snapshot", "jobs", "unsaved_s"),

@@ -310,7 +310,20 @@ def _measured(status: Mapping[str, Any]) -> Measured:
         tuple(speeds[count] for count in sorted(speeds)),
         _amount(status.get("resizeSeconds")),
         _amount(status.get("lendingPrice")),
+        _goodputs(status.get("goodput")),
     )
+
+
+def _goodputs(value: object) -> tuple[tuple[int, float], ...]:
+    """Read the goodput by number of trainers; impossible numbers are left out."""
+    entries = [mapping(entry) for entry in value[:MAX_SPEEDS]] if isinstance(value, list) else []
+    found = {
+        count: per_s
+        for entry in entries
+        if 0 < (count := _count(entry.get("instances"))) <= MAX_INSTANCES
+        and (per_s := _amount(entry.get("samplesPerSecond")))
+    }
+    return tuple(sorted(found.items()))
 
 
 def _amount(value: object) -> float | None:

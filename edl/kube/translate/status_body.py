@@ -37,6 +37,7 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "nodeTroubles": [_trouble(trouble) for trouble in status.troubles] or None,
         "explanation": status.explanation,
         "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
+        "goodput": [_goodput(*point) for point in status.measured.goodputs] or None,
         "resizeSeconds": status.measured.resize_s,
         "lendingPrice": status.measured.lending_price,
     }
@@ -54,6 +55,10 @@ def _progress(progress: Progress) -> dict[str, Any]:
 
 def _speed(speed: Speed) -> dict[str, Any]:
     return {"instances": speed.trainers, "samplesPerSecond": speed.per_s, "seconds": speed.weight_s}
+
+
+def _goodput(trainers: int, per_s: float) -> dict[str, Any]:
+    return {"instances": trainers, "samplesPerSecond": per_s}
 
 
 def _trouble(trouble: NodeTrouble) -> dict[str, Any]:

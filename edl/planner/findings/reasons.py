@@ -39,6 +39,7 @@ class Cause(StrEnum):
     RESERVES_FOR_OTHER = "reserves_for_other"
     DONOR_IN_COOLDOWN = "donor_in_cooldown"
     NOT_WORTH_IT = "not_worth_it"
+    GROWTH_NOT_WORTH_IT = "growth_not_worth_it"
     NO_ROOM = "no_room"
     # a job that is not admitted
     QUOTA_TOO_SMALL = "quota_too_small"
@@ -170,7 +171,8 @@ def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
     if (cooling := _cooling_donor(demand, context)) is not None:
         return _found(Reason.COOLDOWN, Cause.DONOR_IN_COOLDOWN, other=cooling[1], wait_s=cooling[0])
     if demand.index in context.shared.not_worth_it:
-        return _found(Reason.RESIZE_NOT_WORTH_IT, Cause.NOT_WORTH_IT)
+        is_free = context.has_capacity(demand.shape)
+        return _found(Reason.RESIZE_NOT_WORTH_IT, Cause.GROWTH_NOT_WORTH_IT if is_free else Cause.NOT_WORTH_IT)
     return _found(Reason.INSUFFICIENT_CAPACITY, Cause.NO_ROOM)
 
 

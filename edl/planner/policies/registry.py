@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from edl.errors import ConfigError
 from edl.planner.policies.base import Comparison, Policy
 from edl.planner.policies.edl_2017 import Edl2017
+from edl.planner.policies.goodput import Goodput
 from edl.planner.policies.maxmin import MaxMin
 from edl.planner.policies.static import StaticMax, StaticMin
 from edl.planner.policies.utility import Utility
 
-POLICIES: Mapping[str, Policy] = {p.name: p for p in (MaxMin(), Utility(), StaticMin(), StaticMax())}
+POLICIES: Mapping[str, Policy] = {p.name: p for p in (MaxMin(), Utility(), Goodput(), StaticMin(), StaticMax())}
 COMPARISONS: Mapping[str, Comparison] = {p.name: p for p in (Edl2017(),)}
 DEFAULT = "maxmin"
 """What runs without `--policy`, whatever jobs declare: no tenant changes how others share."""

@@ -30,6 +30,12 @@ from edl.planner.speedup import Worth, as_useful, worth_of
 from edl.planner.trial_packing import TrialPacking
 
 
+def floors(packing: TrialPacking, level: Mapping[int, float]) -> dict[int, float]:
+    """What no other job may take of each member: its minimum, and half of its fair share above that."""
+    low = {j: packing.problem.demands[j].min_trainers for j in packing.members}
+    return {j: low[j] + (level[j] - low[j]) / 2 for j in packing.members}
+
+
 class TotalUtility:
     """Maximises the sum of the jobs' utilities, each job keeping its floor.
 
@@ -48,8 +54,7 @@ class TotalUtility:
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
     ) -> Division:
         """See `Objective.divide`."""
-        low = {j: packing.problem.demands[j].min_trainers for j in packing.members}
-        floor = {j: low[j] + (level[j] - low[j]) / 2 for j in packing.members}
+        floor = floors(packing, level)
         terms = Terms(ceiling, {j: int(floor[j] + EPSILON) for j in packing.members})
         best, not_worth_it = _reshare(packing, terms, self.worths, deadline_s)
         return Division(best, floor, ceiling, not_worth_it)

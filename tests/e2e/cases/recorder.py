@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.model.names import JobKey
-from edl.planner.speedup import curve_of
+from edl.sim.batches.phases import phases_of
 from edl.sim.meter import Recording, Sample
 from edl.sim.scenario import JobGroup
 from edl.sim.training import JobRun
@@ -91,7 +91,7 @@ class Recorder:
         """A job is created now."""
         key, now_s = JobKey(NAMESPACE, name), self.now_s()
         with self._lock:
-            self.runs[key] = JobRun(key, name, group, curve_of(group.throughput), now_s, fixed_left=0, since_s=now_s)
+            self.runs[key] = JobRun(key, name, group, phases_of(group), now_s, fixed_left=0, since_s=now_s)
 
     def removed(self, name: str) -> None:
         """A job is deleted now."""

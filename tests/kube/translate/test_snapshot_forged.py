@@ -110,6 +110,7 @@ class Forger:
             "failures": self.any(3),
             "dataset": {name: self.any(1) for name in ("epoch", "done", "total", "unsaved")},
             "throughput": self.some(lambda: speed),
+            "goodput": self.some(lambda: speed),
             "resizeSeconds": self.any(1),
             "lendingPrice": self.any(1),
             "completed": self.any("0-9999"),

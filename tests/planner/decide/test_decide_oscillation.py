@@ -51,7 +51,7 @@ def cores_of_node(world: ClusterSnapshot, name: str) -> int:
     return total - sum(cores_of(p.shape) for p in pods if p.node == name)
 
 
-@pytest.mark.parametrize("policy", ["maxmin", "utility"])
+@pytest.mark.parametrize("policy", ["maxmin", "utility", "goodput"])
 @pytest.mark.parametrize("serving", [(3, 3, 3), (7, 5, 2, 2)], ids=["even", "uneven"])
 def test_a_serving_wave_every_twenty_seconds(policy: str, serving: tuple[int, ...]) -> None:
     world = make_snapshot(make_nodes(4), jobs_of(policy))
@@ -91,7 +91,7 @@ def test_a_serving_wave_every_twenty_seconds(policy: str, serving: tuple[int, ..
     assert world.observed_at_s == start_s + LENGTH_S
 
 
-@pytest.mark.parametrize("policy", ["maxmin", "utility"])
+@pytest.mark.parametrize("policy", ["maxmin", "utility", "goodput"])
 def test_after_the_waves_the_cluster_is_full_and_still(policy: str) -> None:
     world = make_snapshot(make_nodes(4), jobs_of(policy))
     world = later(apply_plan(world, plan_for(world, LIMITS, policy)), 120)

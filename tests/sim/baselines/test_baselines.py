@@ -78,3 +78,21 @@ def test_sia_does_not_restart_a_young_job_for_a_small_gain() -> None:
     assert Sia().share([job], 1.0) == {job.key: 8}
     old = replace(job, age_s=100_000.0)
     assert Sia().share([old], 1.0) == {job.key: 9}
+
+
+def test_pollux_gives_a_job_at_most_twice_what_it_has_had() -> None:
+    baseline = SHARERS["pollux"]()
+    counts, current = [], 0
+    for age_s in (1000.0, 2000.0, 3000.0, 4000.0):
+        current = baseline.share([facts("a", current=current, age_s=age_s)], 1.0)[JobKey("ns", "a")]
+        counts.append(current)
+    assert counts == [2, 4, 8, 16]
+
+
+def test_pollux_restarts_no_job_that_it_has_restarted_too_often() -> None:
+    baseline = SHARERS["pollux"]()
+    for current in (1, 2, 1, 2, 1, 2, 1, 2):
+        baseline.share([facts("a", current=current, age_s=1000.0), facts("b", current=8, age_s=1000.0)], 1.0)
+    shares = baseline.share([facts("a", current=2, age_s=150.0)], 1.0)
+    assert shares[JobKey("ns", "a")] == 2
+    assert SHARERS["pollux"]().share([facts("a", current=2, age_s=150.0)], 1.0)[JobKey("ns", "a")] == 4

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError
+from edl.sim.batches.phases import efficiency
 from edl.sim.importers.pollux import StepTimes, iterations, scenario_of_workload, throughput
 from edl.sim.scenario import Scenario
 
@@ -54,6 +55,28 @@ def test_a_workload_becomes_a_scenario(artifact: Path) -> None:
     ]
     assert scenario.jobs[1].arrival.times_s == (5.0, 9.0)
     assert scenario.jobs[1].work == 6 * 256
+
+
+def test_with_batches_a_model_becomes_one_group(artifact: Path) -> None:
+    scenario = Scenario.model_validate(scenario_of_workload(artifact, "workload-1", batches=True))
+    (group,) = scenario.jobs
+    assert (group.name, group.count, group.work) == ("toy", 3, 20 * 64)
+    assert group.arrival.times_s == (5.0, 7.0, 9.0)
+    assert group.batch is not None
+    assert group.batch.base == 64
+    assert [batch for batch, _ in group.batch.speeds] == [64, 76, 91, 108, 256]
+    assert dict(group.batch.speeds[0][1]) == dict(throughput(artifact / "profiles" / "toy", 64))
+
+
+def test_the_noise_is_that_with_which_the_run_made_its_progress(artifact: Path) -> None:
+    """20 iterations of 64 are as good as 6 of 256: an efficiency of 20 x 64 / (6 x 256) = 5/6."""
+    scenario = Scenario.model_validate(scenario_of_workload(artifact, "workload-1", batches=True))
+    batch = scenario.jobs[0].batch
+    assert batch is not None
+    assert len(batch.noise) == 10
+    for _, scales in batch.noise:
+        assert scales[0] == 1.0
+        assert efficiency(scales[-1], 64, 256) == pytest.approx(5 / 6, abs=0.001)
 
 
 def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
