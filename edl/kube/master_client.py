@@ -47,8 +47,6 @@ _MAX_QUOTED = 300
 _SILENT = "silent"
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
-_Trainers = Annotated[int, Meta(ge=1, le=MAX_INSTANCES)]
-_PerSecond = Annotated[float, Meta(gt=0, le=1e15)]
 _Answer = TypeVar("_Answer")
 
 
@@ -81,11 +79,33 @@ class _HungTrainer(msgspec.Struct):
     seconds: Annotated[float, Meta(ge=0)]
 
 
+class _Speed(msgspec.Struct):
+    """The useful progress of a number of trainers."""
+
+    trainers: _Count
+    per_s: Annotated[float, Meta(ge=0, le=1e15)]
+
+
+class _Goodput(msgspec.Struct):
+    """What the trainers of a job that chooses its global batch have reported last."""
+
+    speeds: list[_Speed] = []
+
+
 class _Group(msgspec.Struct):
     """The trainers that train in step; masters from before these fields leave them out."""
 
     hung: list[_HungTrainer] = []
     working: list[str] = []
+    goodput: _Goodput | None = None
+
+    @property
+    def goodputs(self) -> tuple[tuple[int, float], ...]:
+        """(trainers, useful samples per second), ascending; numbers that no job can have are left out."""
+        speeds = self.goodput.speeds[:MAX_SPEEDS] if self.goodput is not None else []
+        return tuple(
+            sorted({s.trainers: s.per_s for s in speeds if s.per_s and 0 < s.trainers <= MAX_INSTANCES}.items())
+        )
 
 
 class _Status(msgspec.Struct):
@@ -105,7 +125,6 @@ class _Status(msgspec.Struct):
     group: _Group | None = None
     unsaved: _Count = 0
     left_out: _Count | None = None
-    goodput: list[tuple[_Trainers, _PerSecond]] = []
 
 
 class _Id(msgspec.Struct):
@@ -169,7 +188,7 @@ class HttpMasterClient:
             left_out=closed + (0 if status.state is MasterState.FINISHED else status.quarantined),
             working=frozenset(working.union(status.group.working if status.group is not None else ())),
             in_step=status.group is not None,
-            goodput=tuple(sorted(dict(status.goodput[:MAX_SPEEDS]).items())),
+            goodput=status.group.goodputs if status.group is not None else (),
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
             hung=tuple(

@@ -268,7 +268,7 @@ class Group:
                 for one in self._hung
             ],
             "losses": [loss._asdict() for loss in self.losses],
-            "goodput": _shown(self.goodput),
+            "goodput": self.goodput.shown if self.goodput is not None else None,
         }
 
     def _member(self, session: TrainerSession, now_s: float) -> _Member:
@@ -378,12 +378,3 @@ class Group:
         del self._members[number]
         self._commit()
         self.form(now_s)
-
-
-def _shown(goodput: Goodput | None) -> dict[str, object] | None:
-    """The goodput as the status has it."""
-    return (
-        {**goodput._asdict(), "speeds": [speed._asdict() for speed in goodput.speeds]}
-        if goodput is not None
-        else None
-    )

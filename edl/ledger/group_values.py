@@ -94,6 +94,11 @@ class Goodput(NamedTuple):
     noise_scale: float | None
     speeds: tuple[Speed, ...]
 
+    @property
+    def shown(self) -> dict[str, object]:
+        """The same as the status of the master has it."""
+        return {**self._asdict(), "speeds": [speed._asdict() for speed in self.speeds]}
+
 
 class Loss(NamedTuple):
     """A trainer that is no longer waited for."""

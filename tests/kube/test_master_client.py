@@ -20,6 +20,7 @@ from edl.errors import ConflictError, EdlError, PermanentError, TemporaryError
 from edl.kube import master_client
 from edl.kube.master_client import ANSWER_BYTES, ANSWER_BYTES_OF_POD, HttpMasterClient
 from edl.ledger.entries import ClosedEpoch
+from edl.ledger.group_values import Goodput, Speed
 from edl.ledger.ledger import Ledger
 from edl.ledger.state import LedgerState
 from edl.ledger.status import ledger_status
@@ -97,6 +98,14 @@ async def test_trainers_that_hang_are_read(tmp_path: Path) -> None:
     assert found == (HungTrainer("uid-silent", True, 7.5), HungTrainer("uid-stuck", False, 7.5))
     async with responding(tmp_path, responder({**GOOD, "group": {"generation": 3}})) as client:
         assert (await client.report(AT)).hung == (), "a master from before this field"
+
+
+async def test_the_goodput_of_a_job_that_chooses_its_batch_is_read(tmp_path: Path) -> None:
+    said = Goodput(64, 12.5, tuple(Speed(n, per_s, n < 2) for n, per_s in ((4, 30.0), (1, 9.5), (0, 1.0), (2, 0.0))))
+    async with responding(tmp_path, responder({**GOOD, "group": {"goodput": said.shown}})) as client:
+        assert (await client.report(AT)).goodput == ((1, 9.5), (4, 30.0))
+    async with responding(tmp_path, responder({**GOOD, "group": {"generation": 3}})) as client:
+        assert (await client.report(AT)).goodput == (), "a master from before this field"
 
 
 async def test_trainers_in_step_are_read_and_their_epochs_are_one_stretch(tmp_path: Path) -> None:
@@ -250,6 +259,8 @@ def longest_status(pods: int, epochs: int, ranges: int) -> dict[str, Any]:
     status = ledger_status(ledger)
     status |= {"holders": [{**holder, "done": 2**53, "rate": 1e-9}] * min(pods, 1000), "total": 2**53}
     status |= {"quarantined_ranges": listed[:1000], "quarantined_records": [2**53] * 100}
+    speeds = [{"trainers": 20_000, "per_s": 1e15 / 3, "is_measured": False}] * 64
+    group |= {"goodput": {"batch": 2**53, "noise_scale": 1e15 / 3, "speeds": speeds}}
     return {**status, "group": {**group, "working": ["u" * 253] * pods, "hung": hung, "losses": [holder] * 50}}
 
 
