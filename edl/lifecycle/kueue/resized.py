@@ -89,9 +89,9 @@ def _step(job: Job, decision: ScaleDecision | None) -> Step:
     if job.finished and status is not None:
         stage = Stage.SUCCEEDED if status.phase is JobPhase.SUCCEEDED else Stage.FAILED
         return Step(stage, 0, status.reason, f"the workload has ended: {status.reason}")
-    if job.problem:
+    if job.problem and not job.finishing:
         return Step(Stage.SUSPENDED, 0, Reason.NOT_RESIZED.value, job.problem)
-    if decision is None:
+    if decision is None or job.finishing:
         stage = Stage.RUNNING if job.owner_count else Stage.WAITING
         return Step(stage, job.owner_count or 0, "", "", unplanned=True)
     stage = Stage.RUNNING if decision.admitted else Stage.WAITING

@@ -176,17 +176,16 @@ def test_an_annotation_that_cannot_be_read_counts_as_nothing(value: str) -> None
     assert added_to(decoded(body).metadata) == ({}, [])
 
 
-def test_plans_see_the_pods_without_the_nodes_of_an_earlier_flavor() -> None:
+@pytest.mark.parametrize(("key", "make"), KINDS)
+def test_plans_see_the_pods_without_the_nodes_of_an_earlier_flavor(key: JobKey, make: Any) -> None:
     """Kueue may admit a job that it has evicted to another flavor."""
-    body = resized(owned_batch_job(), BATCH, 2, spec_of("a"))
-    nodes = [node(name, metadata={"labels": {"pool": name}}) for name in ("a", "b")]
-    shared = [*nodes, flavor("a", pool="a"), flavor("b", pool="b"), local_queue("blue"), cluster_queue("blue")]
+    body = resized(make(), key, 2, flavor_spec(flavor("a", spot="a")))
+    shared = [node(), flavor("a", spot="a"), flavor("b", pool="b"), local_queue("blue"), cluster_queue("blue")]
     translator, owner = Translator(), reference_to(body)
-    old = pod(
-        "train-0", owner=owner, spec={"nodeName": "a", "nodeSelector": {"pool": "a"}, "containers": [CONTAINER]}
-    )
+    placed = {"nodeName": "n1", "nodeSelector": {"spot": "a"}, "containers": [CONTAINER]}
+    old = pod("train-worker-0", owner=owner, spec=placed)
     take(*shared, body, old, own_workload(0, 2, owner=owner), translator=translator)
-    stopped = resized(body, BATCH, 0)
+    stopped = resized(body, key, 0)
     there = own_workload(0, 2, owner=owner, flavor="b")
     (job,) = take(*shared, stopped, there, translator=translator).jobs
     assert job.trainer.placement.node_selector == (("pool", "b"),)

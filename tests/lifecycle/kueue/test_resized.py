@@ -135,6 +135,11 @@ def test_a_job_that_edl_does_not_resize_keeps_its_workloads_until_its_pods_are_g
     assert gone(actions_of(job_of(0, own(trainers=2), own(1), problem=problem), None)) == {"w0", "w1"}
 
 
+def test_a_job_that_is_finishing_keeps_its_base_until_it_has_ended() -> None:
+    job = job_of(0, own(trainers=2, is_ready=True), problem="a pod has succeeded", finishing=True)
+    assert [type(a) for a in actions_of(job, None)] == [EmitEvent]
+
+
 def test_a_job_that_leaves_kueue_has_its_workloads_deleted() -> None:
     job = with_state(job_of(3, own(trainers=2), own(1)), local_queue="")
     actions = actions_of(job, 3)
