@@ -13,6 +13,7 @@ from edl.lifecycle.kueue.workloads import workload_actions
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import WorkloadAction
 from edl.model.jobs import Job
+from edl.model.names import Role
 from edl.model.plan import ScaleDecision
 from edl.model.quota_trees import KueueState
 from edl.model.sizes import at_most
@@ -44,7 +45,7 @@ def count_under(job: Job, wanted: int | None) -> int:
     Returns:
         0 while Kueue has not admitted the base. A workload that edl has started keeps its count while it is not
         known what Kueue has decided, and while somebody has deleted its base. What Kueue has taken back lowers the
-        count at once.
+        count at once. A growth waits for the end of pods that still hold quota.
     """
     before, state = job.owner_count or 0, owned(job)
     if state is None or state.is_unknown:
@@ -53,6 +54,8 @@ def count_under(job: Job, wanted: int | None) -> int:
     if not most:
         return before if _is_between_bases(job, state) else 0
     target = min(before if wanted is None else wanted, most)
+    if target > before:  # its controller makes pods although others still end, and those hold quota, too
+        target = max(before, min(target, most - _ending(job)))
     allowed = at_most(job.sizes, target)
     return allowed if allowed or not target else min(before, most)
 
@@ -74,6 +77,11 @@ def reason_under(job: Job, wanted: int, kept: int) -> tuple[str, str] | None:
     step = step_under(job, Step(Stage.RUNNING, wanted, "", ""))
     message = step.message or f"Kueue has not admitted it in LocalQueue {state.local_queue}"
     return Reason.QUOTA_REACHED.value, message
+
+
+def _ending(job: Job) -> int:
+    """How many of its pods end, or are about to, and have not ended."""
+    return sum(pod.role is Role.TRAINER and pod.terminating and not pod.is_finished for pod in job.pods)
 
 
 def _is_between_bases(job: Job, state: KueueState) -> bool:

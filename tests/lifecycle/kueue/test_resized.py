@@ -83,6 +83,24 @@ def test_a_pod_that_still_ends_holds_its_quota() -> None:
     assert (count_of(actions), gone(actions)) == (None, set())
 
 
+def test_quota_is_held_for_pods_that_the_controller_of_the_job_is_about_to_make() -> None:
+    workloads = own(trainers=2), own(1), own(2)
+    actions = actions_of(job_of(0, *workloads, owner_count=4), 3)
+    assert (count_of(actions), gone(actions)) == (3, set())
+    assert gone(actions_of(job_of(0, *workloads, owner_count=3), 3)) == {"w2"}
+    base = evicted(trainers=2)
+    assert told(actions_of(job_of(0, base, owner_count=2), 3)) == {}
+    assert told(actions_of(job_of(0, base, owner_count=0), 3)) == {"w0": Report.RELEASED}
+
+
+def test_a_growth_waits_for_the_end_of_pods_that_still_hold_quota() -> None:
+    job = job_of(4, own(trainers=2), own(1), own(2), owner_count=2)
+    pods = tuple(replace(pod, terminating=pod.index in {2, 3}) for pod in job.pods)
+    assert count_of(actions_of(replace(job, pods=pods), 4)) is None
+    assert count_of(actions_of(replace(job, pods=pods[:3]), 4)) == 3
+    assert count_of(actions_of(replace(job, pods=pods[:2]), 4)) == 4
+
+
 def test_an_evicted_base_suspends_the_job_and_is_released_once_no_pod_is_left() -> None:
     actions = actions_of(job_of(3, evicted(trainers=2), own(1)), 3)
     assert (count_of(actions), gone(actions), told(actions)) == (0, set(), {})

@@ -113,8 +113,8 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
         trainers: how many it is for.
         state: `waiting`, `reserved`, `admitted` or `evicted`.
         queue: its LocalQueue and its ClusterQueue.
-        more: `flavor`, `at`, `active`, `message`, `priority`, `ready`, `digest`; `owner` is an owner reference of
-            another job, of which only trainers count.
+        more: `flavor`, `at`, `active`, `message`, `priority`, `ready`, `digest`, `name` without the index;
+            `owner` is an owner reference of another job, of which only trainers count.
     """
     has_master = not (index or "owner" in more)
     counts = {**({"master": 1} if has_master else {}), "trainer": trainers}
@@ -138,7 +138,7 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
                 for name, n in counts.items()
             ],
         }
-    at = more.get("at", 0)
+    at, name = more.get("at", 0), more.get("name", "ctr")
     owner = more.get("owner") or {"kind": "TrainingJob", "name": "ctr", "uid": "uid-ctr", "controller": True}
     pods = [
         {"name": name, "count": n, "template": {"spec": {"containers": [container(str(cpus[name]), "1Gi")]}}}
@@ -148,9 +148,9 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
         "apiVersion": API,
         "kind": "Workload",
         "metadata": {
-            "name": f"ctr-{index}",
+            "name": f"{name}-{index}",
             "namespace": "ads",
-            "uid": f"uid-of-ctr-{index}",
+            "uid": f"uid-of-{name}-{index}",
             "ownerReferences": [owner],
             "creationTimestamp": f"1970-01-01T00:{at // 60:02}:{at % 60:02}Z",
             "annotations": {
