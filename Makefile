@@ -31,6 +31,7 @@ MINUTES ?= 10
 PACE ?= 1
 HISTORIES ?= 20000
 STORMS ?= 150
+WAVES ?= 9
 MIXES ?= 300
 STATES ?= 2000000
 FUZZ_S ?= 60
@@ -216,10 +217,14 @@ kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the
 	@$(PYTEST) --on cluster tests/kuberay
 
 kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module
-	@$(STEP) 'build Kueue, if it is missing'
-	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
+	@$(STEP) 'build Kueue and the training operator, if they are missing'
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kueue; ensure_kueue(); ensure_kubeflow()"
 	@$(STEP) 'tests beside the real Kueue'
 	@$(PYTEST) --on cluster tests/kueue
+
+kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000]
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
+	@EDL_KUEUE_WAVES=$(WAVES) $(PYTEST) -s --on cluster tests/kueue/play_waves.py
 
 kubeflow-test: $(STAMP) ## PyTorchJobs beside the real training operator (docs/pytorchjobs.md); the first run builds it from its Go module
 	@$(STEP) 'build the training operator, if it is missing'

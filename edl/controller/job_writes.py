@@ -41,6 +41,7 @@ from edl.model.actions import (
     CreatePod,
     DeletePod,
     EmitEvent,
+    EventKind,
     Intent,
     MarkPod,
     Need,
@@ -293,17 +294,26 @@ class JobWrites:
             yield Write(needs(job), Lane.BASE)
 
     def _of_workload(self, job: Job, usable: Usable) -> list[Write]:
-        """The resize of a workload with its event, or the event that says why edl does not resize it."""
+        """The changes of its Workloads, and its resize with an event, or the event that says why there is none."""
         free = sum(role is Role.TRAINER for role, _ in usable.slots)
         actions = workload_actions(job, usable.decision, free, self._clock.now_s())
         now_s = self._clock.monotonic_s()
         self._backoff.forget_unwanted(job.uid, actions, now_s)
-        if not job.problem and self._backoff.refused_resize(job.uid) is None:
+        allowed = {type(a): self._backoff.allows(job.uid, type(a), now_s) for a in actions}
+        own = [a for a in actions if isinstance(a, WorkloadAction)]
+        rest = [a for a in actions if not isinstance(a, WorkloadAction)]
+        refusal = self._backoff.refusal(job.uid, now_s) if own else None
+        if refusal is not None and not rest:  # a TrainingJob has it in its status
+            message = f"edl does not resize this workload: {refusal[1]}"
+            rest = [EmitEvent(job.key, job.uid, EventKind.WARNING, Reason.NOT_RESIZED.value, message)]
+            allowed[EmitEvent] = self._backoff.allows(job.uid, EmitEvent, now_s)
+        elif not job.problem and self._backoff.refused_resize(job.uid) is None:
             self._noticed.pop(job.uid, None)
-        if not all(self._backoff.allows(job.uid, type(action), now_s) for action in actions):
-            return []
-        news = tuple(a for a in actions if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
-        return [Write(news, _lane_of_resize(job, news))] if news else []
+        writes = [Write((a,), _lane_of_workloads(a)) for a in own if allowed[type(a)]]
+        news = tuple(a for a in rest if not isinstance(a, EmitEvent) or self._noticed.get(job.uid) != a.message)
+        if news and all(allowed[type(a)] for a in rest):
+            writes.append(Write(news, _lane_of_resize(job, news)))
+        return writes
 
     def _trouble(self, facts: Facts, job: Job) -> tuple[str, str] | None:
         """(reason, message) for the condition Degraded; None if there is nothing to report."""

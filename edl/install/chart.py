@@ -125,7 +125,10 @@ _SCHEMA: Object = {
         },
         "kueueTrainingJobs": {
             "type": "boolean",
-            "description": "The rights to make Workloads of Kueue for TrainingJobs. They need those of kueue too.",
+            "description": (
+                "The rights to make Workloads of Kueue for TrainingJobs, and for Jobs and PyTorchJobs that ask."
+                " They need those of kueue too."
+            ),
         },
     },
 }

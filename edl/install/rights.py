@@ -122,9 +122,16 @@ def kueue_rights() -> list[Object]:
 
 
 def kueue_trainingjob_rights() -> list[Object]:
-    """The additional rights of the controller for TrainingJobs that Kueue admits: it makes their Workloads."""
+    """The additional rights of the controller for jobs whose Workloads it makes: TrainingJobs, Jobs and PyTorchJobs.
+
+    It reads the pod template of a Job or PyTorchJob when it makes a Workload. It removes the start time of a
+    suspended Job, because an older API server accepts no other template while a Job has one.
+    """
     group = "kueue.x-k8s.io"
     rules = [
+        _rule("batch", ["jobs"], ["get"]),
+        _rule("batch", ["jobs/status"], ["patch"]),
+        _rule("kubeflow.org", ["pytorchjobs"], ["get"]),
         _rule(group, ["workloads"], ["create", "delete", "get"]),
         _rule(group, ["workloads/status"], ["patch"]),
         _rule(group, ["workloadpriorityclasses"], ["get"]),

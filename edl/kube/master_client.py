@@ -103,9 +103,8 @@ class _Group(msgspec.Struct):
     def goodputs(self) -> tuple[tuple[int, float], ...]:
         """(trainers, useful samples per second), ascending; numbers that no job can have are left out."""
         speeds = self.goodput.speeds[:MAX_SPEEDS] if self.goodput is not None else []
-        return tuple(
-            sorted({s.trainers: s.per_s for s in speeds if s.per_s and 0 < s.trainers <= MAX_INSTANCES}.items())
-        )
+        found = {one.trainers: one.per_s for one in speeds if one.per_s and 0 < one.trainers <= MAX_INSTANCES}
+        return tuple(sorted(found.items()))
 
 
 class _Status(msgspec.Struct):

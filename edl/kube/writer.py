@@ -298,7 +298,10 @@ class Writer:
     async def _resize(self, action: ResizeWorkload) -> Result:
         namespace = action.job.namespace
         request = resize_request(
-            action, self._cache.workload(action.job), lambda name: self._cache.has_pod(namespace, name)
+            action,
+            self._cache.workload(action.job),
+            lambda name: self._cache.has_pod(namespace, name),
+            self._cache.flavors(action.flavors) if action.flavors else (),
         )
         stored = await send_resize(self._session, request, WRITE_TIMEOUT_S)
         self._cache.answered(action.job.kind.value, stored)

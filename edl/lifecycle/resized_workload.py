@@ -6,6 +6,8 @@ together, so a new controller continues where a killed one stopped.
 
 from __future__ import annotations
 
+from edl.lifecycle.kueue.gate import decision_under, flavors_of
+from edl.lifecycle.kueue.resized import count_under, own_workload_actions, reason_under
 from edl.model.actions import Action, EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -15,7 +17,7 @@ from edl.model.status import Reason, Resize
 
 
 def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s: float) -> tuple[Action, ...]:
-    """The actions that bring a workload closer to its decision: a resize with its event, or none.
+    """The actions that bring a workload closer to its decision: a resize with its event, or none; and its Workloads.
 
     Args:
         job: the workload; its `owner_count` is what its controller keeps now.
@@ -24,9 +26,14 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
         now_s: seconds since the epoch.
 
     Returns:
-        The resize and its event, in this order. For a workload that edl does not resize, an event that says why:
-        each time, so the caller leaves out what the object has already. That it is finishing is no warning.
+        What has to be done with Workloads of Kueue that edl has made for it. Then the resize and its event, in this
+        order. For a workload that edl does not resize, an event that says why: each time, so the caller leaves out
+        what the object has already. That it is finishing is no warning.
     """
+    return (*own_workload_actions(job, decision), *_resize(job, decision, free, now_s))
+
+
+def _resize(job: Job, decision: ScaleDecision | None, free: int, now_s: float) -> tuple[Action, ...]:
     if job.deleting or job.finished or job.suspended:
         return ()
     if job.finishing:
@@ -35,19 +42,30 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
     if problem := job.problem or _found_in_plan(decision):
         message = f"edl does not resize this workload: {problem}"
         return (EmitEvent(job.key, job.uid, EventKind.WARNING, Reason.NOT_RESIZED.value, message),)
-    before = job.owner_count
-    if decision is None or before is None:
+    before, is_owned = job.owner_count, job.kueue is not None and job.kueue.is_owned
+    decision = decision_under(job, decision)
+    if before is None or (decision is None and not is_owned):
         return ()
-    count = wanted_count(job, decision, free)
+    wanted = before if decision is None else wanted_count(job, decision, free)
+    count = count_under(job, wanted) if is_owned else wanted
     if count == before:
         return ()
-    reason = (decision.shrink_reason or decision.reason.value) if count < before else decision.reason.value
+    reason, message = reason_under(job, wanted, count) or _reason(decision, is_shrink=count < before)
     voluntary_s = _voluntary_s(job, reason, now_s, is_shrink=count < before)
     resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
-    message = f"edl changes the number of pods from {before} to {count}: {decision.message}"
+    message = f"edl changes the number of pods from {before} to {count}: {message}"
     event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
     requests = None if job.declared is None else (job.declared, job.trainer.request)
-    return ResizeWorkload(job.key, job.uid, before, count, resize, _victims(job, count), requests), event
+    flavors = () if before else flavors_of(job, Role.TRAINER)
+    victims = _victims(job, count)
+    return ResizeWorkload(job.key, job.uid, before, count, resize, victims, requests, flavors), event
+
+
+def _reason(decision: ScaleDecision | None, *, is_shrink: bool) -> tuple[str, str]:
+    """(reason, message) of the plan for another count."""
+    if decision is None:
+        return Reason.QUOTA_REACHED.value, ""
+    return (decision.shrink_reason if is_shrink else "") or decision.reason.value, decision.message
 
 
 def _found_in_plan(decision: ScaleDecision | None) -> str:
@@ -65,8 +83,9 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
     before = job.owner_count or 0
     if job.keeps_minimum and not decision.admitted:
         return min(before, job.bounds.min_trainers)
-    if not decision.admitted or (job.kueue is not None and decision.target < job.bounds.min_trainers):
-        return 0 if job.kueue is None else job.bounds.min_trainers
+    is_sized = job.kueue is not None and not job.kueue.is_owned  # by edl beside Workloads that Kueue makes
+    if not decision.admitted or (is_sized and decision.target < job.bounds.min_trainers):
+        return job.bounds.min_trainers if is_sized else 0
     if decision.target <= before:
         return decision.target
     count = max(before, at_most(job.sizes, min(decision.target, decision.current - len(decision.victims) + free)))

@@ -200,6 +200,7 @@ class ResizeWorkload:
         resize: what edl records on the object, in the same write.
         victims: the names of the trainers that go, for a controller that takes names.
         requests: what a trainer requests by its template, and as admission makes it; None if both are the same.
+        flavors: the ResourceFlavors whose nodes its pods need, if it starts in a queue of Kueue.
     """
 
     job: JobKey
@@ -209,6 +210,7 @@ class ResizeWorkload:
     resize: Resize
     victims: tuple[str, ...] = ()
     requests: tuple[Resources, Resources] | None = None
+    flavors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,7 @@ class NewWorkload:
 
 @dataclass(frozen=True, slots=True)
 class ChangeWorkloads:
-    """Make Workloads of Kueue for a TrainingJob, and delete others.
+    """Make Workloads of Kueue for a job, and delete others.
 
     Attributes:
         queue: the LocalQueue of the new ones.

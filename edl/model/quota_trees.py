@@ -99,7 +99,7 @@ NO_TREES = QuotaTrees()
 
 @dataclass(frozen=True, slots=True)
 class OwnedWorkload:
-    """A Workload of Kueue that edl has made for a TrainingJob, and what Kueue says about it.
+    """A Workload of Kueue that edl has made for a job, and what Kueue says about it.
 
     Attributes:
         name, uid: of the object.
@@ -136,14 +136,15 @@ class KueueState:
     """Kueue's decision about a job.
 
     Attributes:
-        local_queue: the name of its LocalQueue; empty for a TrainingJob that has left Kueue and still has Workloads.
+        local_queue: the name of its LocalQueue; empty for a job that has left Kueue and still has Workloads.
         pod_set: the name of its trainers in the Workload.
         reserved: for how many trainers it holds quota; None while it waits.
         is_suspended: it is suspended: by Kueue, as long as its Workload is active.
-        is_owned: a TrainingJob: edl makes its Workloads. Kueue makes those of any other job.
-        priority_class: the WorkloadPriorityClass that a TrainingJob names; empty for none.
-        workloads: those of a TrainingJob, by index.
-        is_unknown: the objects of Kueue cannot be read, so a TrainingJob keeps what it has.
+        is_owned: edl makes its Workloads: those of a TrainingJob, and of a workload that asks for it. Kueue makes
+            those of any other job.
+        priority_class: the WorkloadPriorityClass that such a job names; empty for none.
+        workloads: those that edl has made, by index.
+        is_unknown: the objects of Kueue cannot be read, so such a job keeps what it has.
     """
 
     local_queue: str

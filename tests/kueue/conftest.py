@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from tests.e2e.conftest import PLANES, ControlPlanes, plane_of, pytest_runtest_makereport
+from tests.kubeflow.programs import kubeflow_on
+from tests.kueue.owned_jobs import OwnedScene, TorchScene
 from tests.kueue.programs import kueue_on
 from tests.kueue.scene import NODES, Cluster, Scene
 from tests.kueue.training_jobs import TrainingScene
@@ -37,4 +39,28 @@ def here(cluster: Cluster) -> Iterator[Scene]:
 def there(cluster: Cluster) -> Iterator[TrainingScene]:
     """The same for TrainingJobs."""
     with closing(TrainingScene(cluster)) as scene:
+        yield scene
+
+
+@pytest.fixture
+def owned(cluster: Cluster) -> Iterator[OwnedScene]:
+    """The same for Jobs whose Workloads edl makes."""
+    with closing(OwnedScene(cluster)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="session")
+def with_operator(cluster: Cluster) -> Iterator[Cluster]:
+    """The training operator on the same control plane, with Kueue's integration of its kind."""
+    with kubeflow_on(cluster.world.plane):
+        cluster.add_kubeflow()
+        yield cluster
+
+
+@pytest.fixture
+def own_scene(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[OwnedScene]:
+    """A scene of Jobs, or of PyTorchJobs beside their operator."""
+    is_torch = request.param == "pytorchjobs"
+    there: Cluster = request.getfixturevalue("with_operator") if is_torch else cluster
+    with closing(TorchScene(there) if is_torch else OwnedScene(there)) as scene:
         yield scene

@@ -43,6 +43,10 @@ class Kueue(ProgramBeside):
         self._port = free_port()
         self._certificates = make_certificates(plane.workdir / "kueue")
 
+    def add_framework(self, name: str) -> None:
+        """Turn on a further integration when it starts next; the resource of its kind exists."""
+        self._frameworks = (*self._frameworks, name)
+
     def install(self) -> None:
         """Create the resources, the webhooks and the Secret."""
         kube = self._plane.kube

@@ -10,6 +10,8 @@ import contextlib
 from itertools import count
 from typing import Any
 
+import yaml
+
 from tests.e2e.control_plane.cluster import ControlPlane
 from tests.e2e.control_plane.kube import KubeError
 from tests.e2e.control_plane.nodes import NodeSpec
@@ -42,6 +44,16 @@ class Cluster(WithController):
         for name, value in (("low", -10), ("high", 10)):
             body = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
             self.kube.apply(body)
+
+    def add_kubeflow(self) -> None:
+        """Turn on Kueue's integration of PyTorchJobs, and let edl size these."""
+        for body in yaml.safe_load_all((ROOT / "deploy/kubeflow/rbac.yaml").read_text()):
+            self.kube.apply(body)
+        self.kueue.stop()
+        self.kueue.add_framework("kubeflow.org/pytorchjob")
+        self.kueue.start()
+        self.world.controller.kill()
+        self.world.controller.start()
 
 
 class Scene:

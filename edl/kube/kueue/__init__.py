@@ -1,1 +1,1 @@
-"""The Workloads of Kueue that edl makes for TrainingJobs: their objects, and the requests about them."""
+"""The Workloads of Kueue that edl makes: their objects, and the requests about them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,40 +23,69 @@ REQUEUED_AT_ONCE = frozenset({"Preempted", "NodeFailures"})
 """After these evictions a Workload waits again at once; after others Kueue says when."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerOfWorkloads:
+    """The job that Workloads are made for.
+
+    Attributes:
+        reference: the owner reference that names it.
+        pods: the spec of a pod of each role; one without the role of trainers has none.
+        fixed: how many pods the base has of each other role.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reference: Object
+    pods: Mapping[Role, Object]
+    fixed: Mapping[Role, int] = field(default_factory=dict)
+
+
+def owner_of_training_job(job: TrainingJob, master_image: str) -> OwnerOfWorkloads:
+    """Return a TrainingJob as the owner of its Workloads.
+
+    Args:
+        job: a valid job.
+        master_image: the image of a master whose job names none.
+    """
+    fixed: dict[Role, int] = {role: n for role in Role if role is not Role.TRAINER and (n := job.minimum(role))}
+    pods = {}
+    for role in (*fixed, Role.TRAINER):
+        pod = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
+        pods[role] = {key: value for key, value in pod["spec"].items() if key not in {"hostname", "subdomain"}}
+    metadata = job.metadata
+    return OwnerOfWorkloads(metadata.namespace, metadata.name, job.uid, owner_reference(job), pods, fixed)
+
+
 def workload_name(job: str, uid: str, index: int) -> str:
     """The name of a Workload, with the UID: an earlier job of this name may have left its own."""
     return f"{job}-{uid[:8]}-{index}" if index else f"{job}-{uid[:8]}"
 
 
 def workload_manifest(
-    job: TrainingJob,
+    owner: OwnerOfWorkloads,
     one: NewWorkload,
     action: ChangeWorkloads,
     *,
     priority: int,
-    master_image: str,
     flavors: Iterable[FlavorSpec],
 ) -> Object:
     """A Workload, with what its pods request.
 
     Args:
-        job: a valid job.
+        owner: its job.
         one: which Workload it is.
         action: names the queue and the priority class.
         priority: of the base.
-        master_image: the image of a master whose job names none.
         flavors: what the nodes of the base have; trainers above it need the same.
     """
-    counts = {role: job.minimum(role) for role in Role} if not one.index else {}
-    counts |= {Role.TRAINER: one.trainers}
+    counts = {role: number for role, number in owner.fixed.items() if not one.index} | {Role.TRAINER: one.trainers}
     pod_sets = []
-    for role, number in counts.items():
-        if number:
-            pod = pod_manifest(job, role, 0, default_master_image=master_image, priority_classes=())
-            spec = with_flavors(pod["spec"], flavors) if one.index else pod["spec"]
-            kept = {key: value for key, value in spec.items() if key not in {"hostname", "subdomain"}}
-            pod_sets.append({"name": role.value, "count": number, "template": {"spec": kept}})
-    spec = {"queueName": action.queue, "active": True, "podSets": pod_sets, "priority": priority}
+    for role in Role:
+        if number := counts.get(role, 0):
+            pod = with_flavors(owner.pods[role], flavors) if one.index else owner.pods[role]
+            pod_sets.append({"name": role.value, "count": number, "template": {"spec": pod}})
+    spec: Object = {"queueName": action.queue, "active": True, "podSets": pod_sets, "priority": priority}
     if one.index:
         spec["priority"] = min(SURPLUS_PRIORITY, priority - 1)
     elif action.priority_class:
@@ -68,11 +98,11 @@ def workload_manifest(
         "apiVersion": API,
         "kind": "Workload",
         "metadata": {
-            "name": workload_name(job.metadata.name, job.uid, one.index),
-            "namespace": job.metadata.namespace,
-            "labels": {"app.kubernetes.io/managed-by": "edl", LABEL_JOB: job.metadata.name},
+            "name": workload_name(owner.name, owner.uid, one.index),
+            "namespace": owner.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "edl", LABEL_JOB: owner.name},
             "annotations": {INDEX: str(one.index), DIGEST: one.digest},
-            "ownerReferences": [owner_reference(job)],
+            "ownerReferences": [owner.reference],
         },
         "spec": spec,
     }

@@ -13,8 +13,10 @@ from edl.clock import Clock
 from edl.errors import ConflictError, TemporaryError
 from edl.kube.client.api_errors import AlreadyExistsError, NotFoundError, RefusedError
 from edl.kube.client.session import ApiSession
-from edl.kube.kueue.objects import status_patch, workload_manifest
+from edl.kube.kueue.objects import OwnerOfWorkloads, owner_of_training_job, status_patch, workload_manifest
+from edl.kube.kueue.owners import owner_of_workload
 from edl.kube.translate.kueue.objects import API, FlavorSpec
+from edl.kube.workloads.registry import SUSPENDING
 from edl.model.actions import (
     ChangeWorkloads,
     NewWorkload,
@@ -23,6 +25,7 @@ from edl.model.actions import (
     WorkloadAction,
     WorkloadReport,
 )
+from edl.model.names import WorkloadKind
 
 _REQUESTS_AT_ONCE = 8
 _CLASSES = f"/apis/{API}/workloadpriorityclasses"
@@ -42,7 +45,7 @@ class CacheOfKueue(Protocol):
 
 
 class WorkloadWriter:
-    """Carries out what concerns the Workloads of TrainingJobs.
+    """Carries out what concerns the Workloads that edl makes.
 
     Args:
         session: the API server.
@@ -65,7 +68,7 @@ class WorkloadWriter:
 
         Args:
             action: what to do.
-            job_of: returns the job of an action; what a job that is not valid any more has left can be deleted.
+            job_of: returns the TrainingJob of an action; what one that is not valid any more has left can be deleted.
 
         Raises:
             EdlError: a request failed.
@@ -75,9 +78,28 @@ class WorkloadWriter:
             return Result.DONE
         await self._all(self._delete(action, name, uid) for name, uid in action.gone)
         if action.new:
-            job, priority = job_of(action), await self._priority(action)
-            await self._all(self._create(action, job, one, priority) for one in action.new)
+            if action.job.kind is WorkloadKind.TRAINING_JOB:
+                owner = owner_of_training_job(job_of(action), self._master_image)
+            else:
+                owner = await self._owner(action)
+            priority = await self._priority(action)
+            await self._all(self._create(action, owner, one, priority) for one in action.new)
         return Result.DONE
+
+    async def _owner(self, action: ChangeWorkloads) -> OwnerOfWorkloads:
+        """Read the object whose controller makes the pods: the cache has not all of its pod template.
+
+        Raises:
+            ConflictError: it was deleted, or another object has its name now.
+        """
+        adapter = SUSPENDING[action.job.kind]
+        version, _, plural = adapter.api
+        path = f"/apis/{version}/namespaces/{action.job.namespace}/{plural}/{action.job.object_name}"
+        try:
+            raw = await self._session.get(path, timeout_s=self._timeout_s)
+        except NotFoundError as error:
+            raise ConflictError(f"{action.job} was deleted") from error
+        return owner_of_workload(adapter, msgspec.json.decode(raw), action)
 
     async def _all(self, requests: Any) -> None:  # noqa: ANN401 - coroutines
         """Run requests beside each other, a few at once; the first failure is raised once all have ended.
@@ -100,11 +122,11 @@ class WorkloadWriter:
             if isinstance(problem, BaseException):
                 raise problem
 
-    async def _create(self, action: ChangeWorkloads, job: TrainingJob, one: NewWorkload, priority: int) -> None:
+    async def _create(
+        self, action: ChangeWorkloads, owner: OwnerOfWorkloads, one: NewWorkload, priority: int
+    ) -> None:
         flavors = self._cache.flavors(action.flavors)
-        body = workload_manifest(
-            job, one, action, priority=priority, master_image=self._master_image, flavors=flavors
-        )
+        body = workload_manifest(owner, one, action, priority=priority, flavors=flavors)
         path = _path(action.job.namespace)
         try:
             stored = await self._session.post(path, body, timeout_s=self._timeout_s)

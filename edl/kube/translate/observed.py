@@ -62,7 +62,10 @@ class ObservedPods:
         if seen is None or seen.template != template:
             return replace(job, fixed=fixed)
         declared = template if seen.shape.request != template else None
-        return replace(job, fixed=fixed, trainer=seen.shape, limits=seen.limits, declared=declared)
+        # Pods that Kueue admitted have the labels and tolerations of their flavor, and the next ones may have others.
+        is_owned = job.kueue is not None and job.kueue.is_owned
+        shape = replace(seen.shape, placement=job.trainer.placement) if is_owned else seen.shape
+        return replace(job, fixed=fixed, trainer=shape, limits=seen.limits, declared=declared)
 
     def forget(self, key: JobKey) -> None:
         """Forget a workload that no longer exists."""

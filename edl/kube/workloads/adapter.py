@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from edl.kube.translate.decoders import Decoder
+from edl.kube.translate.objects import PodSpec
 from edl.kube.translate.workload_reader import WorkloadReader
 from edl.model.names import WorkloadKind
 
@@ -52,3 +53,17 @@ class Adapter(MirroredKind, Protocol):
 
     def mark(self, source: Any, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ANN401 - as above
         """The JSON patch that marks such a pod, or takes its mark away; it fails for a pod of another owner."""
+
+
+class SuspendingAdapter(Adapter, Protocol):
+    """One kind for which edl makes the Workloads of Kueue: its controller starts no pod of a suspended object."""
+
+    @property
+    def template_path(self) -> tuple[str, ...]:
+        """Where the pod template is in the spec."""
+
+    def template(self, source: Any) -> PodSpec:  # noqa: ANN401 - as above
+        """Return what its pods are made of, as it is stored."""
+
+    def start_s(self, source: Any) -> float | None:  # noqa: ANN401 - as above
+        """Return when it was started, if that keeps the API server from accepting another template; else None."""

@@ -11,7 +11,13 @@ from typing import Any
 
 from edl.api.roles import MAX_INSTANCES
 from edl.kube.translate.scalars import Scalar, text
-from edl.model.names import ANNOTATION_MAX, ANNOTATION_MIN, ANNOTATION_QUEUE
+from edl.model.names import (
+    ANNOTATION_KUEUE_PRIORITY,
+    ANNOTATION_KUEUE_QUEUE,
+    ANNOTATION_MAX,
+    ANNOTATION_MIN,
+    ANNOTATION_QUEUE,
+)
 from edl.model.sizes import MOST_SIZES, Sizes, in_steps
 
 ELASTIC = "paddlepaddle.org/elastic"
@@ -29,8 +35,12 @@ INDEXES = "paddlepaddle.org/indexes"
 RECORD = "paddlepaddle.org/last-resize"
 """What edl did last, as JSON with the fields of `status.lastResize`. A person removes it to give the count back."""
 
+FLAVOR_NODES = "paddlepaddle.org/flavor-nodes"
+"""What edl has added to the pod template for a flavor of Kueue, as JSON: nodeSelector and tolerations."""
+
 _PREFIX = "paddlepaddle.org"
-_KNOWN_NAMES = (ELASTIC, MIN, MAX, SIZES, STEP, QUEUE, TASK, INDEXES, RECORD)
+_ASKED = (ELASTIC, MIN, MAX, SIZES, STEP, QUEUE, TASK, INDEXES, ANNOTATION_KUEUE_QUEUE, ANNOTATION_KUEUE_PRIORITY)
+_KNOWN_NAMES = (*_ASKED, RECORD, FLAVOR_NODES)
 _KNOWN = tuple(name.partition("/")[2] for name in _KNOWN_NAMES)
 _MAX_COMPARED = 20  # names; to compare one takes long
 

@@ -22,6 +22,7 @@ from edl.kube.workloads.annotations import INDEXES, is_elastic, read_wish
 from edl.kube.workloads.batch_objects import BatchJobObject, BatchJobSpec, ManagedSpec
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.kueue import kueue_of, kueue_problem
+from edl.kube.workloads.owned_by_kueue import added_to, owned_problem, owned_state, without_added
 from edl.kube.workloads.read_alike import (
     End,
     end_by_conditions,
@@ -32,11 +33,13 @@ from edl.kube.workloads.read_alike import (
     with_labels,
     writer_problem,
 )
+from edl.kube.workloads.record import read_record
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
 from edl.model.status import JobPhase, JobStatus
+from edl.model.times import seconds_of
 from edl.model.units import count
 
 RANKS, ITEMS = "ranks", "items"
@@ -60,6 +63,7 @@ class BatchJobs:
     kind = WorkloadKind.BATCH_JOB
     api = ("batch/v1", "Job", "jobs")
     decoder: Decoder[Any] = Decoder("Job", BatchJobObject)
+    template_path = ("template",)
 
     def key(self, source: BatchJobObject) -> JobKey:
         """The key of a Job."""
@@ -78,6 +82,7 @@ class BatchJobs:
             _finishing(source)
             or _owner_problem(source)
             or wish.problem
+            or owned_problem(_metadata(source))
             or kueue_problem(_metadata(source), wish, _spec(source).template, "pods")
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
@@ -97,7 +102,7 @@ class BatchJobs:
         ordered = _with_indexes(pods, source_of, has_ranks=_has_ranks(source))
         wish = read_wish(metadata.annotations or {})
         job = read_job(self.key(source), metadata, wish, _template(source), ordered, now_s=now_s)
-        kueue = kueue_of(metadata, _POD_SET, is_suspended=bool(spec.suspend))
+        kueue = owned_state(metadata) or kueue_of(metadata, _POD_SET, is_suspended=bool(spec.suspend))
         left = job.max_trainers
         if spec.completions is not None and not _has_ranks(source):
             left = max(1, spec.completions - _over(source))
@@ -106,14 +111,14 @@ class BatchJobs:
             min_trainers=min(job.min_trainers, left),
             sizes=job.sizes if job.min_trainers <= left else (),
             max_trainers=min(job.max_trainers, left),
-            pods=_with_doomed(ordered, _parallelism(source)),
+            pods=_with_doomed(ordered, _kept(source)),
             suspended=bool(spec.suspend) and kueue is None,
             kueue=kueue,
             finished=_end(source) is not None,
             problem=self.problem(source),
             finishing=bool(_finishing(source)),
             status=_status(source, ordered),
-            owner_count=_parallelism(source),
+            owner_count=_kept(source),
         )
 
     def templates(self, source: BatchJobObject) -> dict[Role, PodObject]:
@@ -122,16 +127,29 @@ class BatchJobs:
         labels = {"batch.kubernetes.io/job-name": name, "job-name": name}
         return {Role.TRAINER: with_labels(_spec(source).template, labels)}
 
+    def template(self, source: BatchJobObject) -> PodSpec:
+        """What its pods are made of, as it is stored."""
+        return _stored_template(source)
+
+    def start_s(self, source: BatchJobObject) -> float | None:
+        """When the Job was last started; the API server may accept no other template while that is set."""
+        return seconds_of(source.status.start_time) if source.status else None
+
     def count(self, source: BatchJobObject) -> int:
-        """`spec.parallelism`."""
-        return _parallelism(source)
+        """`spec.parallelism`; 0 while a Job is suspended whose Workloads edl makes, because edl suspends it."""
+        return _kept(source)
 
     def patch(self, source: BatchJobObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - the Job controller chooses
         """Another parallelism; of a Job whose indexes are ranks also the same completions.
 
-        Completions of 0 would complete the Job, so a Job that is stopped keeps its completions.
+        Completions of 0 would complete the Job, so a Job that is stopped keeps its completions. One whose Workloads
+        edl makes is suspended instead: only then may its template change.
         """
-        return {"parallelism": count, **({"completions": count} if count and _has_ranks(source) else {})}
+        is_owned = owned_state(_metadata(source)) is not None
+        if is_owned and not count:
+            return {"suspend": True}
+        resume = {"suspend": False} if is_owned and _spec(source).suspend else {}
+        return {**resume, "parallelism": count, **({"completions": count} if count and _has_ranks(source) else {})}
 
     def surplus(self, source: BatchJobObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
         """No pod: the Job controller counts a pod that it deletes for a resize as no failure."""
@@ -146,6 +164,11 @@ def _parallelism(source: BatchJobObject) -> int:
     """The API server sets 1 if nobody sets it."""
     parallelism = _spec(source).parallelism
     return 1 if parallelism is None else max(0, parallelism)
+
+
+def _kept(source: BatchJobObject) -> int:
+    is_stopped = bool(_spec(source).suspend) and owned_state(_metadata(source)) is not None
+    return 0 if is_stopped else _parallelism(source)
 
 
 def _owner_problem(source: BatchJobObject) -> str:
@@ -196,7 +219,10 @@ def _other_writer(source: BatchJobObject) -> str:
     def owns(spec: ManagedSpec) -> bool:
         return spec.parallelism is not None
 
-    return writer_problem(_metadata(source), _parallelism(source), "spec.parallelism", owns)
+    metadata = _metadata(source)
+    if owned_state(metadata) is not None and (_spec(source).suspend or read_record(metadata).get("to") == 0):
+        return ""
+    return writer_problem(metadata, _parallelism(source), "spec.parallelism", owns)
 
 
 def _status(source: BatchJobObject, pods: Collection[Pod]) -> JobStatus:
@@ -205,7 +231,7 @@ def _status(source: BatchJobObject, pods: Collection[Pod]) -> JobStatus:
     return read_workload_status(
         _metadata(source),
         pods,
-        _parallelism(source),
+        _kept(source),
         is_suspended=bool(spec.suspend),
         end=_end(source),
         failures=f"{count(failed, 'pod')} of the Job failed{limit}" if failed else "",
@@ -287,4 +313,9 @@ def _spec(source: BatchJobObject) -> BatchJobSpec:
 
 
 def _template(source: BatchJobObject) -> PodSpec:
+    """The pods as the owner of the Job wrote them."""
+    return without_added(_stored_template(source), added_to(_metadata(source)))
+
+
+def _stored_template(source: BatchJobObject) -> PodSpec:
     return (_spec(source).template or PodTemplateObject()).spec or PodSpec()

@@ -38,6 +38,7 @@ class UncountedObject(ApiStruct):
 class BatchJobStatus(ApiStruct):
     """The status of a Job."""
 
+    start_time: str | None = None
     succeeded: int | None = None
     failed: int | None = None
     uncounted_terminated_pods: UncountedObject | None = None

@@ -33,6 +33,7 @@ from edl.kube.workloads.leader_worker_objects import (
     RollingUpdateObject,
     RolloutStrategyObject,
 )
+from edl.kube.workloads.owned_by_kueue import not_owned_problem
 from edl.kube.workloads.read_alike import (
     key_of,
     read_job,
@@ -81,6 +82,7 @@ class LeaderWorkerSets:
         return (
             _owner_problem(source)
             or _wish(source).problem
+            or not_owned_problem(_metadata(source), "LeaderWorkerSet")
             or _group_problem(source)
             or _update_problem(source)
             or self._other_writer(source)

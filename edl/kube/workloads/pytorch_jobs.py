@@ -25,6 +25,7 @@ from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.objects import PodObject, PodSpec, PodTemplateObject
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import MAX, MIN, Wish, is_elastic, read_wish
+from edl.kube.workloads.owned_by_kueue import added_to, owned_problem, owned_state, without_added
 from edl.kube.workloads.pytorch_objects import (
     ElasticPolicyObject,
     ManagedSpec,
@@ -46,7 +47,7 @@ from edl.kube.workloads.read_alike import (
 from edl.kube.workloads.record import read_record
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
-from edl.model.names import KUEUE_QUEUE, JobKey, Role, WorkloadKind
+from edl.model.names import ANNOTATION_KUEUE_QUEUE, KUEUE_QUEUE, JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
 from edl.model.status import JobPhase
 
@@ -69,6 +70,7 @@ class PyTorchJobs:
     kind = WorkloadKind.PYTORCH_JOB
     api = ("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
     decoder: Decoder[Any] = Decoder(WorkloadKind.PYTORCH_JOB.value, PyTorchJobObject)
+    template_path = ("pytorchReplicaSpecs", _WORKER, "template")
 
     def key(self, source: PyTorchJobObject) -> JobKey:
         """The key of a PyTorchJob."""
@@ -87,6 +89,7 @@ class PyTorchJobs:
             or _owner_problem(source)
             or ("" if self._as_if else _policy_problem(source) or _restart_problem(source))
             or _wish(source).problem
+            or owned_problem(_metadata(source))
             or ("" if self._as_if else _bounds_problem(source) or self._other_writer(source))
             or template_problem(_template(source, _WORKER), "workers")
         )
@@ -100,7 +103,8 @@ class PyTorchJobs:
             ConfigError: a quantity of a template cannot be parsed.
         """
         del source_of  # the names of the pods say what they are
-        metadata, template = _metadata(source), _template(source, _WORKER)
+        metadata = _metadata(source)
+        template = without_added(_template(source, _WORKER), added_to(metadata))
         ordered = _with_roles(pods, source)
         end, is_suspended = _end(source), _is_suspended_by_owner(source)
         return replace(
@@ -108,6 +112,7 @@ class PyTorchJobs:
             fixed=_fixed(source),
             fault_tolerant=False,  # no pod of it is moved: the operator would make another one anywhere
             suspended=is_suspended,
+            kueue=owned_state(metadata),
             finished=end is not None,
             problem=self.problem(source),
             finishing=bool(_finishing(source)),
@@ -123,6 +128,14 @@ class PyTorchJobs:
                 labels = {**job, "training.kubeflow.org/replica-type": name.lower()}
                 found[role] = with_labels(replicas.template, labels)
         return found
+
+    def template(self, source: PyTorchJobObject) -> PodSpec:
+        """What its workers are made of, as it is stored."""
+        return _template(source, _WORKER)
+
+    def start_s(self, source: PyTorchJobObject) -> float | None:  # noqa: ARG002 - as the protocol has it
+        """Nothing: its template may change at any time."""
+        return None
 
     def count(self, source: PyTorchJobObject) -> int:
         """The workers that the operator keeps; 0 while the job is suspended."""
@@ -150,7 +163,9 @@ class PyTorchJobs:
         return {name: value for name, value in found.items() if value is not None}
 
     def _other_writer(self, source: PyTorchJobObject) -> str:
-        if _is_suspended_by_owner(source):
+        is_owned = owned_state(_metadata(source)) is not None
+        is_stopped = not self.count(source) or read_record(_metadata(source)).get("to") == 0
+        if _is_suspended_by_owner(source) or (is_owned and is_stopped):
             return ""
 
         def owns(spec: ManagedSpec) -> bool:
@@ -167,7 +182,10 @@ def _owner_problem(source: PyTorchJobObject) -> str:
         return f"spec.runPolicy.managedBy is {manager}, so its pods are not made here; remove the annotations of edl"
     metadata = _metadata(source)
     if KUEUE_QUEUE in (metadata.labels or {}):
-        return f"label {KUEUE_QUEUE} gives the job to Kueue, which admits and suspends it; use one of both"
+        return (
+            f"label {KUEUE_QUEUE} gives the job to Kueue, which admits and suspends it as a whole; name the queue in"
+            f" annotation {ANNOTATION_KUEUE_QUEUE} instead, and create the job again"
+        )
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is not None:
         return f"it belongs to {owner.kind} {owner.name}, which sets its replicas; remove the annotations of edl"
@@ -282,8 +300,10 @@ def _finishing(source: PyTorchJobObject) -> str:
 
 
 def _is_suspended_by_owner(source: PyTorchJobObject) -> bool:
-    """True if the job is suspended, and not because edl stopped it."""
-    return bool(_run_policy(source).suspend) and read_record(_metadata(source)).get("to") != 0
+    """True if the job is suspended, and not because edl stopped it; it stops one whose Workloads it makes."""
+    if not _run_policy(source).suspend or owned_state(_metadata(source)) is not None:
+        return False
+    return read_record(_metadata(source)).get("to") != 0
 
 
 def _replicas(spec: ReplicaSpecObject | None) -> int:

@@ -28,6 +28,7 @@ from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import MAX, MIN, TASK, Wish, is_elastic, read_wish
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.kueue import kueue_of, kueue_problem
+from edl.kube.workloads.owned_by_kueue import not_owned_problem
 from edl.kube.workloads.ray_jobs import keeps_minimum, ray_job_problem
 from edl.kube.workloads.ray_objects import (
     HeadGroupObject,
@@ -77,6 +78,7 @@ class RayClusters:
             _owner_problem(source)
             or _group_problem(source)
             or _wish(source).problem
+            or not_owned_problem(_metadata(source), "RayCluster")
             or kueue_problem(_metadata(source), _wish(source), _elastic(source).template, "workers")
             or _bounds_problem(source)
             or self._other_writer(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl.kube.workloads.adapter import Adapter
+from edl.kube.workloads.adapter import Adapter, SuspendingAdapter
 from edl.kube.workloads.batch_jobs import BatchJobs
 from edl.kube.workloads.leader_worker_sets import LeaderWorkerSets
 from edl.kube.workloads.pytorch_jobs import PyTorchJobs
@@ -12,14 +12,16 @@ from edl.kube.workloads.unresizable import UNRESIZABLE
 from edl.kube.workloads.volcano_jobs import VolcanoJobs
 from edl.model.names import WorkloadKind
 
+_SUSPENDING: tuple[SuspendingAdapter, ...] = (BatchJobs(), PyTorchJobs())
 _ALL: tuple[Adapter, ...] = (
-    BatchJobs(),
+    *_SUSPENDING,
     VolcanoJobs(),
     RayClusters(),
     RayJobs(),
-    PyTorchJobs(),
     LeaderWorkerSets(),
     *UNRESIZABLE,
 )
 
 ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in _ALL}
+SUSPENDING: dict[WorkloadKind, SuspendingAdapter] = {adapter.kind: adapter for adapter in _SUSPENDING}
+"""Those for which edl makes the Workloads of Kueue."""

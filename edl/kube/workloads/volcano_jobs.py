@@ -23,6 +23,7 @@ from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTempl
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, shape_of
 from edl.kube.workloads.annotations import TASK, is_elastic, read_wish
+from edl.kube.workloads.owned_by_kueue import not_owned_problem
 from edl.kube.workloads.read_alike import (
     End,
     key_of,
@@ -92,6 +93,7 @@ class VolcanoJobs:
         return (
             _finishing(source)
             or read_wish(_metadata(source).annotations or {}).problem
+            or not_owned_problem(_metadata(source), "Volcano Job")
             or _task_problem(source)
             or _plugin_problem(source)
             or _other_writer(source)

@@ -106,8 +106,15 @@ def admitted_trainers(state: KueueState) -> int:
 
 
 def used_trainers(job: Job) -> int:
-    """How many trainers use quota: all that have not ended."""
-    return sum(pod.role is Role.TRAINER and not pod.is_finished for pod in job.pods)
+    """How many trainers use quota: all that have not ended, and those that another controller is about to make."""
+    trainers = [pod for pod in job.pods if pod.role is Role.TRAINER and not pod.is_finished]
+    ending = sum(pod.terminating for pod in trainers)
+    return ending + max(len(trainers) - ending, awaited_trainers(job))
+
+
+def awaited_trainers(job: Job) -> int:
+    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them."""
+    return 0 if job.owner_count is None or job.finishing or job.finished else job.owner_count
 
 
 def flavors_of(job: Job, role: Role) -> tuple[str, ...]:

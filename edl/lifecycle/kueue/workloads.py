@@ -11,7 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from edl.lifecycle.kueue.gate import base_of, flavors_of, owned, surplus_of, used_trainers
+from edl.lifecycle.kueue.gate import (
+    awaited_trainers,
+    base_of,
+    flavors_of,
+    owned,
+    surplus_of,
+    used_trainers,
+)
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import (
     ChangeWorkloads,
@@ -41,7 +48,8 @@ def workload_actions(job: Job, step: Step, *, grows: bool = False) -> Iterator[W
         step: what edl decided for the job.
         grows: by more trainers than the plan saw. A plan that is older than an eviction does not ask for them again.
     """
-    state, has_pods = owned(job), any(not pod.is_finished for pod in job.pods)
+    state = owned(job)
+    has_pods = bool(awaited_trainers(job)) or any(not pod.is_finished for pod in job.pods)
     if state is None and job.kueue is not None and job.kueue.is_owned and not (job.problem and has_pods):
         yield from _change(job, job.kueue, gone=_named(job.kueue.workloads))  # it has left Kueue, or is not valid
     if state is None or state.is_unknown or job.deleting:

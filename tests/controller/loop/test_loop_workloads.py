@@ -9,9 +9,10 @@ from functools import partial
 
 import pytest
 
-from edl.model.actions import Action, EmitEvent, Outcome, ResizeWorkload, Result
+from edl.model.actions import Action, ChangeWorkloads, EmitEvent, Outcome, ResizeWorkload, Result
 from edl.model.jobs import Job
 from edl.model.names import JobKey
+from edl.model.quota_trees import KueueState
 from tests.worlds.builders import make_job, make_nodes
 from tests.worlds.job_owner import make_batch, make_groups
 from tests.worlds.simulated_cluster import World
@@ -144,6 +145,25 @@ def test_a_resize_that_is_refused_is_told_once_and_is_tried_again_after_a_pause(
     living.wait(300)
     living.settle()
     assert pods(living) == 6
+
+
+def test_workloads_of_kueue_that_cannot_be_made_are_told_once_and_tried_again_after_a_pause(living: Living) -> None:
+    tried = []
+
+    def refuse(action: Action) -> tuple[bool, Outcome] | None:
+        if not isinstance(action, ChangeWorkloads):
+            return None
+        tried.append(action)
+        return False, Outcome(action, Result.REFUSED, "Forbidden", "no right to make Workloads")
+
+    living.world.fault = refuse
+    state = KueueState("blue", "trainer", is_owned=True)
+    enter(living, replace(make_batch("train", 0), kueue=state))
+    living.wait(120)
+    assert 1 < len(tried) < 10, "with growing pauses"
+    assert reasons(living) == ["NotResized"]
+    assert living.world.events[-1].message == "edl does not resize this workload: no right to make Workloads"
+    assert resizes(living) == []
 
 
 @pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])

@@ -113,14 +113,17 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
         trainers: how many it is for.
         state: `waiting`, `reserved`, `admitted` or `evicted`.
         queue: its LocalQueue and its ClusterQueue.
-        more: `flavor`, `at`, `active`, `message`, `priority`.
+        more: `flavor`, `at`, `active`, `message`, `priority`, `ready`, `digest`, `name` without the index;
+            `owner` is an owner reference of another job, of which only trainers count.
     """
-    counts = {**({"master": 1} if not index else {}), "trainer": trainers}
+    has_master = not (index or "owner" in more)
+    counts = {**({"master": 1} if has_master else {}), "trainer": trainers}
     cpus = {"master": 0.25, "trainer": 1.0}
     flavor_name, conditions = more.get("flavor", "a"), []
     if state != "waiting":
         conditions = ["QuotaReserved", *(["Admitted"] if state != "reserved" else [])]
         conditions += ["Evicted"] if state == "evicted" else []
+        conditions += ["PodsReady"] if more.get("ready") else []
     status: Object = {"conditions": [{"type": kind, "status": "True", "reason": kind} for kind in conditions]}
     if message := more.get("message"):
         kind = "Evicted" if state == "evicted" else "QuotaReserved"
@@ -135,8 +138,8 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
                 for name, n in counts.items()
             ],
         }
-    at = more.get("at", 0)
-    owner = {"kind": "TrainingJob", "name": "ctr", "uid": "uid-ctr", "controller": True}
+    at, name = more.get("at", 0), more.get("name", "ctr")
+    owner = more.get("owner") or {"kind": "TrainingJob", "name": "ctr", "uid": "uid-ctr", "controller": True}
     pods = [
         {"name": name, "count": n, "template": {"spec": {"containers": [container(str(cpus[name]), "1Gi")]}}}
         for name, n in counts.items()
@@ -145,12 +148,15 @@ def own_workload(index: int, trainers: int, *, state: str = "admitted", queue: s
         "apiVersion": API,
         "kind": "Workload",
         "metadata": {
-            "name": f"ctr-{index}",
+            "name": f"{name}-{index}",
             "namespace": "ads",
-            "uid": f"uid-of-ctr-{index}",
+            "uid": f"uid-of-{name}-{index}",
             "ownerReferences": [owner],
             "creationTimestamp": f"1970-01-01T00:{at // 60:02}:{at % 60:02}Z",
-            "annotations": {"paddlepaddle.org/workload-index": str(index)},
+            "annotations": {
+                "paddlepaddle.org/workload-index": str(index),
+                "paddlepaddle.org/workload-digest": more.get("digest", ""),
+            },
         },
         "spec": {
             "queueName": queue,

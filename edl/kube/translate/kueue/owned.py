@@ -1,4 +1,4 @@
-"""TrainingJobs that Kueue admits: edl makes their Workloads, and reads from them what Kueue has decided.
+"""Jobs whose Workloads edl makes: TrainingJobs and workloads that ask for it. It reads there what Kueue has decided.
 
 For the quotas the Workloads of a job that hold something count as one. A base that waits is to edl what the Workload
 of anybody else is: Kueue decides when it is admitted, and until then no plan gives the job anything.
@@ -20,7 +20,7 @@ from edl.kube.translate.kueue.objects import (
 )
 from edl.kube.translate.scalars import text
 from edl.model.jobs import Job, Refusal
-from edl.model.names import Role
+from edl.model.names import ANNOTATION_KUEUE_QUEUE, KUEUE_QUEUE, Role
 from edl.model.quota_trees import KueueState, OwnedWorkload
 from edl.model.status import Reason
 from edl.printable import printable
@@ -32,8 +32,27 @@ def is_owned(source: WorkloadObject) -> bool:
 
 
 def state_of_left(workloads: tuple[OwnedWorkload, ...]) -> KueueState:
-    """What is known of a TrainingJob that names no queue any more, and still has Workloads."""
+    """What is known of a job that names no queue any more, and still has Workloads."""
     return KueueState("", Role.TRAINER.value, is_owned=True, workloads=workloads)
+
+
+def not_managed_twice(job: Job, found: Load | None) -> Job:
+    """Return the job with a problem if Kueue manages it, too: it would delete the Workloads that edl makes.
+
+    Args:
+        job: as its reader made it.
+        found: a Workload of the job that edl has not made; None if there is none.
+    """
+    if found is None or job.problem or job.owner_count is None or job.kueue is None or not job.kueue.is_owned:
+        return job
+    return replace(
+        job,
+        problem=(
+            f"Workload {found.key} is not edl's: Kueue manages the job itself (manageJobsWithoutQueueName), or did so"
+            f" before; take its namespace out of managedJobsNamespaceSelector, or use label {KUEUE_QUEUE} instead of"
+            f" annotation {ANNOTATION_KUEUE_QUEUE}; if Kueue does not manage it any more, delete that Workload"
+        ),
+    )
 
 
 def read_owned(source: WorkloadObject) -> tuple[Owner, OwnedWorkload] | None:

@@ -16,7 +16,14 @@ from edl.kube.translate.kueue.growth import LateSizes, behind, blocked, closed
 from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
 from edl.kube.translate.kueue.never import CountedResources
 from edl.kube.translate.kueue.objects import KueueObjects, WorkloadObject
-from edl.kube.translate.kueue.owned import as_waiting, is_owned, read_owned, state_of_left, stopped
+from edl.kube.translate.kueue.owned import (
+    as_waiting,
+    is_owned,
+    not_managed_twice,
+    read_owned,
+    state_of_left,
+    stopped,
+)
 from edl.kube.translate.kueue.sized import SizedJob, quota_trees, sized_jobs
 from edl.kube.translate.kueue.trees import Quotas, read_quotas
 from edl.kube.translate.objects import ObjectMetadata
@@ -81,11 +88,13 @@ class KueueReader:
         quotas.counted = self._counted.read(loads, now_s)
         owned = self._owned(quotas) if not problem else {}
         unreadable = self._unreadable() if not problem else {}
+        of_kueue = {load.owner: load for load in loads if load.index is None}
         found: dict[JobKey, Job] = {}
         for job in jobs:
             owner = job.key.namespace, job.uid
             wrong = problem or unreadable.get(owner, "")
-            found[job.key] = _found(job, job.kueue, quotas, wrong, owned.get(owner, ()))
+            single = not_managed_twice(job, of_kueue.get(owner))
+            found[job.key] = _found(single, job.kueue, quotas, wrong, owned.get(owner, ()))
         sized = sized_jobs(found.values(), quotas, loads)
         waiting, stuck = list(filter(quotas.waits, loads)), list(filter(quotas.blocks, loads))
         scene = _Scene(quotas, waiting, stuck, now_s)
@@ -199,9 +208,11 @@ def _found(
 ) -> Job:
     """The job, with what is wrong with its queue."""
     if state is None:
-        return replace(job, kueue=state_of_left(workloads)) if workloads and job.owner_count is None else job
+        return replace(job, kueue=state_of_left(workloads)) if workloads else job
     if state.is_owned and (job.problem or problem):
-        return job if job.problem else as_waiting(job, replace(state, is_unknown=True), problem)
+        if job.problem:
+            return replace(job, kueue=replace(state, workloads=workloads))
+        return as_waiting(job, replace(state, is_unknown=True), problem)
     name = f"LocalQueue {state.local_queue} of namespace {job.key.namespace}"
     node = quotas.queues.get((job.key.namespace, state.local_queue))
     if not problem and node is None:

@@ -1,0 +1,145 @@
+"""Everything that happens to pods and Workloads of one namespace, in the order in which the API server stored it.
+
+The resource versions of one API server are one sequence over all kinds. So what was true at the same moment is known
+exactly, and no sample misses anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.control_plane.kube import Kube, KubeError
+from tests.e2e.worlds import facts
+from tests.kueue.programs import WORKLOADS
+from tests.kueue.scene import Object, owner_of, true_of
+
+KINDS = ("pods", WORKLOADS, "jobs", "events")
+_WATCH_S = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object after a change.
+
+    Attributes:
+        version: its resource version.
+        at_s: when it was seen, in monotonic seconds.
+        body: None if the object is gone.
+    """
+
+    version: int
+    at_s: float
+    kind: str
+    name: str
+    body: Object | None
+
+
+@dataclass
+class Moment:
+    """What exists at one moment, by name."""
+
+    pods: dict[str, Object] = field(default_factory=dict)
+    workloads: dict[str, Object] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> None:
+        """Take a change into account."""
+        known = {"pods": self.pods, WORKLOADS: self.workloads}.get(change.kind)
+        if known is None:
+            return
+        if change.body is None:
+            known.pop(change.name, None)
+        else:
+            known[change.name] = change.body
+
+    def live(self, job: str) -> set[str]:
+        """The UIDs of the pods of a job that have a node, have not ended, and are not being deleted."""
+        return {
+            pod["metadata"]["uid"]
+            for pod in self.pods.values()
+            if owner_of(pod) == job and is_live(pod) and pod["spec"].get("nodeName")
+        }
+
+    def reserved(self, job: str) -> int:
+        """For how many pods of a job its Workloads hold quota; of the sizes of an elastic job the largest counts."""
+        found = [one for one in self.workloads.values() if owner_of(one) == job and "Finished" not in true_of(one)]
+        own = [_held(one) for one in found if "paddlepaddle.org/workload-index" in _annotations(one)]
+        return sum(own) if own else max(map(_held, found), default=0)
+
+
+class History:
+    """Watches a namespace from a thread for each kind, until it is closed.
+
+    Attributes:
+        moment: what exists, as far as the changes were taken.
+        last_s: when the last change was seen, in monotonic seconds; minus infinity before the first.
+    """
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube, self._namespace = kube, namespace
+        self._changes: list[Change] = []
+        self._ends: list[Callable[[], None]] = []
+        self._is_closed = False
+        self.moment, self.last_s = Moment(), float("-inf")
+        self._threads = []
+        for kind in KINDS:
+            _, since = kube.list_at(kind)
+            thread = threading.Thread(target=self._follow, args=(kind, since), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """End the watches."""
+        self._is_closed = True
+        for end in self._ends:
+            end()
+        for thread in self._threads:
+            thread.join(10)
+
+    def take(self) -> Iterator[Change]:
+        """Each change since the last call, in the order of the API server; `moment` has it.
+
+        It is to be called at rest: the watches of several kinds are not equally fast.
+        """
+        taken, self._changes = self._changes, []
+        for change in sorted(taken, key=lambda change: change.version):
+            self.moment.apply(change)
+            yield change
+
+    def _follow(self, kind: str, since: str) -> None:
+        """Watch a kind; the API server ends the watches of a resource whose definition changes."""
+        while not self._is_closed:
+            with contextlib.suppress(KubeError):
+                for verb, body in self._kube.watch(kind, since=since, seconds=_WATCH_S, opened=self._ends.append):
+                    since = body["metadata"]["resourceVersion"]
+                    self._note(kind, verb, body)
+            time.sleep(0.01)
+
+    def _note(self, kind: str, verb: str, body: Object) -> None:
+        metadata = body["metadata"]
+        if metadata.get("namespace") == self._namespace:
+            kept = None if verb == "DELETED" else body
+            version = int(metadata["resourceVersion"])
+            self.last_s = time.monotonic()
+            self._changes.append(Change(version, self.last_s, kind, metadata["name"], kept))
+
+
+def is_live(pod: Object) -> bool:
+    """True for a pod that has not ended and is not being deleted."""
+    return not facts.is_finished(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def _annotations(body: Object) -> dict[str, Any]:
+    return body["metadata"].get("annotations") or {}
+
+
+def _held(workload: Object) -> int:
+    admission = (workload.get("status") or {}).get("admission") or {}
+    if "QuotaReserved" not in true_of(workload):
+        return 0
+    granted = {one["name"]: one.get("count", 0) for one in admission.get("podSetAssignments") or ()}
+    return sum(min(one["count"], granted.get(one["name"], 0)) for one in workload["spec"]["podSets"])

@@ -1,0 +1,34 @@
+"""Random waves in a cohort of the real Kueue, with edl and with Kueue alone: `make kueue-waves` prints the figures.
+
+It is no part of `make kueue-test`: a wave takes up to forty seconds.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.kueue.scene import Cluster
+from tests.kueue.waves import EDL, MODES, play, table, waves_of
+
+pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
+SEED = 1
+WAVES = int(os.environ.get("EDL_KUEUE_WAVES", "9"))
+"""So many waves in each mode."""
+OWNER_WITHIN_S = 2.0
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(0)
+def test_waves_of_serving_owners_and_borrowers(cluster: Cluster) -> None:
+    waves = waves_of(SEED, WAVES)
+    results = {mode: play(cluster, mode, waves) for mode in MODES}
+    print(f"\n{len(waves)} waves, seed {SEED}\n{table(results)}")
+    for mode, found in results.items():
+        print(f"{mode}, used of what is allowed: {found.used}")
+    for mode in EDL:
+        found = results[mode]
+        assert found.never == 0, f"{mode}: every owner is admitted"
+        assert max(found.owner_s, default=0.0) < OWNER_WITHIN_S, f"{mode}: owners wait: {found.owner_s}"
+    assert results["owner"].above == 0, "no pod runs above what is admitted"

@@ -1,0 +1,287 @@
+"""Random waves of serving, owners and borrowers in one cohort of Kueue: with edl, and with Kueue alone.
+
+Two ClusterQueues of 8 cpus lend to each other. Jobs of both take what is idle; owners, of a fixed size, come and go;
+serving takes up to 20 of the 32 cpus of the nodes, outside of all quotas. After each wave the cluster comes to rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import fmean
+
+from edl.model.limits import GROWTH_HOLD_S
+from tests.e2e.control_plane.kube import KubeError
+from tests.kueue.history import History, is_live
+from tests.kueue.owned_jobs import OwnedScene
+from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
+from tests.kueue.scene import Cluster, Scene, owner_of, true_of
+
+QUOTA, NODE_CPUS, SERVING_CPUS = 16, 32, 2
+BORROWERS = {"a": ("blue", 2, 14), "b": ("blue", 2, 8), "c": ("green", 1, 6)}
+"""(queue, the fewest pods, the most) of the jobs whose size may change, by name."""
+REST_S, LONGEST_S = 3.0, 60.0
+"""At rest nothing has changed for so long; a wave that never comes to rest is an error."""
+HOLD_S = GROWTH_HOLD_S + 4.0
+"""A job that has shrunk for serving grows again only then."""
+QUIET_S = 30.0
+"""For so long nothing may be written at the end."""
+EDL = ("sizer", "owner")
+MODES = (*EDL, "Kueue, minimum", "Kueue, maximum")
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """What there is from one moment on.
+
+    Attributes:
+        serving: pods of two cpus each.
+        owners: (name, queue, pods) of jobs of a fixed size.
+        borrowers: the names of the jobs whose size may change.
+    """
+
+    serving: int
+    owners: tuple[tuple[str, str, int], ...]
+    borrowers: tuple[str, ...]
+
+
+def waves_of(seed: int, number: int) -> list[Wave]:
+    """Return random waves; the owners of a queue never ask for more than its own quota beside the minimums there."""
+    chance, found = random.Random(seed), []  # noqa: S311 - waves, not secrets
+    owners: dict[str, tuple[str, str, int]] = {}
+    for index in range(number):
+        for name in list(owners):
+            if chance.random() < 0.5:
+                del owners[name]
+        queue = chance.choice(("blue", "green"))
+        most = 8 - sum(low for where, low, _ in BORROWERS.values() if where == queue)
+        size = chance.randint(1, 4)
+        if sum(one[2] for one in owners.values() if one[1] == queue) + size <= most:
+            owners[f"owner-{index}"] = f"owner-{index}", queue, size
+        borrowers = tuple(name for name in BORROWERS if chance.random() < 0.85) or ("a",)
+        found.append(Wave(chance.randint(0, 10), tuple(owners.values()), borrowers))
+    return found
+
+
+@dataclass
+class Result:
+    """What the waves of one mode showed.
+
+    Attributes:
+        used: at the rest after each wave: (pods that run, pods that quota, nodes and maximums allow).
+        soon: the same before the jobs that have shrunk for serving may grow again.
+        owner_s: from the creation of each owner to its admission.
+        never: owners that were deleted before they were admitted.
+        serving_s: from each growth of serving until all of its pods had nodes; a later change ends the wait.
+        stops: how often a job that was not deleted lost all of its pods.
+        above: the longest time in which more pods of a job ran than it held quota for, in seconds.
+        ended: pods of jobs that were not deleted and ended.
+        writes: changes of pods, Jobs, Workloads and events in the last QUIET_S.
+    """
+
+    used: list[tuple[int, int]] = field(default_factory=list)
+    soon: list[tuple[int, int]] = field(default_factory=list)
+    owner_s: list[float] = field(default_factory=list)
+    never: int = 0
+    serving_s: list[float] = field(default_factory=list)
+    stops: int = 0
+    above: float = 0.0
+    ended: int = 0
+    writes: int = 0
+
+    @property
+    def utilisation(self) -> float:
+        """Pods that ran at rest, as a part of those that could."""
+        return _part(self.used)
+
+
+def play(cluster: Cluster, mode: str, waves: Sequence[Wave]) -> Result:
+    """Play waves in a namespace of their own.
+
+    Args:
+        cluster: with Kueue and edl.
+        mode: one of `MODES`.
+        waves: at least one.
+    """
+    with closing(OwnedScene(cluster)) as scene:
+        reclaim = "Never" if mode == "sizer" else "Any"
+        for queue in ("blue", "green"):
+            Scene.queue(scene, queue, 8, reclaim=reclaim)
+            if mode == "owner":
+                _cover_memory(scene, queue)
+        player = _Player(scene, mode)
+        try:
+            for wave in waves:
+                player.play(wave)
+            return player.result()
+        finally:
+            player.close()
+
+
+class _Player:
+    """Plays waves and measures.
+
+    Args:
+        scene: has both queues.
+        mode: one of `MODES`.
+    """
+
+    def __init__(self, scene: OwnedScene, mode: str) -> None:
+        self._scene, self._mode, self._kube = scene, mode, scene.kube
+        self._found, self._numbers = Result(), count(1)
+        self._owners: set[str] = set()
+        self._waiting: dict[str, float] = {}  # owners that are not admitted yet: when they were created
+        self._borrowers: dict[str, str] = {}  # those that are there: the name of the object
+        self._deleted: dict[str, float] = {}  # by name of the object: when
+        self._live: dict[str, set[str]] = {}  # by name of the object: the UIDs of its pods
+        self._above_s: dict[str, float] = {}  # since when it has more pods than quota
+        self._serving = 0
+        self._awaited_s: float | None = None  # since when serving waits
+        self._history = History(scene.kube, scene.name)
+        container = {"name": "web", "image": "example/web", "resources": {"requests": {"cpu": str(SERVING_CPUS)}}}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        metadata = {"name": "web", "namespace": scene.name}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+        self._kube.create(body, scene.name)
+
+    def close(self) -> None:
+        """End the watches, and serving."""
+        self._history.close()
+        with contextlib.suppress(KubeError):
+            self._kube.delete("deployments", "web", self._scene.name)
+
+    def play(self, wave: Wave) -> None:
+        """Change what there is, wait until it is at rest, and note what is used."""
+        start_s, has_grown = time.monotonic(), wave.serving > self._serving
+        names = {name for name, _, _ in wave.owners}
+        for name in self._owners - names:
+            self._scene.remove(name)
+            self._found.never += self._waiting.pop(name, None) is not None
+        for name in [name for name in self._borrowers if name not in wave.borrowers]:
+            full = self._borrowers.pop(name)
+            self._deleted[full] = time.monotonic()
+            self._scene.remove(full)
+        if wave.serving != self._serving:
+            self._awaited_s = time.monotonic() if has_grown else None
+            self._serving = wave.serving
+            self._kube.scale("deployments", "web", wave.serving, self._scene.name)
+        for name, queue, size in wave.owners:
+            if name not in self._owners:
+                self._waiting[name] = time.monotonic()
+                self._scene.submit(name, queue, size, elastic=False)
+        self._owners = names
+        for name in wave.borrowers:
+            if name not in self._borrowers:
+                self._submit(name)
+        self._rest()
+        self._judge()
+        self._found.soon.append(self._used(wave))
+        if self._mode in EDL and has_grown:
+            time.sleep(max(0.0, start_s + HOLD_S - time.monotonic()))
+            self._rest()
+            self._judge()
+        self._found.used.append(self._used(wave))
+
+    def result(self) -> Result:
+        """What the waves showed, after a time in which nothing should happen."""
+        self._rest()
+        self._judge()
+        time.sleep(QUIET_S)
+        self._found.writes = sum(1 for _ in self._history.take())
+        return self._found
+
+    def _submit(self, name: str) -> None:
+        queue, low, high = BORROWERS[name]
+        full = self._borrowers[name] = f"{name}-{next(self._numbers)}"
+        match self._mode:
+            case "owner":
+                self._scene.own(full, queue, low, high)
+            case "sizer":
+                self._scene.submit(full, queue, low, bounds=(low, high))
+            case _:
+                self._scene.submit(full, queue, low if self._mode.endswith("minimum") else high)
+
+    def _rest(self) -> None:
+        start_s = time.monotonic()
+        while (now_s := time.monotonic()) - max(start_s, self._history.last_s) < REST_S:
+            assert now_s - start_s < LONGEST_S, "the cluster comes to rest"
+            time.sleep(0.2)
+
+    def _used(self, wave: Wave) -> tuple[int, int]:
+        """How many pods run, and how many could by quota, nodes and the most that jobs may have."""
+        demand = sum(size for _, _, size in wave.owners) + sum(BORROWERS[name][2] for name in wave.borrowers)
+        most = min(QUOTA, NODE_CPUS - SERVING_CPUS * wave.serving, demand)
+        names = (*self._owners, *self._borrowers.values())
+        return sum(len(self._history.moment.live(name)) for name in names), most
+
+    def _judge(self) -> None:
+        """Look at everything that has happened since the last call."""
+        for change in self._history.take():
+            if change.kind == WORKLOADS and change.body is not None and "Admitted" in true_of(change.body):
+                created_s = self._waiting.pop(owner_of(change.body), None)
+                if created_s is not None:
+                    self._found.owner_s.append(max(0.0, change.at_s - created_s))
+            if change.kind == "pods":
+                self._judge_serving(change.at_s)
+            for name in {*self._borrowers.values(), *self._live}:
+                self._judge_job(name, change.at_s)
+
+    def _judge_serving(self, at_s: float) -> None:
+        """Note how long it took until all serving pods had a node."""
+        if self._awaited_s is None or at_s < self._awaited_s:
+            return
+        web = (pod for name, pod in self._history.moment.pods.items() if name.startswith("web-") and is_live(pod))
+        if sum(bool(pod["spec"].get("nodeName")) for pod in web) == self._serving:
+            self._found.serving_s.append(at_s - self._awaited_s)
+            self._awaited_s = None
+
+    def _judge_job(self, name: str, at_s: float) -> None:
+        """Count stops and ended pods of a job, and find out how long it was above its quota."""
+        moment, before = self._history.moment, self._live.get(name, set())
+        live = moment.live(name)
+        if name in self._deleted and at_s >= self._deleted[name]:
+            self._live.pop(name, None)
+            self._above_s.pop(name, None)
+            return
+        if gone := before - live:
+            self._found.ended += len(gone)
+            self._found.stops += not live
+        since_s = self._above_s.pop(name, None)
+        if since_s is not None:
+            self._found.above = max(self._found.above, at_s - since_s)
+        if len(live) > moment.reserved(name):
+            self._above_s[name] = at_s if since_s is None else since_s
+        self._live[name] = live
+
+
+def _part(used: Sequence[tuple[int, int]]) -> float:
+    return sum(one for one, _ in used) / max(1, sum(most for _, most in used))
+
+
+def _cover_memory(scene: OwnedScene, queue: str) -> None:
+    """Jobs of `OwnedScene` request memory, too."""
+    resources = [{"name": "cpu", "nominalQuota": 8}, {"name": "memory", "nominalQuota": "900Gi"}]
+    groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "a", "resources": resources}]}]
+    scene.kube.patch(CLUSTER_QUEUES, scene.full(queue), {"spec": {"resourceGroups": groups}}, "")
+
+
+def table(results: dict[str, Result]) -> str:
+    """Return the figures as a table of Markdown."""
+    rows = [
+        "| | used at rest, of what quota and nodes allow | 3 s after | owners wait, mean, longest | never admitted |"
+        " serving waits, mean, longest | jobs stopped | pods ended | above quota, longest | writes at rest |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for mode, one in results.items():
+        owners, serving = (f"{fmean(s):.2f} s, {max(s):.2f} s" if s else "none" for s in (one.owner_s, one.serving_s))
+        rows.append(
+            f"| {mode} | {one.utilisation:.1%} | {_part(one.soon):.1%} | {owners} | {one.never} | {serving} |"
+            f" {one.stops} | {one.ended} | {one.above:.2f} s | {one.writes} |"
+        )
+    return "\n".join(rows)
