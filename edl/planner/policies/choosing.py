@@ -65,8 +65,8 @@ def _climbed(
     """
     at = dict(start)
     column = {j: k for k, j in enumerate(members)}
-    room = limits - use @ np.array([options[j].counts[at[j]] for j in members], dtype=np.float64)
-    if (room < -EPSILON).any():
+    left = limits - use @ np.array([options[j].counts[at[j]] for j in members], dtype=np.float64)
+    if (left < -EPSILON).any():
         return None
     size = (use / np.maximum(limits, EPSILON)[:, None]).max(axis=0, initial=EPSILON).clip(min=EPSILON)
     heap: list[tuple[float, int, int, int]] = []
@@ -75,7 +75,7 @@ def _climbed(
         """Put the best next step of a member on the heap, if one fits and gains something."""
         one, now, row = options[j], at[j], use[:, column[j]]
         taken = row > 0
-        most = float((room[taken] / row[taken]).min(initial=np.inf)) + EPSILON
+        most = float((left[taken] / row[taken]).min(initial=np.inf)) + EPSILON
         best = (0.0, now)
         for k in range(now + 1, len(one.counts)):
             more = one.counts[k] - one.counts[now]
@@ -94,8 +94,8 @@ def _climbed(
         if at[j] != now:
             continue
         taken = use[:, column[j]] * (options[j].counts[then] - options[j].counts[now])
-        if (taken <= room + EPSILON).all():
-            room -= taken
+        if (taken <= left + EPSILON).all():
+            left -= taken
             at[j] = then
         offer(j)
     return at

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from edl.planner.speedup import Curve, Point, SeenSpeed, curve_of, seen_speed
 from edl.sim.scenario import BatchSpec, JobGroup
+from edl.worker.goodput.rates import efficiency
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,6 @@ class Phase:
     known: tuple[Point, ...]
     processed: tuple[Point, ...]
     curve: Curve
-
-
-def efficiency(noise: float, base: int, batch: int) -> float:
-    """How much a sample of a batch teaches, compared with one of the base batch.
-
-    Args:
-        noise: the gradient noise scale, in samples, >= 0.
-        base: the batch that counts as 1.
-        batch: the batch, >= base.
-    """
-    return (noise + base) / (noise + batch)
 
 
 def phases_of(group: JobGroup) -> tuple[Phase, ...]:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from edl.sim.batches.phases import efficiency, phases_of
+from edl.sim.batches.phases import phases_of
 from edl.sim.scenario import JobGroup
 from edl.sim.simulation import simulate
+from edl.worker.goodput.rates import efficiency
 from tests.sim.scenarios import make_group, make_scenario
 
 SPEEDS: list[Any] = [[100, [[1, 100.0], [4, 200.0]]], [400, [[1, 120.0], [4, 400.0]]]]

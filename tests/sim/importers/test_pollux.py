@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from edl.errors import ConfigError
-from edl.sim.batches.phases import efficiency
 from edl.sim.importers.pollux import StepTimes, iterations, scenario_of_workload, throughput
 from edl.sim.scenario import Scenario
+from edl.worker.goodput.rates import efficiency
 
 
 @pytest.fixture
