@@ -208,7 +208,7 @@ def may_have_more(packing: TrialPacking, most: Mapping[int, int]) -> Iterator[in
 def grow(
     packing: TrialPacking,
     ceiling: Mapping[int, int],
-    promised: Mapping[int, int],
+    fair_share: Mapping[int, int],
     take: Callable[[TrialPacking, int], bool] | None = None,
     worths: Mapping[int, Worth] | None = None,
 ) -> None:
@@ -221,13 +221,13 @@ def grow(
     Args:
         packing: the packing.
         ceiling: the most trainers that each member may have here.
-        promised: the fair share of each member, in whole trainers.
+        fair_share: the fair share of each member, in whole trainers.
         take: makes capacity for a member below its promise that nothing is free for, by taking from others; it
             changes the packing and returns whether it did.
         worths: what trainers are worth to each member; by default only fulfilment counts.
     """
     size = _sizes(packing.problem)
-    heap = [(_urgency(packing, j, promised, worths, size), j) for j in ceiling if packing.count[j] < ceiling[j]]
+    heap = [(_urgency(packing, j, fair_share, worths, size), j) for j in ceiling if packing.count[j] < ceiling[j]]
     if not heap:
         return
     grower, meter = Grower(packing), packing.meter()
@@ -241,15 +241,15 @@ def grow(
             continue
         node = grower.find(packing.problem.demands[j].shape) if meter.quota_shortage(j) is None else -1
         if node >= 0:
-            end = promised[j] if packing.count[j] < promised[j] < ceiling[j] else ceiling[j]
+            end = fair_share[j] if packing.count[j] < fair_share[j] < ceiling[j] else ceiling[j]
             number = grower.at_once(j, node, end - packing.count[j], meter, len(heap))
             packing.place_trainer(j, node, number)
             meter.add(j, number)
             grower.refresh(node)
-            heapq.heappush(heap, (_urgency(packing, j, promised, worths, size), j))
-        elif take is not None and packing.count[j] < promised[j] and take(packing, j):
+            heapq.heappush(heap, (_urgency(packing, j, fair_share, worths, size), j))
+        elif take is not None and packing.count[j] < fair_share[j] and take(packing, j):
             grower, meter = Grower(packing), packing.meter()
-            heap = [(_urgency(packing, i, promised, worths, size), i) for i in ceiling]
+            heap = [(_urgency(packing, i, fair_share, worths, size), i) for i in ceiling]
             heapq.heapify(heap)
 
 
@@ -263,13 +263,13 @@ def _sizes(problem: Problem) -> dict[int, float]:
 def _urgency(
     packing: TrialPacking,
     j: int,
-    promised: Mapping[int, int],
+    fair_share: Mapping[int, int],
     worths: Mapping[int, Worth] | None,
     size: Mapping[int, float],
 ) -> tuple[float, float, JobKey]:
     """Sort key for growth, the first to grow first: promises by fulfilment, then the worst off, or the most worth."""
     demand = packing.problem.demands[j]
-    if packing.count[j] < promised[j]:
+    if packing.count[j] < fair_share[j]:
         return (-inf, packing.fulfilment(j), demand.job.key)
     if worths is None:
         each = demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)

@@ -26,12 +26,12 @@ class Terms:
 
     Attributes:
         ceiling: the most trainers that each member may have now.
-        promised: the fair share that each member must be able to have, in whole trainers: its fair share, or the
+        fair_share: the fair share that each member must be able to have, in whole trainers: its fair share, or the
             floor below it.
     """
 
     ceiling: Mapping[int, int]
-    promised: Mapping[int, int]
+    fair_share: Mapping[int, int]
 
 
 def has_arrivals(packing: TrialPacking) -> bool:
@@ -149,7 +149,7 @@ def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialP
     return trial
 
 
-def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) -> TrialPacking:
+def take_fair_shares(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) -> TrialPacking:
     """Raise members that are below their promise, at the cost of those above theirs, the lowest fulfilment first.
 
     Args:
@@ -165,11 +165,11 @@ def take_promised(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) 
     for j in packing.members:
         if demands[j].quota_uses:
             continue  # `take_one` checks what its queue has left, trainer by trainer
-        for count in range(packing.count[j], min(terms.promised[j], terms.ceiling[j])):
+        for count in range(packing.count[j], min(terms.fair_share[j], terms.ceiling[j])):
             owners.setdefault(demands[j].shape, []).append((demands[j].fulfilment(count), j))
     for shape in sorted(owners, key=lambda s: min(owners[s])):
         batch = PodBatch(shape, tuple((j, Role.TRAINER) for _, j in sorted(owners[shape])))
-        allowance = _allowed(packing, keep, {d: packing.count[d] - terms.promised[d] for d in keep})
+        allowance = _allowed(packing, keep, {d: packing.count[d] - terms.fair_share[d] for d in keep})
         few = packing.copy()
         if place_batch(few, batch, _from_few(packing, allowance, len(batch.owners))) == len(batch.owners):
             packing = few
@@ -193,7 +193,7 @@ def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int
         True if the member got a trainer.
     """
     goal = packing.fulfilment(j, 1)
-    most = {d: max(packing.count[d] - terms.promised[d], _can_spare(packing, d, goal)) for d in keep if d != j}
+    most = {d: max(packing.count[d] - terms.fair_share[d], _can_spare(packing, d, goal)) for d in keep if d != j}
     allowance = _allowed(packing, keep, most)
     return any(allowance.values()) and give_one(packing, j, allowance)
 

@@ -26,18 +26,18 @@ def total_worth(packing: TrialPacking, worths: Mapping[int, Worth]) -> float:
 
 
 def packing_score(
-    packing: TrialPacking, promised: Mapping[int, int], worths: Mapping[int, Worth] | None = None
+    packing: TrialPacking, fair_share: Mapping[int, int], worths: Mapping[int, Worth] | None = None
 ) -> tuple[list[float], list[float]]:
     """How good a packing is; the larger one is better.
 
     Args:
         packing: not changed.
-        promised: the trainers up to which each job counts first, from the worst off upwards.
+        fair_share: the trainers up to which each job counts first, from the worst off upwards.
         worths: the worth of each job's trainers, whose total then counts; by default every fulfilment counts, from
             the worst off upwards.
     """
     demands = packing.problem.demands
-    held = (min(packing.fulfilment(j), demands[j].fulfilment(promised[j])) for j in packing.members)
+    held = (min(packing.fulfilment(j), demands[j].fulfilment(fair_share[j])) for j in packing.members)
     kept = sorted(round(fulfilment, DIGITS) for fulfilment in held)
     return kept, from_worst(packing) if worths is None else [round(total_worth(packing, worths), DIGITS)]
 

@@ -85,7 +85,7 @@ def test_pods_go_where_they_cost_the_fewest_trainers() -> None:
 
 
 def test_what_does_not_suffice_for_all_promises_goes_to_the_worst_off_in_turn() -> None:
-    """Six slots, and twelve trainers are promised: neither the first by name nor the widest job takes them all."""
+    """Six slots, and twelve trainers are fair: neither the first by name nor the widest job takes them all."""
     jobs = (make_job("a", max_trainers=7), make_job("b", max_trainers=4))
     room = TrialPacking(read_problem(make_snapshot(make_nodes(1, cpu=6), jobs), Limits()), (0, 1))
     grow(room, {0: 7, 1: 4}, {0: 7, 1: 4})

@@ -49,14 +49,14 @@ class _Steps:
 
 
 def fill(
-    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float
+    packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int], deadline_s: float
 ) -> TrialPacking:
     """Place all pods that do not exist yet anew, and new trainers up to each ceiling.
 
     Args:
         packing: a packing, whose new pods are placed again. Not changed.
         ceiling: the most trainers of each member.
-        promised: the fair share of each member, in whole trainers.
+        fair_share: the fair share of each member, in whole trainers.
         deadline_s: time for the program.
 
     Returns:
@@ -65,7 +65,7 @@ def fill(
     base = packing.copy()
     base.drop_all()
     demands = packing.problem.demands
-    anew = _without_odd_shapes(base, packing.placed, ceiling, promised)
+    anew = _without_odd_shapes(base, packing.placed, ceiling, fair_share)
     wanting = [j for j in sorted(ceiling) if base.count[j] < ceiling[j] and not _is_odd(base, j)]
     shapes = {p.shape for p in anew} | {demands[j].shape for j in wanting}
     columns = make_columns(packing.problem, base.free, shapes)
@@ -74,7 +74,7 @@ def fill(
     node, shape = [p.node for p in anew], [p.shape for p in anew]
     add_used(columns, np.array(node, dtype=np.int64), np.array(shape, dtype=np.int64))
     fixed = [place for place in anew if place.role is not Role.TRAINER]
-    steps = _within_limits(_steps(base, wanting, columns, (ceiling, promised)), base, fixed)
+    steps = _within_limits(_steps(base, wanting, columns, (ceiling, fair_share)), base, fixed)
     row = {s: k for k, s in enumerate(columns.shapes)}
     need = np.bincount([row[p.shape] for p in fixed], minlength=len(row)).astype(np.float64)
     program = _program(steps, need)
@@ -98,7 +98,7 @@ def _is_odd(packing: TrialPacking, j: int) -> bool:
 
 
 def _without_odd_shapes(
-    base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], promised: Mapping[int, int]
+    base: TrialPacking, placed: list[Placed], ceiling: Mapping[int, int], fair_share: Mapping[int, int]
 ) -> list[Placed]:
     """Place the trainers of odd shapes up to their fair shares; the other pods, which are to be repacked.
 
@@ -108,7 +108,7 @@ def _without_odd_shapes(
         base: the packing without new pods; it is changed.
         placed: the new pods.
         ceiling: the most trainers of each job.
-        promised: the fair share of each job, in whole trainers.
+        fair_share: the fair share of each job, in whole trainers.
     """
     odd, few = base.problem.odd_shapes, base.problem.few_shapes
     if few:
@@ -116,7 +116,7 @@ def _without_odd_shapes(
     if not odd:
         return placed
     base.hold_all([p for p in placed if p.shape in odd])
-    due = {j: min(ceiling[j], promised[j]) for j in ceiling if _is_odd(base, j)}
+    due = {j: min(ceiling[j], fair_share[j]) for j in ceiling if _is_odd(base, j)}
     grow(base, due, due)
     return [p for p in placed if p.shape not in odd]
 
@@ -124,8 +124,8 @@ def _without_odd_shapes(
 def _steps(
     base: TrialPacking, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
 ) -> _Steps:
-    """The further trainers that members could get, with what each adds; `terms` are (ceiling, promised)."""
-    ceiling, promised = terms
+    """The further trainers that members could get, with what each adds; `terms` are (ceiling, fair_share)."""
+    ceiling, fair_share = terms
     demands = base.problem.demands
     row = {s: k for k, s in enumerate(columns.shapes)}
     more = np.array([ceiling[j] - base.count[j] for j in wanting], dtype=np.int64)
@@ -135,7 +135,7 @@ def _steps(
     low = np.array([demands[j].min_trainers for j in wanting], dtype=np.float64)
     span = np.array([max(1, demands[j].max_trainers - demands[j].min_trainers) for j in wanting], dtype=np.float64)
     weight = np.array([demands[j].job.weight for j in wanting], dtype=np.float64)
-    due = np.array([promised[j] for j in wanting], dtype=np.int64)
+    due = np.array([fair_share[j] for j in wanting], dtype=np.int64)
     gain = weight / span
     return _Steps(
         owner=np.array(wanting, dtype=np.int64)[which],

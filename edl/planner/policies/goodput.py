@@ -45,12 +45,12 @@ class NetUtility(TotalUtility):
     ) -> Division:
         """See `Objective.divide`."""
         floor = floors(packing, level)
-        promised = {j: int(n + EPSILON) for j, n in floor.items()}
+        fair_share = {j: int(n + EPSILON) for j, n in floor.items()}
         admits = has_arrivals(packing)
         keep = givers(packing, admits=admits) if admits or is_at_rest(packing) else {}
         most, best, wanted = dict(ceiling), packing, dict(packing.count)
         for _ in range(ROUNDS):
-            wanted = chosen_counts(packing, options_of(packing, most, promised, keep))
+            wanted = chosen_counts(packing, options_of(packing, most, fair_share, keep))
             best = self._placed(packing, wanted, keep, deadline_s)
             missed = {j: best.count[j] for j in packing.members if best.count[j] < wanted[j]}
             if not missed:

@@ -31,8 +31,8 @@ from edl.planner.reallocation import (
     has_arrivals,
     is_at_rest,
     movable_trainers,
+    take_fair_shares,
     take_one,
-    take_promised,
     undo_restarts,
 )
 from edl.planner.scores import EPSILON, from_worst, gain_of_worst, is_felt, packing_score
@@ -130,15 +130,16 @@ def _reshare(packing: TrialPacking, grown: Draft, terms: Terms, deadline_s: floa
     if not admits and not is_at_rest(packing):
         return grown.searched(deadline_s)
     now = grown.packing
-    short = [j for j in packing.members if terms.promised[j] > now.count[j]]
-    gain = max((demands[j].fulfilment(terms.promised[j]) - now.fulfilment(j) for j in short), default=0.0)
+    short = [j for j in packing.members if terms.fair_share[j] > now.count[j]]
+    gain = max((demands[j].fulfilment(terms.fair_share[j]) - now.fulfilment(j) for j in short), default=0.0)
     is_fine = not short and len(packing.members) > FEW_JOBS
     if is_fine or not (admits or is_felt(gain)):
         return grown.searched(deadline_s)
 
     keep = givers(packing, admits=admits)
     if not any(
-        packing.count[d] > min(terms.promised[d], demands[d].min_trainers) and demands[d].live_trainers for d in keep
+        packing.count[d] > min(terms.fair_share[d], demands[d].min_trainers) and demands[d].live_trainers
+        for d in keep
     ):
         return grown.searched(deadline_s)
     taken = _taken(packing, terms, keep, deadline_s)
@@ -151,7 +152,8 @@ def _reshare(packing: TrialPacking, grown: Draft, terms: Terms, deadline_s: floa
             return grown.searched(deadline_s)
     if admits:
         best = max(
-            (grown, taken), key=lambda one: (from_worst(one.packing)[:1], packing_score(one.packing, terms.promised))
+            (grown, taken),
+            key=lambda one: (from_worst(one.packing)[:1], packing_score(one.packing, terms.fair_share)),
         )
         return best.searched(deadline_s)
     is_worth_it = is_felt(gain_of_worst(grown.packing, taken.packing)) and from_worst(taken.packing) > from_worst(
@@ -162,11 +164,11 @@ def _reshare(packing: TrialPacking, grown: Draft, terms: Terms, deadline_s: floa
 
 def _taken(packing: TrialPacking, terms: Terms, keep: Mapping[int, int], deadline_s: float) -> Draft:
     """Evict trainers of jobs above their fair share until each job has its own, then grow."""
-    start = take_promised(packing.copy(), terms, keep)
+    start = take_fair_shares(packing.copy(), terms, keep)
     if not packing.problem.plans_in_bulk:
         return _grown(start, terms, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
     lost = {j: n if (n := start.count[j]) < packing.count[j] else terms.ceiling[j] for j in packing.members}
-    return _grown(start, Terms(lost, terms.promised), deadline_s)
+    return _grown(start, Terms(lost, terms.fair_share), deadline_s)
 
 
 def _without_restarts(
@@ -183,7 +185,7 @@ def _without_restarts(
     def take_again(keep: Mapping[int, int]) -> TrialPacking:
         if packing.problem.plans_in_bulk:
             return _taken(packing, terms, keep, deadline_s).packing
-        start = take_promised(packing.copy(), taken.aim, keep)
+        start = take_fair_shares(packing.copy(), taken.aim, keep)
         return _filled(start, taken.aim, deadline_s, lambda trial, j, now: take_one(trial, j, now, keep))
 
     furthest = undo_restarts(taken.steps[-1][0])
@@ -200,10 +202,10 @@ def _reserve_for_yielded(
 
     Otherwise they would take its capacity for seconds, and lose the trainers again as soon as it may grow.
     """
-    promised = {j: int(level[j] + EPSILON) for j in packing.members}
-    if all(ceiling[j] >= promised[j] for j in packing.members):
+    fair_share = {j: int(level[j] + EPSILON) for j in packing.members}
+    if all(ceiling[j] >= fair_share[j] for j in packing.members):
         return ceiling
-    return {j: min(ceiling[j], max(packing.count[j], promised[j])) for j in packing.members}
+    return {j: min(ceiling[j], max(packing.count[j], fair_share[j])) for j in packing.members}
 
 
 def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> Draft:
@@ -223,9 +225,11 @@ def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take |
     if packing.problem.is_many and not packing.problem.few_shapes:
         return _filled_by_swaps(packing, terms, deadline_s)
     filled = (
-        fill(packing, terms.ceiling, terms.promised, deadline_s) if packing.problem.plans_in_bulk else packing.copy()
+        fill(packing, terms.ceiling, terms.fair_share, deadline_s)
+        if packing.problem.plans_in_bulk
+        else packing.copy()
     )
-    grow(filled, terms.ceiling, terms.promised, taking(take, terms))
+    grow(filled, terms.ceiling, terms.fair_share, taking(take, terms))
     return filled
 
 
@@ -234,7 +238,7 @@ def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> 
     demands, jobs = packing.problem.demands, packing.members
     gain = {j: d.job.weight / max(1, d.max_trainers - d.min_trainers) for j in jobs for d in (demands[j],)}
     most = {j: max(terms.ceiling[j], demands[j].min_trainers) for j in jobs}
-    least = {j: min(max(terms.promised[j], demands[j].min_trainers), most[j]) for j in jobs}
+    least = {j: min(max(terms.fair_share[j], demands[j].min_trainers), most[j]) for j in jobs}
     cluster = read_share_problem(packing)
     try:
         target, price = fluid_targets(cluster, gain, least, most, deadline_s)
@@ -243,4 +247,4 @@ def _filled_by_swaps(packing: TrialPacking, terms: Terms, deadline_s: float) -> 
     except PlanError:  # the promises do not fit together any more
         least = {j: demands[j].min_trainers for j in jobs}
         target, price = fluid_targets(cluster, gain, least, most, deadline_s)
-    return fill_by_swaps(packing, most, terms.promised, Wanted(target, price, gain))
+    return fill_by_swaps(packing, most, terms.fair_share, Wanted(target, price, gain))

@@ -70,25 +70,25 @@ def _searched(steps: Sequence[Step], deadline_s: float) -> TrialPacking:
     for number, (packing, terms) in enumerate(reversed(steps[1:])):
         if keeps(packing, terms):
             return _improved(packing, terms, deadline_s)
-        anew = pack_anew(packing, terms.ceiling, terms.promised, deadline_s) if number < SEARCHES else None
+        anew = pack_anew(packing, terms.ceiling, terms.fair_share, deadline_s) if number < SEARCHES else None
         if anew is not None and keeps(anew, terms):
-            grow(anew, terms.ceiling, terms.promised)
+            grow(anew, terms.ceiling, terms.fair_share)
             return anew
     return _improved(*steps[0], deadline_s)
 
 
 def _improved(grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
     """The packing, or a better one with all pods repacked that do not exist yet."""
-    anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s)
+    anew = pack_anew(grown, terms.ceiling, terms.fair_share, deadline_s)
     if anew is None:
         return grown
-    grow(anew, terms.ceiling, terms.promised)
-    return max((grown, anew), key=lambda trial: packing_score(trial, terms.promised))
+    grow(anew, terms.ceiling, terms.fair_share)
+    return max((grown, anew), key=lambda trial: packing_score(trial, terms.fair_share))
 
 
 def keeps(packing: TrialPacking, terms: Terms) -> bool:
     """True if every job has its fair share."""
-    return all(packing.count[j] >= n for j, n in terms.promised.items())
+    return all(packing.count[j] >= n for j, n in terms.fair_share.items())
 
 
 def taking(take: Take | None, terms: Terms) -> Callable[[TrialPacking, int], bool] | None:
@@ -113,15 +113,15 @@ def raised_as_far_as_possible(packing: TrialPacking, best: Step, deadline_s: flo
     grown, terms = best
     refused: list[Mapping[int, int]] = []
     if not keeps(grown, terms):
-        refused.append(terms.promised)
-        terms = Terms(terms.ceiling, {j: min(n, grown.count[j]) for j, n in terms.promised.items()})
+        refused.append(terms.fair_share)
+        terms = Terms(terms.ceiling, {j: min(n, grown.count[j]) for j, n in terms.fair_share.items()})
 
     def reach(wanted: Terms) -> TrialPacking | None:
-        if any(all(wanted.promised[j] >= n for j, n in less.items()) for less in refused):
+        if any(all(wanted.fair_share[j] >= n for j, n in less.items()) for less in refused):
             return None
         reached = _reached(packing, steps[-1][0], wanted, deadline_s, take)
         if reached is None:
-            refused.append(wanted.promised)
+            refused.append(wanted.fair_share)
         return reached
 
     steps = [(grown, terms)]  # those that gave are the worst off now, and may be raised in turn
@@ -145,7 +145,7 @@ def raises(packing: TrialPacking, terms: Terms, *, may_take: bool) -> list[list[
     is_settled = len(packing.members) > FEW_JOBS or not (may_take or can_repack)
     demands, found = packing.problem.demands, list[list[Terms]]()
     while len(found) < RAISES_TRIED and (raised := _raised(packing, terms, is_settled=is_settled)) is not None:
-        level = min(demands[j].fulfilment(min(n, terms.ceiling[j])) for j, n in terms.promised.items())
+        level = min(demands[j].fulfilment(min(n, terms.ceiling[j])) for j, n in terms.fair_share.items())
         found.append([raised, *_lower(packing, raised, level, RAISES_TRIED * (len(found) + 1))])
         terms = raised
     return found
@@ -191,8 +191,8 @@ def _reached(
     if keeps(best, terms):
         return best
     trial = packing.copy()
-    grow(trial, terms.ceiling, terms.promised, taking(take, terms))
-    is_possible = keeps(trial, terms) or could_place_anew(trial, terms.ceiling, terms.promised, deadline_s)
+    grow(trial, terms.ceiling, terms.fair_share, taking(take, terms))
+    is_possible = keeps(trial, terms) or could_place_anew(trial, terms.ceiling, terms.fair_share, deadline_s)
     return trial if is_possible else None
 
 
@@ -201,16 +201,16 @@ def _lower(packing: TrialPacking, terms: Terms, level: float, most: int) -> list
     demands = packing.problem.demands
     steps: list[Terms] = []
     for _ in range(most if len(packing.members) <= FEW_JOBS else 0):
-        promised = (steps[-1] if steps else terms).promised
+        fair_share = (steps[-1] if steps else terms).fair_share
         rich = [
             j
-            for j, n in promised.items()
+            for j, n in fair_share.items()
             if n > demands[j].min_trainers and demands[j].fulfilment(n - 1) > level + EPSILON
         ]
         if not rich:
             break
-        giver = max(rich, key=lambda j: (demands[j].fulfilment(promised[j]), demands[j].job.key))
-        steps.append(Terms(terms.ceiling, {j: n - (j == giver) for j, n in promised.items()}))
+        giver = max(rich, key=lambda j: (demands[j].fulfilment(fair_share[j]), demands[j].job.key))
+        steps.append(Terms(terms.ceiling, {j: n - (j == giver) for j, n in fair_share.items()}))
     return steps
 
 
@@ -220,11 +220,11 @@ def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms |
     `is_settled`: nothing can be repacked and no trainer may be deleted, so only free capacity counts.
     """
     demands = packing.problem.demands
-    level = {j: demands[j].fulfilment(min(terms.promised[j], terms.ceiling[j])) for j in packing.members}
+    level = {j: demands[j].fulfilment(min(terms.fair_share[j], terms.ceiling[j])) for j in packing.members}
     worst = [j for j in packing.members if level[j] <= min(level.values()) + EPSILON]
     can_grow = {shape: bool(packing.slots(shape).any()) for shape in {demands[j].shape for j in worst}}
-    if not worst or any(terms.promised[j] >= terms.ceiling[j] for j in worst):
+    if not worst or any(terms.fair_share[j] >= terms.ceiling[j] for j in worst):
         return None
-    if is_settled and any(packing.count[j] <= terms.promised[j] and not can_grow[demands[j].shape] for j in worst):
+    if is_settled and any(packing.count[j] <= terms.fair_share[j] and not can_grow[demands[j].shape] for j in worst):
         return None
-    return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.promised.items()})
+    return Terms(terms.ceiling, {j: n + (j in worst) for j, n in terms.fair_share.items()})

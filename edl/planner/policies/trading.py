@@ -15,7 +15,7 @@ from edl.planner.programs.fair_share import read_share_problem
 from edl.planner.programs.packing_anew import pack_anew
 from edl.planner.programs.utility import SLACK, fewest_shrinks, most_useful
 from edl.planner.quota import QuotaRow
-from edl.planner.reallocation import Terms, allowed_beyond, give_one, kept, take_promised
+from edl.planner.reallocation import Terms, allowed_beyond, give_one, kept, take_fair_shares
 from edl.planner.scores import EPSILON, gain_of_worst, is_felt, packing_score, total_worth
 from edl.planner.speedup import Worth
 from edl.planner.trial_packing import TrialPacking
@@ -47,10 +47,10 @@ def set_goal(
         deadline_s: time for each of two programs.
     """
     cluster = read_share_problem(packing)
-    best = most_useful(cluster, worths, terms.promised, deadline_s)
+    best = most_useful(cluster, worths, terms.fair_share, deadline_s)
     value = best.value - SLACK * abs(best.value)
-    calm = fewest_shrinks(cluster, worths, terms.promised, now, goal=value, deadline_s=deadline_s)
-    wanted = {j: max(terms.promised[j], int(n + EPSILON)) for j, n in calm.counts.items()}
+    calm = fewest_shrinks(cluster, worths, terms.fair_share, now, goal=value, deadline_s=deadline_s)
+    wanted = {j: max(terms.fair_share[j], int(n + EPSILON)) for j, n in calm.counts.items()}
     return Goal(value, {j: min(terms.ceiling[j], n) for j, n in wanted.items()})
 
 
@@ -59,18 +59,18 @@ def grown_by_worth(
 ) -> TrialPacking:
     """Grow into free capacity: up to the floor, then up to the goal, then by the worth of one more trainer."""
     grown = packing.copy()
-    grow(grown, {j: min(terms.ceiling[j], n) for j, n in wanted.items()}, terms.promised, worths=worths)
-    grow(grown, terms.ceiling, terms.promised, worths=worths)
+    grow(grown, {j: min(terms.ceiling[j], n) for j, n in wanted.items()}, terms.fair_share, worths=worths)
+    grow(grown, terms.ceiling, terms.fair_share, worths=worths)
     trials = [grown]
     if sum(grown.count[j] - packing.count[j] for j in packing.members) <= MOST_GROWN_TWICE:
         plain = packing.copy()
-        grow(plain, terms.ceiling, terms.promised, worths=worths)
+        grow(plain, terms.ceiling, terms.fair_share, worths=worths)
         trials.append(plain)
-    anew = pack_anew(grown, terms.ceiling, terms.promised, deadline_s, worths)
+    anew = pack_anew(grown, terms.ceiling, terms.fair_share, deadline_s, worths)
     if anew is not None:
-        grow(anew, terms.ceiling, terms.promised, worths=worths)
+        grow(anew, terms.ceiling, terms.fair_share, worths=worths)
         trials.append(anew)
-    return max(trials, key=lambda trial: packing_score(trial, terms.promised, worths))
+    return max(trials, key=lambda trial: packing_score(trial, terms.fair_share, worths))
 
 
 def traded(
@@ -92,17 +92,17 @@ def traded(
         worths: the worth of each job's trainers.
         deadline_s: time for each program.
     """
-    start = take_promised(packing.copy(), replace(terms, promised=goal.wanted), keep)
+    start = take_fair_shares(packing.copy(), replace(terms, fair_share=goal.wanted), keep)
     best = grown_by_worth(start, terms, goal.wanted, worths, deadline_s)
     for _ in range(TRADES):
         packing.problem.clock.check("trades")
-        lacks = any(best.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in best.members)
+        lacks = any(best.count[j] < min(terms.fair_share[j], terms.ceiling[j]) for j in best.members)
         if not lacks and total_worth(best, worths) >= goal.value - EPSILON:
             break
         trade = _best_trade(best, terms, keep, worths)
         if trade is None:
             break
-        grow(trade, terms.ceiling, terms.promised, worths=worths)
+        grow(trade, terms.ceiling, terms.fair_share, worths=worths)
         best = trade
     return best
 
@@ -114,18 +114,18 @@ def _best_trade(
     demands = packing.problem.demands
     takers = [j for j in packing.members if packing.count[j] < terms.ceiling[j]]
     takers.sort(
-        key=lambda j: (packing.count[j] >= terms.promised[j], -worths[j].next(packing.count[j]), demands[j].job.key)
+        key=lambda j: (packing.count[j] >= terms.fair_share[j], -worths[j].next(packing.count[j]), demands[j].job.key)
     )
     seen: set[tuple[int, tuple[QuotaRow, ...], bool]] = set()
     for j in takers:
-        lacks = packing.count[j] < terms.promised[j]
+        lacks = packing.count[j] < terms.fair_share[j]
         kind = (demands[j].shape, tuple(use.row for use in demands[j].quota_uses), lacks)
         if kind in seen:
             continue
         seen.add(kind)
         gain = worths[j].next(packing.count[j])
         least = {
-            d: terms.promised[d] if lacks else _least(packing, d, terms, worths[d], gain) for d in keep if d != j
+            d: terms.fair_share[d] if lacks else _least(packing, d, terms, worths[d], gain) for d in keep if d != j
         }
         trial = packing.copy()
         allowance = allowed_beyond(trial, {d: n for d, n in keep.items() if d != j}, least)
@@ -139,7 +139,7 @@ def _best_trade(
 def _least(packing: TrialPacking, d: int, terms: Terms, worth: Worth, gain: float) -> int:
     """The count down to which each trainer of a job is worth less than the gain; never below its floor."""
     count = packing.count[d]
-    while count > terms.promised[d] and worth.next(count - 1) < gain - EPSILON:
+    while count > terms.fair_share[d] and worth.next(count - 1) < gain - EPSILON:
         count -= 1
     return count
 
@@ -177,5 +177,5 @@ def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
 
 def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
     """The gain in fulfilment of the worst-off job below its floor; 0 if there is none."""
-    lacking = [j for j in still.members if still.count[j] < min(terms.promised[j], taken.count[j])]
+    lacking = [j for j in still.members if still.count[j] < min(terms.fair_share[j], taken.count[j])]
     return gain_of_worst(still, taken, lacking)

@@ -69,8 +69,8 @@ class TotalUtility:
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
         """See `Objective.grow`."""
-        promised = {j: int(n + EPSILON) for j, n in division.level.items()}
-        grow(packing, division.ceiling, promised, worths=self.worths)
+        fair_share = {j: int(n + EPSILON) for j, n in division.level.items()}
+        grow(packing, division.ceiling, fair_share, worths=self.worths)
 
     def prove(
         self,
@@ -141,11 +141,11 @@ def _reshare(
     still = without_restarts(packing, grown, taken, keep, take)
     if not is_felt(lacking_gain(taken, still, terms)) and not pays(packing, taken, still, worths):
         taken = still
-    if packing_score(taken, terms.promised, worths) <= packing_score(grown, terms.promised, worths):
+    if packing_score(taken, terms.fair_share, worths) <= packing_score(grown, terms.fair_share, worths):
         return grown, frozenset()
     if packing.problem.leaving.any():
         later = grown_by_worth(once_terminated(packing), terms, goal.wanted, worths, deadline_s)
-        if packing_score(taken, terms.promised, worths) <= packing_score(later, terms.promised, worths):
+        if packing_score(taken, terms.fair_share, worths) <= packing_score(later, terms.fair_share, worths):
             return grown, frozenset()
     if admits or is_felt(lacking_gain(taken, grown, terms)) or pays(packing, taken, grown, worths):
         return taken, frozenset()
@@ -155,5 +155,5 @@ def _reshare(
 
 def _is_good_enough(packing: TrialPacking, terms: Terms, goal: Goal, worths: Mapping[int, Worth]) -> bool:
     """True if every job has its floor and all jobs together reach the goal."""
-    lacks = any(packing.count[j] < min(terms.promised[j], terms.ceiling[j]) for j in packing.members)
+    lacks = any(packing.count[j] < min(terms.fair_share[j], terms.ceiling[j]) for j in packing.members)
     return not lacks and total_worth(packing, worths) >= goal.value - EPSILON

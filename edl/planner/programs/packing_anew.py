@@ -36,7 +36,7 @@ WORST_SHORTFALL, SHORTFALL = 1000.0, 10.0  # the cost of a missed promise, per f
 def pack_anew(
     packing: TrialPacking,
     ceiling: Mapping[int, int],
-    promised: Mapping[int, int],
+    fair_share: Mapping[int, int],
     deadline_s: float,
     worths: Mapping[int, Worth] | None = None,
 ) -> TrialPacking | None:
@@ -48,7 +48,7 @@ def pack_anew(
     Args:
         packing: a packing, whose new pods are placed again; the program may also use its patterns. Not changed.
         ceiling: the most trainers of each member.
-        promised: the fair share of each member, in whole trainers.
+        fair_share: the fair share of each member, in whole trainers.
         deadline_s: time for the program.
         worths: what trainers are worth to each member; by default its weighted fulfilment.
 
@@ -58,25 +58,25 @@ def pack_anew(
     base = packing.copy()
     base.drop_all()
     columns = _columns_anew(packing, base, ceiling, any_shape=worths is not None)
-    model = columns and _sharing_model(packing, base, (ceiling, promised), columns, worths)
+    model = columns and _sharing_model(packing, base, (ceiling, fair_share), columns, worths)
     if not columns or not model:
         return None
     near = NEAR * sum(
         worths[j].value(n) if worths else packing.problem.demands[j].job.weight * packing.fulfilment(j)
         for j, n in packing.count.items()
     )
-    solution = model.solve(packing, promised, near, lambda: columns.clock.left_s(deadline_s))
+    solution = model.solve(packing, fair_share, near, lambda: columns.clock.left_s(deadline_s))
     return None if solution is None else _refill(packing, base, columns, solution)
 
 
 def could_place_anew(
-    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], deadline_s: float
+    packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int], deadline_s: float
 ) -> bool:
     """False if `pack_anew` cannot give every member its fair share: a bound says so, or it would not search."""
     base = packing.copy()
     base.drop_all()
     columns = _columns_anew(packing, base, ceiling, any_shape=False)
-    model = columns and _sharing_model(packing, base, (ceiling, promised), columns, None)
+    model = columns and _sharing_model(packing, base, (ceiling, fair_share), columns, None)
     return bool(columns and model and model.keeps_promises(columns.clock.left_s(deadline_s)))
 
 
@@ -127,7 +127,7 @@ class _SharingModel:
     kept: FloatArray
     span: FloatArray
 
-    def cost_of(self, packing: TrialPacking, promised: Mapping[int, int]) -> float:
+    def cost_of(self, packing: TrialPacking, fair_share: Mapping[int, int]) -> float:
         """The cost of a packing as a solution of the integer program."""
         left = {k: packing.count[j] - int(self.kept[k]) for k, j in enumerate(self.jobs)}
         worth = 0.0
@@ -135,12 +135,12 @@ class _SharingModel:
             taken = min(piece.most, left[piece.owner])
             left[piece.owner] -= taken
             worth += taken * piece.each
-        lacking = self.lacking(packing, promised)
+        lacking = self.lacking(packing, fair_share)
         return SHORTFALL * float(lacking.sum()) + WORST_SHORTFALL * float(lacking.max(initial=0.0)) - worth
 
-    def lacking(self, packing: TrialPacking, promised: Mapping[int, int]) -> FloatArray:
-        """(jobs,) by how much each member of a packing falls short of its promised trainers, in fulfilment."""
-        lacking: FloatArray = np.array([max(0, promised[j] - packing.count[j]) for j in self.jobs]) / self.span
+    def lacking(self, packing: TrialPacking, fair_share: Mapping[int, int]) -> FloatArray:
+        """(jobs,) by how much each member of a packing falls short of its fair share, in fulfilment."""
+        lacking: FloatArray = np.array([max(0, fair_share[j] - packing.count[j]) for j in self.jobs]) / self.span
         return lacking
 
     def keeps_promises(self, limit_s: float) -> bool:
@@ -154,13 +154,13 @@ class _SharingModel:
         return len(self.pieces) + len(self.jobs)
 
     def solve(
-        self, packing: TrialPacking, promised: Mapping[int, int], near: float, left_s: Callable[[], float]
+        self, packing: TrialPacking, fair_share: Mapping[int, int], near: float, left_s: Callable[[], float]
     ) -> tuple[dict[int, int], list[int]] | None:
         """The new trainers of each member and the uses of each column; None if nothing better is found.
 
         Args:
             packing: a solution that is known.
-            promised: the fair share of each member, in whole trainers.
+            fair_share: the fair share of each member, in whole trainers.
             near: how much better a solution must be to be searched for.
             left_s: seconds that the next program may take.
         """
@@ -170,12 +170,12 @@ class _SharingModel:
         least = float(self.program.cost @ relaxed)
         smallest = min((piece.each for piece in self.pieces if piece.each > 0 and piece.most), default=0.0)
         enough = max(near, WORTH_SEARCHING * smallest)
-        if self.cost_of(packing, promised) - least <= enough:
+        if self.cost_of(packing, fair_share) - least <= enough:
             return None
         worst, gap = float(relaxed[self._worst]), enough / max(abs(least), smallest, ROUNDING)
         is_short = worst > ROUNDING
         if is_short:
-            worst = self._least_shortfall(worst, float(self.lacking(packing, promised).max()), left_s)
+            worst = self._least_shortfall(worst, float(self.lacking(packing, fair_share).max()), left_s)
         solution = replace(self._lacking_at_most(worst), gap=gap).solve(left_s())
         if solution is None and is_short:  # no bound excludes that shortfall, but no packing was found that has it
             solution = replace(self.program, gap=gap).solve(left_s())
@@ -222,7 +222,7 @@ def _sharing_model(
     worths: Mapping[int, Worth] | None,
 ) -> _SharingModel | None:
     """The program of `pack_anew`; None if it is too large."""
-    ceiling, promised = terms
+    ceiling, fair_share = terms
     jobs = sorted(ceiling)
     demands, size = [packing.problem.demands[j] for j in jobs], len(jobs)
     span = np.array([max(1, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
@@ -248,7 +248,7 @@ def _sharing_model(
         use=use,
         need=need,
         further=[
-            (np.hstack([sums, np.eye(size), column]), np.array([promised[j] for j in jobs]) - kept),
+            (np.hstack([sums, np.eye(size), column]), np.array([fair_share[j] for j in jobs]) - kept),
             (np.hstack([0.0 * sums, -np.diag(1.0 / span), column + 1.0]), np.zeros(size)),
             (np.hstack([-quota @ sums, np.zeros((len(quota), size + 1))]), quota @ kept - limits - ROUNDING),
         ],

@@ -47,14 +47,14 @@ class Wanted:
 
 
 def fill_by_swaps(
-    packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int], wanted: Wanted
+    packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int], wanted: Wanted
 ) -> TrialPacking:
     """Place all trainers that do not exist yet anew, and new ones up to each ceiling.
 
     Args:
         packing: every member at its minimum at least; not changed.
         ceiling: the most trainers of each member.
-        promised: the fair share of each member, in whole trainers.
+        fair_share: the fair share of each member, in whole trainers.
         wanted: what the fluid program says.
 
     Returns:
@@ -63,7 +63,7 @@ def fill_by_swaps(
     if not packing.members:
         return packing
     clock = packing.problem.clock
-    state = _start(packing, ceiling, promised)
+    state = _start(packing, ceiling, fair_share)
     gain = np.array([wanted.gain[j] for j in state.jobs])
     price = np.maximum([wanted.price[j] for j in state.jobs], SMALLEST)
     target = np.clip(np.floor([wanted.target[j] + 1e-6 for j in state.jobs]).astype(np.int64), state.due, state.high)
@@ -116,16 +116,16 @@ def fill_by_totals(packing: TrialPacking, ceiling: Mapping[int, int]) -> TrialPa
         middle = (fits + fails) / 2
         enough = bool(((target(middle) - count) @ each <= free).all())
         fits, fails = (middle, fails) if enough else (fits, middle)
-    promised = dict(zip(packing.members, target(fits).astype(np.int64).tolist(), strict=True))
-    return _start(packing, ceiling, promised).packed()
+    fair_share = dict(zip(packing.members, target(fits).astype(np.int64).tolist(), strict=True))
+    return _start(packing, ceiling, fair_share).packed()
 
 
-def _start(packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> SwapState:
+def _start(packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int]) -> SwapState:
     """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so.
 
     Minimums of very many jobs stay where they are at once.
     """
-    state = SwapState(packing, ceiling, promised)
+    state = SwapState(packing, ceiling, fair_share)
     empty = state.copy()
     order = _by_size(state) if len(state.jobs) <= MOST_COMPARED else []
     if not order:

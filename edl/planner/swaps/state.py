@@ -42,13 +42,13 @@ class SwapState:
         here: (nodes, words) the same: the node has one left.
     """
 
-    def __init__(self, packing: TrialPacking, ceiling: Mapping[int, int], promised: Mapping[int, int]) -> None:
+    def __init__(self, packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int]) -> None:
         """Take the new trainers out of a packing, which is not changed.
 
         Args:
             packing: every member at its minimum at least.
             ceiling: the most trainers of each member.
-            promised: the fair share of each member, in whole trainers.
+            fair_share: the fair share of each member, in whole trainers.
         """
         problem = packing.problem
         self.base = packing.copy()
@@ -63,7 +63,7 @@ class SwapState:
         self.count = np.array([self.base.count[j] for j in self.jobs], dtype=np.int64)
         self.low = np.array([demand.min_trainers for demand in demands], dtype=np.int64)
         self.high = np.maximum([ceiling.get(j, 0) for j in self.jobs], self.low)
-        self.due = np.clip([promised.get(j, 0) for j in self.jobs], self.low, self.high)
+        self.due = np.clip([fair_share.get(j, 0) for j in self.jobs], self.low, self.high)
         self.span = np.array([max(1, d.max_trainers - d.min_trainers) for d in demands], dtype=np.float64)
         self.total = problem.allocatable.sum(axis=0).clip(min=1).astype(np.float64)
         parts = self.request / self.total

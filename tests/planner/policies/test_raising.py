@@ -33,20 +33,22 @@ def test_as_little_less_is_promised_as_can_be_had_and_few_steps_are_tried(possib
     tries = raises(room, Terms({0: 12, 1: 12}, {0: 9, 1: 4}), may_take=True)
 
     def reach(terms: Terms) -> TrialPacking | None:
-        tried.append(dict(terms.promised))
-        return room if sum(terms.promised.values()) <= possible else None
+        tried.append(dict(terms.fair_share))
+        return room if sum(terms.fair_share.values()) <= possible else None
 
-    found = [terms.promised for _, terms in furthest(tries, reach)]
+    found = [terms.fair_share for _, terms in furthest(tries, reach)]
     assert len(tried) <= 10
     best = max(
         (number, -steps.index(terms), terms)
         for number, steps in enumerate(tries)
         for terms in steps
-        if sum(terms.promised.values()) <= possible
+        if sum(terms.fair_share.values()) <= possible
     )
-    assert found[-1] == best[2].promised
+    assert found[-1] == best[2].fair_share
     assert min(found[-1].values()) > 4
-    assert [min(promised.values()) for promised in found] == sorted(min(promised.values()) for promised in found)
+    assert [min(fair_share.values()) for fair_share in found] == sorted(
+        min(fair_share.values()) for fair_share in found
+    )
 
 
 def test_nothing_is_raised_where_not_even_the_least_can_be_had() -> None:
@@ -75,7 +77,7 @@ def test_a_draft_is_what_can_be_had_without_a_search() -> None:
     draft = Draft(((packing, sure), (further, beyond)))
     assert draft.packing is packing
     assert draft.aim is beyond
-    grow(further, ceiling, beyond.promised)
+    grow(further, ceiling, beyond.fair_share)
     assert Draft(((packing, sure), (further, beyond))).packing is further
 
 
