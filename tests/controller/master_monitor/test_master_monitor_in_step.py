@@ -10,10 +10,12 @@ from edl.clock import SystemClock
 from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.ports import MasterAddress
 from edl.lifecycle.data_progress import MasterReport, MasterState
+from edl.lifecycle.measurement import with_measured
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.progress import LOST_MODEL, NOTHING_MEASURED, Measured, Progress
 from edl.model.status import JobPhase, JobStatus
+from edl.planner.policies.registry import policy_named
 from tests.controller.master_monitor.test_master_monitor_lending import PACE, Master, training
 from tests.worlds.fake_api import eventually
 from tests.worlds.fakes import FakeLease
@@ -61,6 +63,32 @@ async def test_trainers_in_step_are_measured_however_short_their_epochs_are() ->
         assert [speed.trainers for speed in found().speeds] == [2]
     finally:
         await monitor.close()
+
+
+async def test_the_goodput_that_trainers_report_is_what_policy_goodput_plans_with() -> None:
+    """Beside it the speed of one count is measured; the policy divides by what the records teach."""
+    said = ((1, 100.0), (4, 130.0))
+
+    class Chooses(InStep):
+        async def report(self, master: MasterAddress) -> MasterReport:
+            return replace(await super().report(master), goodput=said)
+
+    job = training(None)
+    monitor = MasterMonitor(Chooses(), SystemClock(), FakeLease(), lambda *_: None, PACE)
+
+    def found() -> Measured:
+        view = monitor.master_view(job)
+        return view.measured if view is not None and view.measured is not None else NOTHING_MEASURED
+
+    try:
+        monitor.update([job])
+        await eventually(lambda: bool(found().goodputs and found().speeds))
+        seen = with_measured(replace(job, status=JobStatus(measured=found())))
+    finally:
+        await monitor.close()
+    assert seen.goodput == said
+    assert policy_named("goodput").adapt(seen).throughput == said
+    assert policy_named("utility").adapt(seen).throughput == ()
 
 
 class Restored(Master):
