@@ -41,6 +41,7 @@ TIMES ?= 20
 SCENES ?=
 SHARED ?= some
 EXAMPLES ?= readme clicks torch
+MUTANTS ?= edl.planner.guard.*
 CLUSTER_FLAGS ?=
 
 # Each step of a long target is printed with the minutes and seconds since make started; pytest continues the count.
@@ -166,6 +167,10 @@ api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about twenty minutes)
 	@$(BIN)/python -m tests.planted
+
+mutants: $(STAMP) ## change ledger, lifecycle or guard in a thousand small ways, and list what no test notices: make mutants [MUTANTS="edl.ledger.*"]
+	@$(PIP) 'mutmut>=3.8'
+	@$(BIN)/mutmut run '$(MUTANTS)'; $(BIN)/mutmut results; $(BIN)/mutmut export-cicd-stats; cat mutants/mutmut-cicd-stats.json
 
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
 	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
@@ -422,4 +427,4 @@ ctr: ## run example/ctr on Paddle's parameter servers, on this machine and in a 
 
 clean: ## remove the virtual environment and the caches of this checkout
 	@[ ! -d .cluster ] || $(MAKE) --no-print-directory cluster-down
-	@rm -rf .cluster $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site
+	@rm -rf .cluster $(VENV) mutants .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site

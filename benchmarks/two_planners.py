@@ -15,8 +15,8 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -256,13 +256,13 @@ def main() -> None:
     given = parser.parse_args()
     before, now, table, unknown = planner_of(given.revision), planner_in("edl"), Table(), Counter[str]()
     rounds = MOST_ROUNDS if given.kind in {"histories", "plans"} else 1
-    worlds = worlds_of(given.kind, given.first, given.count, given.files)
-    for name, world, policy in islice(worlds, None):
-        if len(world.snapshot.nodes) <= given.most_nodes:
-            try:
-                table.add(name, *(outcome(world, policy, decide, rounds) for decide in (before, now)))
-            except UnknownThereError as error:
-                unknown[str(error)] += 1
+    with suppress(KeyboardInterrupt):  # what was compared until then is reported
+        for name, world, policy in worlds_of(given.kind, given.first, given.count, given.files):
+            if len(world.snapshot.nodes) <= given.most_nodes:
+                try:
+                    table.add(name, *(outcome(world, policy, decide, rounds) for decide in (before, now)))
+                except UnknownThereError as error:
+                    unknown[str(error)] += 1
     table.report()
     if unknown:
         print(f"left out: {unknown.total()}, because {given.revision} does not know", dict(unknown.most_common()))
