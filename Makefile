@@ -70,6 +70,14 @@ LONG_PLANS := $(patsubst %,tests/planner/decide/test_decide_%.py,random_worlds o
   $(patsubst %,tests/benchmarks/test_%.py,hostile_specs hostile_bytes master_memory)
 DOCUMENTS := $(patsubst %,tests/test_%.py,code_blocks design docs figures how_to_guides plain_english planted walks) \
   $(wildcard tests/tools/test_verify_*.py)
+# What make test leaves to make searches: long searches, whole days of controllers, and scenes in the sandbox of which it plays
+# others of the same kind. make test-cluster plays scenes on a real control plane.
+PLAYED := $(patsubst %,tests/e2e/scenarios/test_%.py,main_job masters modes queues install) $(wildcard tests/e2e/worlds/test_*.py) \
+  $(patsubst %,tests/e2e/parts/test_%.py,cache hollow launch page resource rights without_kubectl writer)
+SEARCHES := $(LONG_LOOPS) $(LONG_PLANS) $(filter-out tests/sandbox/test_demo.py,$(WHOLE_SANDBOXES)) \
+  $(filter-out $(PLAYED),$(wildcard tests/e2e/*/test_*.py)) \
+  $(wildcard tests/kube/translate/kueue/test_*_loop.py tests/kube/translate/kueue/test_*_histories.py tests/controller/pauses/test_undone_*.py) \
+  $(patsubst %,tests/%.py,example/test_fit_flights kube/translate/devices/test_apart kube/test_snapshot_files planner/sizes/test_search test_planted)
 IN_PARTS := $(addprefix --ignore=,tests/example tests/sandbox/kubelet/test_kubelet.py $(LONG_LOOPS) $(LONG_PLANS) $(DOCUMENTS))
 QUICK := $(IN_PARTS) --hypothesis-profile=quick
 
@@ -106,9 +114,13 @@ demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: $(STAMP) ## unit and property tests, and end-to-end tests in the sandbox
-	@$(STEP) 'unit and property tests, and end-to-end tests in the sandbox'
-	@$(PYTEST) $(IN_FIVE)
+test: $(STAMP) ## unit and property tests, and the main end-to-end tests in the sandbox (five minutes on two idle cores)
+	@$(STEP) 'unit and property tests, and the main end-to-end tests in the sandbox'
+	@$(PYTEST) $(IN_FIVE) $(addprefix --ignore=,$(SEARCHES))
+
+searches: $(STAMP) ## the tests that take long and need no cluster: searches, days of controllers, scenes and faults in the sandbox
+	@$(STEP) 'searches, days of controllers, and scenes in the sandbox'
+	@$(PYTEST) $(IN_FIVE) $(SEARCHES)
 
 test-cluster: $(STAMP) ## end-to-end tests on a real control plane, and the sandbox's API server compared with it; SHARED=all plays all scenes
 	@$(STEP) 'build the programs of the control plane, if they are missing'
@@ -123,7 +135,7 @@ lint: $(STAMP) ## ruff, the import contracts and mypy --strict
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-check: lint docs test ## all that a change passes before a merge
+check: lint docs test searches ## all that a change passes before a merge
 
 format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix .
@@ -133,9 +145,9 @@ unit: $(STAMP) ## the tests of single parts, with a few of their random cases
 	@$(PYTEST) $(IN_THREE) $(NO_CLUSTER) $(QUICK)
 
 # Each in an environment of its own (tools/pythons.py), the oldest with the lowest versions of the libraries.
-oldest: ## make test on the oldest Python of this machine, with the lowest libraries that pyproject.toml allows
+oldest: ## make test and make searches on the oldest Python of this machine, with the lowest libraries that pyproject.toml allows
 	@$(FIT)
-	@chosen=$$($(PYTHON) -m tools.pythons oldest) && $(MAKE) --no-print-directory test $$chosen
+	@chosen=$$($(PYTHON) -m tools.pythons oldest) && $(MAKE) --no-print-directory test searches $$chosen
 
 newest: ## make unit on the newest Python of this machine
 	@$(FIT)
@@ -150,19 +162,19 @@ environment-oldest environment-newest: environment-%: ## the same for make oldes
 thorough: $(STAMP) ## the tests that need no cluster, with all their random cases (about ten minutes)
 	@$(PYTEST) $(IN_FIVE) --hypothesis-profile=thorough $(NO_CLUSTER)
 
-campaign: $(STAMP) ## new random events for jobs, far more than in make test
+campaign: $(STAMP) ## new random events for jobs, far more than in make searches
 	@$(PYTEST) --hypothesis-profile=explore tests/controller/loop/test_loop_random_events.py -o timeout=0
 
-histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make test plays 400)
+histories: $(STAMP) ## 20,000 random histories of jobs, serving, nodes and API faults (make searches plays 400)
 	@EDL_HISTORIES=$(HISTORIES) $(PYTEST) -q tests/controller/loop/test_loop_random_histories.py -o timeout=0
 
-storms: $(STAMP) ## 150 hours of virtual time in which the world goes wrong at random (make test plays five): make storms [STORMS=1000]
+storms: $(STAMP) ## 150 hours of virtual time in which the world goes wrong at random (make searches plays five): make storms [STORMS=1000]
 	@EDL_STORMS=$(STORMS) $(PYTEST) -q tests/controller/loop/test_loop_storms.py -o timeout=0
 
 small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
 	@EDL_STATES=$(STATES) $(BIN)/python -m tests.worlds.small_scope $(SCENES)
 
-api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make test tries a sample); prints a table
+api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make searches tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
 
 planted: $(STAMP) ## put each of the known bugs into edl and check that its test fails (about twenty minutes)
@@ -244,7 +256,7 @@ volcano-mixes: $(STAMP) ## ten random mixes of all kinds of jobs beside the real
 volcano-sessions: $(STAMP) ## record docs/volcano-sessions.md on a real control plane with Volcano
 	@$(BIN)/python -m tests.volcano.record_sessions
 
-mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make test plays five): make mixes [MIXES=1000]
+mixes: $(STAMP) ## 300 random mixes of all kinds of jobs in virtual time (make searches plays five): make mixes [MIXES=1000]
 	@EDL_MIXES=$(MIXES) $(PYTEST) -q tests/controller/loop/test_loop_mixes.py -o timeout=0
 
 prometheus-hour: $(STAMP) ## an hour on a real control plane as Prometheus sees it, panel by panel and alert by alert; MINUTES=60

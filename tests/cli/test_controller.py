@@ -59,7 +59,7 @@ def test_what_cannot_be_used_ends_the_command_with_2(flag: str, value: str, mess
 def test_no_controller_runs_a_policy_that_is_only_for_comparison(run: Run) -> None:
     code, out, err = run("controller", "--once", "--policy", "edl-2017", "--interval-s", "soon")
     assert (code, out) == (2, "")
-    assert "--policy 'edl-2017': only edl plan takes it, for comparison; choose maxmin, utility, static-min or" in err
+    assert "--policy 'edl-2017': only edl plan takes it, for comparison; choose maxmin, utility, goodput" in err
     assert "--interval-s 'soon'" in err
 
 
