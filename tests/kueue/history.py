@@ -128,6 +128,11 @@ class History:
             self._changes.append(Change(version, self.last_s, kind, metadata["name"], kept))
 
 
+def has_ended(pod: Object) -> bool:
+    """True for a pod that has finished, so that it uses no quota."""
+    return facts.is_finished(pod)
+
+
 def is_live(pod: Object) -> bool:
     """True for a pod that has not ended and is not being deleted."""
     return not facts.is_finished(pod) and "deletionTimestamp" not in pod["metadata"]

@@ -7,17 +7,20 @@ serving takes up to 20 of the 32 cpus of the nodes, outside of all quotas. After
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from statistics import fmean
 
 from edl.model.limits import GROWTH_HOLD_S
 from tests.e2e.control_plane.kube import KubeError
-from tests.kueue.history import History, is_live
+from tests.kueue.history import Change, History, is_live
+from tests.kueue.legs import legs_of
 from tests.kueue.owned_jobs import OwnedScene
 from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
 from tests.kueue.scene import Cluster, Scene, owner_of, true_of
@@ -28,7 +31,7 @@ BORROWERS = {"a": ("blue", 2, 14), "b": ("blue", 2, 8), "c": ("green", 1, 6)}
 REST_S, LONGEST_S = 3.0, 60.0
 """At rest nothing has changed for so long; a wave that never comes to rest is an error."""
 HOLD_S = GROWTH_HOLD_S + 4.0
-"""A job that has shrunk for serving grows again only then."""
+"""A job that has shrunk for serving, or for pods of owners, grows again only then."""
 QUIET_S = 30.0
 """For so long nothing may be written at the end."""
 EDL = ("sizer", "owner")
@@ -81,7 +84,9 @@ class Result:
         stops: how often a job that was not deleted lost all of its pods.
         above: the longest time in which more pods of a job ran than it held quota for, in seconds.
         ended: pods of jobs that were not deleted and ended.
-        writes: changes of pods, Jobs, Workloads and events in the last QUIET_S.
+        writes: changes of pods, Jobs and Workloads, and events of edl, in the last QUIET_S. Other programs count
+            equal events of theirs some seconds later.
+        legs: where the time of owners went that waited for an eviction, see `legs_of`.
     """
 
     used: list[tuple[int, int]] = field(default_factory=list)
@@ -93,6 +98,7 @@ class Result:
     above: float = 0.0
     ended: int = 0
     writes: int = 0
+    legs: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def utilisation(self) -> float:
@@ -135,6 +141,8 @@ class _Player:
         self._scene, self._mode, self._kube = scene, mode, scene.kube
         self._found, self._numbers = Result(), count(1)
         self._owners: set[str] = set()
+        self._every_owner: list[str] = []
+        self._seen: list[Change] = []
         self._waiting: dict[str, float] = {}  # owners that are not admitted yet: when they were created
         self._borrowers: dict[str, str] = {}  # those that are there: the name of the object
         self._deleted: dict[str, float] = {}  # by name of the object: when
@@ -158,7 +166,7 @@ class _Player:
 
     def play(self, wave: Wave) -> None:
         """Change what there is, wait until it is at rest, and note what is used."""
-        start_s, has_grown = time.monotonic(), wave.serving > self._serving
+        has_grown = wave.serving > self._serving
         names = {name for name, _, _ in wave.owners}
         for name in self._owners - names:
             self._scene.remove(name)
@@ -174,6 +182,7 @@ class _Player:
         for name, queue, size in wave.owners:
             if name not in self._owners:
                 self._waiting[name] = time.monotonic()
+                self._every_owner.append(name)
                 self._scene.submit(name, queue, size, elastic=False)
         self._owners = names
         for name in wave.borrowers:
@@ -182,8 +191,8 @@ class _Player:
         self._rest()
         self._judge()
         self._found.soon.append(self._used(wave))
-        if self._mode in EDL and has_grown:
-            time.sleep(max(0.0, start_s + HOLD_S - time.monotonic()))
+        if self._mode in EDL and (held_s := self._held_s()):
+            time.sleep(held_s)
             self._rest()
             self._judge()
         self._found.used.append(self._used(wave))
@@ -193,8 +202,20 @@ class _Player:
         self._rest()
         self._judge()
         time.sleep(QUIET_S)
-        self._found.writes = sum(1 for _ in self._history.take())
+        self._found.writes = sum(_is_of_interest(change) for change in self._history.take())
+        self._found.legs = legs_of(self._seen, self._every_owner)
         return self._found
+
+    def _held_s(self) -> float:
+        """For how long a job does not grow because it has shrunk for pods without a node; 0 if none."""
+        found = (self._scene.job(name)["metadata"].get("annotations", {}) for name in self._borrowers.values())
+        last = [
+            json.loads(one["paddlepaddle.org/last-resize"]) for one in found if "paddlepaddle.org/last-resize" in one
+        ]
+        since = [
+            datetime.fromisoformat(one["time"]).timestamp() for one in last if one["reason"] == "ServingNeedsRoom"
+        ]
+        return max((0.0, *(HOLD_S - (time.time() - since_s) for since_s in since)))
 
     def _submit(self, name: str) -> None:
         queue, low, high = BORROWERS[name]
@@ -223,6 +244,7 @@ class _Player:
     def _judge(self) -> None:
         """Look at everything that has happened since the last call."""
         for change in self._history.take():
+            self._seen.append(change)
             if change.kind == WORKLOADS and change.body is not None and "Admitted" in true_of(change.body):
                 created_s = self._waiting.pop(owner_of(change.body), None)
                 if created_s is not None:
@@ -258,6 +280,13 @@ class _Player:
         if len(live) > moment.reserved(name):
             self._above_s[name] = at_s if since_s is None else since_s
         self._live[name] = live
+
+
+def _is_of_interest(change: Change) -> bool:
+    """False for an event of another program than edl."""
+    if change.kind != "events" or change.body is None:
+        return True
+    return "edl-controller" in {change.body.get("source", {}).get("component"), change.body.get("reportingComponent")}
 
 
 def _part(used: Sequence[tuple[int, int]]) -> float:
