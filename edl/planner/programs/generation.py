@@ -125,6 +125,7 @@ def solve(program: Program, columns: Columns, deadline_s: float, gap: float = GA
         if not is_new or (columns.is_lazy and bound - value <= gap * abs(value)):
             break
     v, y = np.split(answer.x, [len(program.gain)])
+    v, value = _within(program, v)
     y = np.pad(y, (0, columns.size - len(y)))  # the columns found last are not in the program
     columns.keep(y)
     bound, engine = max(bound, value), Engine.PATTERNS
@@ -253,7 +254,7 @@ def _solve_fluid(program: Program, columns: Columns, buckets: Buckets, deadline_
     capacity = prices[shapes : shapes + amounts].clip(min=0).reshape(buckets.free.shape)
     row = prices[shapes + amounts :]
     bound = _lagrangian_of(program, slot, row.clip(min=0), worth_of_buckets(buckets, slot, capacity))
-    value, v = -answer.value, answer.x[: len(program.gain)]
+    v, value = _within(program, answer.x[: len(program.gain)])
     node = node_prices(buckets, slot, capacity)
     return Solution(value, max(bound, value), v, np.zeros(0), slot, node, row, Engine.FLUID)
 
@@ -294,6 +295,12 @@ def _solved(model: Model, columns: Columns, deadline_s: float) -> Answer:
         message = f"the solver found no solution in time: {answer.message}; the last plan stays in force"
         raise OutOfTimeError(message, PlanFailure.LATE_SOLVER)
     return answer
+
+
+def _within(program: Program, v: FloatArray) -> tuple[FloatArray, float]:
+    """The variables within their bounds, and the objective; a solver may leave the bounds by what it rounds."""
+    kept = v.clip(program.low, program.high)
+    return kept, float(program.gain @ kept)
 
 
 def _linear_program(program: Program, left: Matrix, free: FloatArray, most: FloatArray) -> LinearProgram:
