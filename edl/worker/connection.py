@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from edl.errors import ConfigError, PermanentError, TemporaryError
+from edl.worker.forks import LIBRARY_CALL
 
 _TRY_AGAIN = {408, 429, 500, 502, 503, 504}
 _MAX_RETRY_AFTER_S = 5.0
@@ -104,9 +105,11 @@ class MasterConnection:
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes, str]:
         """The status, the body and the header `Retry-After` of the answer."""
-        if self._connection is None:
-            self._connection = self._open(timeout_s)
-        elif self._connection.sock is not None:
+        if self._connection is None or self._connection.sock is None:
+            self._connection = self._made(timeout_s)
+            with LIBRARY_CALL:  # the name is looked up, and certificates are checked
+                self._connection.connect()
+        else:
             self._connection.sock.settimeout(timeout_s)
         self._connection.request(method, path, body, self._headers)
         answer = self._connection.getresponse()
@@ -126,10 +129,12 @@ class MasterConnection:
             self._connection.close()
             self._connection = None
 
-    def _open(self, timeout_s: float) -> http.client.HTTPConnection:
+    def _made(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection that is not open yet; `abort` closes it as soon as it is."""
         if not self._is_tls:
             return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
-        context = ssl.create_default_context(cafile=self._ca_file)
+        with LIBRARY_CALL:
+            context = ssl.create_default_context(cafile=self._ca_file)
         return http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=context)
 
 

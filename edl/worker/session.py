@@ -16,6 +16,7 @@ from typing import Any
 from edl.errors import EdlError, TemporaryError
 from edl.waiting import PauseLengths
 from edl.worker.connection import MasterConnection
+from edl.worker.forks import check_is_no_import
 from edl.worker.heartbeat import Heartbeat
 from edl.worker.lease import BadRecord, HeldLease, PositionBatch
 from edl.worker.lease_queue import LeaseQueue, Reports
@@ -39,9 +40,13 @@ class MasterSession:
     Args:
         connection: to the master.
         identity: `pod_uid`, `incarnation` and `name` of this process.
+
+    Raises:
+        ConfigError: multiprocessing has begun this process, and imports the script.
     """
 
     def __init__(self, connection: MasterConnection, identity: dict[str, Any]) -> None:
+        check_is_no_import()
         self.identity = identity
         self._sync_connection, self._call_connection = connection, connection.duplicate()
         self._lock = threading.RLock()

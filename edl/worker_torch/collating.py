@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from edl.errors import ConfigError
@@ -10,6 +12,7 @@ from edl.worker.lease import BadRecord
 
 try:
     import torch
+    from torch.utils.data import DataLoader
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
@@ -44,3 +47,40 @@ def options_of(data: Any) -> dict[str, Any]:
     if not data.num_workers:
         return {}
     return {"num_workers": data.num_workers, "reading": {name: one for name, one in found.items() if one is not None}}
+
+
+def begun(data: DataLoader[Any]) -> Iterator[Any]:
+    """The batches of a DataLoader; its processes begin, unless they run already.
+
+    Raises:
+        ConfigError: they begin by `spawn` or `forkserver`, and what they need cannot be pickled.
+    """
+    method = _start_method(data)
+    try:
+        return iter(data)
+    except Exception as error:
+        if method == "fork" or not data.num_workers:
+            raise
+        for name in ("dataset", "collate_fn", "worker_init_fn"):
+            cause = _pickling_error(getattr(data, name))
+            if cause is not None:
+                raise ConfigError(
+                    f"DataLoader: its processes (num_workers={data.num_workers}) begin by {method!r}, and its {name}"
+                    f" cannot be pickled: {cause}; define what reads and collates records at the top of a module, not"
+                    " as a lambda or within a function, or begin the processes by fork:"
+                    " multiprocessing_context='fork'"
+                ) from error
+        raise
+
+
+def _start_method(data: DataLoader[Any]) -> str:
+    context = data.multiprocessing_context
+    return str((torch.multiprocessing if context is None else context).get_start_method())
+
+
+def _pickling_error(value: Any) -> Exception | None:
+    try:
+        ForkingPickler.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        return error
+    return None

@@ -21,7 +21,7 @@ from edl.worker.data import Reader, read_records
 from edl.worker.job import Job
 from edl.worker.lease import BadRecord
 from edl.worker.records import Remote
-from edl.worker_torch.collating import Collate, CollateGood
+from edl.worker_torch.collating import Collate, CollateGood, begun
 
 try:
     from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
@@ -89,7 +89,7 @@ def loader(
 
     def through(numbers: Iterable[list[int]]) -> Iterator[Any]:
         sampler.numbers = iter(numbers)
-        return iter(data)
+        return begun(data)
 
     return job.batches(batch_size, pipeline=through)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.steps import PeerLostError
-from edl.worker_torch.collating import options_of
+from edl.worker_torch.collating import begun, options_of
 from edl.worker_torch.wire import Wire
 
 try:
@@ -97,7 +97,7 @@ def _loaded(batches: Any, places: Sequence[int]) -> Iterator[Any]:
         collate_fn=batches.collate_fn,
         **{"num_workers": batches.num_workers, **dict(options_of(batches).get("reading", {}))},
     )
-    return iter(data)
+    return begun(data)
 
 
 def evaluated(

@@ -18,7 +18,7 @@ from edl.worker.lease import BadRecord
 from edl.worker.records import Remote
 from edl.worker.step_settings import Piece
 from edl.worker.steps import StepLoop
-from edl.worker_torch.collating import OPTIONS, Collate, CollateGood
+from edl.worker_torch.collating import OPTIONS, Collate, CollateGood, begun
 from edl.worker_torch.seeds import piece_seed, reading_seed, seed_all
 
 try:
@@ -82,7 +82,7 @@ class PieceReader:
         if not self._ahead or self._ahead[0] != piece:
             self._begin(_pieces_from(piece, position, loop, rank, size), parts)
         if self._batches is None:
-            self._batches = iter(self._loader)
+            self._batches = begun(self._loader)
         found = next(self._batches)
         self._ahead.popleft()
         self._job.reached(piece)

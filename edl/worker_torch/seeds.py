@@ -6,6 +6,7 @@ import random
 import sys
 
 from edl.errors import ConfigError
+from edl.worker.forks import LIBRARY_CALL
 from edl.worker.step_settings import Piece
 
 try:
@@ -37,8 +38,9 @@ def reading_seed(seed: int) -> int:
 
 def seed_all(seed: int) -> None:
     """Seed torch, Python's `random`, and numpy's global numbers if numpy is in use."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
+    with LIBRARY_CALL:  # torch and numpy have locks for it, and a process of a DataLoader begins with seeding both
+        torch.manual_seed(seed)
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed % 2**32)

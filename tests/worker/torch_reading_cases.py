@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from edl.errors import ConfigError, PermanentError
 from edl.worker import connect
 from edl.worker_torch import Accelerator
+from edl.worker_torch.seeds import seed_all
+from tests.worker.test_forks import Library, check_no_lock_is_inherited
 from tests.worker.test_worker import ended_by_its_error, in_thread
 from tests.worker.torch_script import BATCH, EPOCHS, RECORDS, Script, X, Y, joined, network, trained
 from tests.worlds.master_server import TOKEN, serving
@@ -146,3 +149,56 @@ async def test_the_processes_of_the_loader_of_a_script_with_accelerate_read(tmp_
     assert os.getpid() not in readers
     assert len(readers) == 2
     assert sorted(seen) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("seeding", [(torch, "manual_seed"), (np.random, "seed")])
+def test_a_fork_waits_for_a_thread_that_seeds(monkeypatch: pytest.MonkeyPatch, seeding: Any) -> None:
+    library = Library()
+
+    def work() -> None:
+        with pytest.raises(OSError, match="the library has ended"):
+            seed_all(1)
+
+    monkeypatch.setattr(*seeding, library.call)
+    check_no_lock_is_inherited(library, work)
+
+
+def test_processes_that_begin_while_another_thread_seeds_do_not_hang() -> None:
+    ends = threading.Event()
+
+    def work() -> None:
+        while not ends.is_set():
+            seed_all(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert len([*DataLoader(Records(), batch_size=BATCH, num_workers=2, timeout=60)]) == RECORDS // BATCH
+    finally:
+        ends.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+async def test_processes_that_begin_without_a_fork_read_the_same(tmp_path: Path, method: str) -> None:
+    def make(served: Any, name: str) -> Script:
+        return Noting(served, name, read=where, num_workers=2, reading={"multiprocessing_context": method})
+
+    (script,) = await trained(tmp_path, make=make)
+    assert sorted(script.seen) == sorted([*range(RECORDS)] * EPOCHS)
+    assert os.getpid() not in script.readers
+
+
+@pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [
+        ("dataset", {"read": lambda number: (X[number], number)}),
+        ("collate_fn", {"read": where, "collate": lambda samples: default_collate(samples[::-1])}),
+    ],
+)
+async def test_what_cannot_be_pickled_is_named_with_the_remedy(tmp_path: Path, part: str, options: Any) -> None:
+    said = rf"num_workers=2.* 'spawn', and its {part} cannot be pickled: .*lambda.* multiprocessing_context='fork'"
+    with pytest.raises(ConfigError, match=said):
+        await trained(tmp_path, num_workers=2, reading={"multiprocessing_context": "spawn"}, **options)
