@@ -151,15 +151,15 @@ async def test_the_processes_of_the_loader_of_a_script_with_accelerate_read(tmp_
     assert sorted(seen) == list(range(RECORDS))
 
 
-@pytest.mark.parametrize("seeding", [(torch, "manual_seed"), (np.random, "seed")])
-def test_a_fork_waits_for_a_thread_that_seeds(monkeypatch: pytest.MonkeyPatch, seeding: Any) -> None:
+@pytest.mark.parametrize(("module", "function"), [(torch, "manual_seed"), (np.random, "seed")])
+def test_a_fork_waits_for_a_thread_that_seeds(monkeypatch: pytest.MonkeyPatch, module: object, function: str) -> None:
     library = Library()
 
     def work() -> None:
         with pytest.raises(OSError, match="the library has ended"):
             seed_all(1)
 
-    monkeypatch.setattr(*seeding, library.call)
+    monkeypatch.setattr(module, function, library.call)
     check_no_lock_is_inherited(library, work)
 
 
@@ -186,6 +186,7 @@ async def test_processes_that_begin_without_a_fork_read_the_same(tmp_path: Path,
         return Noting(served, name, read=where, num_workers=2, reading={"multiprocessing_context": method})
 
     (script,) = await trained(tmp_path, make=make)
+    assert isinstance(script, Noting)
     assert sorted(script.seen) == sorted([*range(RECORDS)] * EPOCHS)
     assert os.getpid() not in script.readers
 
