@@ -111,14 +111,10 @@ def reason_to_wait(snapshot: ClusterSnapshot, plan: ScalePlan, after_s: float) -
         return "this plan deletes or creates pods"
     if plan.serving.waiting > plan.serving.short:
         return "serving pods are waiting for capacity"
-    unchanged_s, what = time_unchanged(snapshot)
-    if unchanged_s >= after_s:
+    age_s, what = time_unchanged(snapshot)
+    if age_s >= after_s:
         return ""
-    return (
-        f"{what} {unchanged_s:g} s ago; pservers move only after {after_s:g} s without a change"
-        if unchanged_s
-        else what
-    )
+    return what + (f" {age_s:g} s ago; pservers move only after {after_s:g} s without a change" if age_s else "")
 
 
 def moves(packing: TrialPacking, deadline_s: float) -> Moving:
