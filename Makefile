@@ -114,7 +114,7 @@ demo-conditions: $(SANDBOX) ## as root: the demo as root and as an ordinary user
 demo-cluster: $(STAMP) ## three jobs and a wave of serving pods on a real control plane; stops everything at the end
 	@$(BIN)/python -m tests.e2e.demo
 
-test: $(STAMP) ## unit and property tests, and the main end-to-end tests in the sandbox (five minutes on two idle cores)
+test: $(STAMP) ## unit and property tests, and the main end-to-end tests in the sandbox (about five minutes on two idle cores)
 	@$(STEP) 'unit and property tests, and the main end-to-end tests in the sandbox'
 	@$(PYTEST) $(IN_FIVE) $(addprefix --ignore=,$(SEARCHES))
 

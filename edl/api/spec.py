@@ -115,8 +115,8 @@ class Elasticity(Part):
         ),
         Rule(
             cel="!has(self.maxGlobalBatch) || (has(self.globalBatch) && self.globalBatch <= self.maxGlobalBatch)",
-            message="maxGlobalBatch {high} needs a globalBatch that it does not fall below; set globalBatch to the"
-            " batch for which the learning rate was chosen, or raise maxGlobalBatch",
+            message="maxGlobalBatch {high} is below globalBatch, or that is not set; set globalBatch to the batch for"
+            " which the learning rate was chosen, and maxGlobalBatch to no less",
             check=_check_batches,
         ),
         Rule(

@@ -301,7 +301,7 @@ class Job:
             replica: the model of this trainer.
             endpoint: where the replicas of other trainers reach it.
             global_batch: records of a step, or the fewest and the most of which the job chooses; by default
-                EDL_GLOBAL_BATCH and EDL_GLOBAL_BATCH_MAX, which spec.elasticity.globalBatch sets.
+                EDL_GLOBAL_BATCH and EDL_GLOBAL_BATCH_MAX, from globalBatch and maxGlobalBatch of spec.elasticity.
             micro_batch: the most records of which a gradient is computed at once.
             logical_ranks: into how many parts each step is divided, whatever the number of trainers; by default
                 EDL_LOGICAL_RANKS, which spec.elasticity.deterministic sets to the most trainers.

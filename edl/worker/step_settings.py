@@ -122,8 +122,8 @@ class StepSettings:
         if largest is not None and (base is None or largest < base):
             raise ConfigError(
                 f"steps: the largest global batch is {largest}, and the smallest one {base}; give the smaller one"
-                " first, as in Elastic(..., global_batch=(64, 512)), or in spec.elasticity.globalBatch, as in"
-                " {min: 64, max: 512}"
+                " first, as in Elastic(..., global_batch=(64, 512)), or in spec.elasticity, as in globalBatch: 64 and"
+                " maxGlobalBatch: 512"
             )
         if not self.is_ranged:
             return

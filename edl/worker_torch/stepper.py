@@ -50,8 +50,9 @@ class Stepper:
             )
         if elastic.loop.settings.is_ranged:
             raise ConfigError(
-                "Elastic: the global batch of the job may change, and scripts that call optimizer.step() count steps"
-                " of one size; give one batch, by global_batch= or spec.elasticity.globalBatch, or write the loop"
+                f"Elastic: the global batch of the job may be {elastic.loop.settings.global_batch} to"
+                f" {elastic.loop.settings.largest_batch}, and scripts that call optimizer.step() count steps of one"
+                " size; remove spec.elasticity.maxGlobalBatch, or give one batch by global_batch=, or write the loop"
                 " with Elastic"
             )
         self._events = self._in_job()

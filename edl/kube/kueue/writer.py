@@ -25,7 +25,7 @@ from edl.model.actions import (
     WorkloadAction,
     WorkloadReport,
 )
-from edl.model.names import WorkloadKind
+from edl.model.names import ANNOTATION_KUEUE_PRIORITY, WorkloadKind
 
 _REQUESTS_AT_ONCE = 8
 _CLASSES = f"/apis/{API}/workloadpriorityclasses"
@@ -180,9 +180,10 @@ class WorkloadWriter:
         try:
             raw = await self._session.get(f"{_CLASSES}/{name}", timeout_s=self._timeout_s)
         except NotFoundError as error:
+            is_own = action.job.kind is WorkloadKind.TRAINING_JOB
+            where = "label kueue.x-k8s.io/priority-class" if is_own else f"annotation {ANNOTATION_KUEUE_PRIORITY}"
             raise RefusedError(
-                f"job {action.job}: WorkloadPriorityClass {name} does not exist; create it, or correct label"
-                " kueue.x-k8s.io/priority-class",
+                f"job {action.job}: WorkloadPriorityClass {name} does not exist; create it, or correct {where}",
                 code=422,
                 reason="PriorityClassMissing",
             ) from error

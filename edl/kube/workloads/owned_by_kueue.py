@@ -25,6 +25,10 @@ from edl.model.quota_trees import KueueState
 Object = dict[str, Any]
 
 
+DEFAULT_QUEUE = "default"
+"""The name of the LocalQueue whose label Kueue gives to what names none (LocalQueueDefaulting)."""
+
+
 class Added(NamedTuple):
     """What edl has added to a pod template for the nodes of a flavor.
 
@@ -55,10 +59,15 @@ def owned_problem(metadata: WorkloadMetadata[Any]) -> str:
             return f"annotation {ANNOTATION_KUEUE_PRIORITY} needs {ANNOTATION_KUEUE_QUEUE}; set that, or remove it"
         return ""
     if label:
+        remedy = "create it again with one of both"
+        if label == DEFAULT_QUEUE:
+            remedy = (
+                f"Kueue adds the label itself where a LocalQueue is named {DEFAULT_QUEUE}: remove the annotation, or"
+                " create it again in a namespace without such a LocalQueue"
+            )
         return (
             f"label {KUEUE_QUEUE} is {label[:80]}, so Kueue makes a Workload for it, and annotation"
-            f" {ANNOTATION_KUEUE_QUEUE} asks edl for others; create it again with one of both (Kueue adds the label"
-            " itself in a namespace with a LocalQueue named default)"
+            f" {ANNOTATION_KUEUE_QUEUE} asks edl for others; {remedy}"
         )
     if QUEUE in asked:
         return (

@@ -57,7 +57,7 @@ class NetUtility(TotalUtility):
                 break
             most |= missed
         most = {j: max(best.count[j], wanted[j]) for j in packing.members}
-        withheld = (j for j, n in most.items() if n < ceiling[j] and self.worths[j].next(n) > 0.0)
+        withheld = (j for j, n in most.items() if n < ceiling[j])  # as far as is known, more would not pay
         return Division(best, floor, most, frozenset(withheld))
 
     def _placed(

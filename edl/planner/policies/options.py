@@ -28,7 +28,7 @@ UNKNOWN_RESIZE_S = 30.0
 """What a resize is taken to cost while none was measured: what it cost the jobs of Pollux (OSDI 2021, section 5)."""
 
 REST = 2.0
-"""After a resize a job trains for so many times its cost before it grows again."""
+"""After a resize was decided, a job does not grow for so many times its cost."""
 
 
 @dataclass(frozen=True, slots=True)

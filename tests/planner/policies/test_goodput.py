@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.plan import ScalePlan
-from edl.model.status import Resize
+from edl.model.status import Reason, Resize
 from edl.planner.speedup import TRUSTED, seen_of
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
 from tests.worlds.effort import examples
@@ -188,3 +188,12 @@ def test_the_next_plan_changes_nothing(world: ClusterSnapshot) -> None:
 def test_sizes_of_the_owner_hold_too(sizes: tuple[int, ...]) -> None:
     job = replace(scaling("a", 0.0, max_trainers=8), sizes=sizes)
     assert targets(useful(make_snapshot(make_nodes(1, cpu=7), (job,)))) == {"a": 4}
+
+
+def test_beyond_what_was_seen_more_trainers_would_not_pay_and_the_next_plan_says_so_too() -> None:
+    job = replace(make_job("a", max_trainers=10), throughput=((1, 100.0), (2, 190.0), (4, 360.0)), resize_cost_s=0.0)
+    world = make_snapshot(make_nodes(2, cpu=8), (job,))
+    for _ in range(2):
+        found = decision_of(useful(world), "a")
+        assert (found.target, found.reason) == (TRUSTED * 4, Reason.RESIZE_NOT_WORTH_IT)
+        world = later(apply_plan(world, useful(world)), 1000)

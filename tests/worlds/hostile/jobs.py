@@ -244,14 +244,14 @@ _FIELDS = [
     refused(
         "batches without a first one",
         edited("elasticity", maxGlobalBatch=512),
-        "maxGlobalBatch 512 needs a globalBatch that it does not fall below",
-        "maxGlobalBatch needs a globalBatch that it does not fall below",
+        "maxGlobalBatch 512 is below globalBatch, or that is not set",
+        "maxGlobalBatch is below globalBatch, or that is not set",
     ),
     refused(
         "batches that fall",
         edited("elasticity", globalBatch=512, maxGlobalBatch=64),
-        "maxGlobalBatch 64 needs a globalBatch that it does not fall below",
-        "maxGlobalBatch needs a globalBatch that it does not fall below",
+        "maxGlobalBatch 64 is below globalBatch, or that is not set",
+        "maxGlobalBatch is below globalBatch, or that is not set",
     ),
     refused(
         "deterministic steps of changing size",

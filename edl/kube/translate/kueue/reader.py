@@ -29,7 +29,7 @@ from edl.kube.translate.kueue.trees import Quotas, read_quotas
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NamespaceLabels
 from edl.model.jobs import Job
-from edl.model.names import KUEUE_QUEUE, JobKey, Role
+from edl.model.names import ANNOTATION_KUEUE_QUEUE, KUEUE_QUEUE, JobKey, Role
 from edl.model.quota_trees import NO_TREES, KueueState, OwnedWorkload, QuotaTrees
 from edl.model.resources import PodShape
 
@@ -216,7 +216,9 @@ def _found(
     name = f"LocalQueue {state.local_queue} of namespace {job.key.namespace}"
     node = quotas.queues.get((job.key.namespace, state.local_queue))
     if not problem and node is None:
-        problem = f"{name} does not exist; create it, or correct label {KUEUE_QUEUE}"
+        is_annotated = state.is_owned and job.owner_count is not None
+        where = f"annotation {ANNOTATION_KUEUE_QUEUE}" if is_annotated else f"label {KUEUE_QUEUE}"
+        problem = f"{name} does not exist; create it, or correct {where}"
     elif not problem and not node:
         problem = f"{name} names a ClusterQueue that does not exist; create it, or correct spec.clusterQueue"
     if state.is_owned:
