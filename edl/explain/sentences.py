@@ -138,8 +138,8 @@ _NOT_WORTH_IT = {
     ),
     Cause.GROWTH_NOT_WORTH_IT: (
         "more trainers would not pay",
-        "there is capacity for more trainers, but a resize costs more training than they would add in"
-        f" {HORIZON_S:g} s",
+        "there is capacity for more trainers, but as far as speeds are known they would add no more training in"
+        f" {HORIZON_S:g} s than a resize costs",
     ),
 }
 

@@ -30,9 +30,9 @@ def own_workload_actions(job: Job, decision: ScaleDecision | None) -> Iterator[W
     """
     if job.kueue is None or not job.kueue.is_owned or job.deleting:
         return
-    settled = decision_under(job, decision)
-    grows = settled is not None and settled.target > settled.current
-    yield from workload_actions(job, step_under(job, _step(job, settled)), grows=grows)
+    allowed = decision_under(job, decision)
+    grows = allowed is not None and allowed.target > allowed.current
+    yield from workload_actions(job, step_under(job, _step(job, allowed)), grows=grows)
 
 
 def count_under(job: Job, wanted: int | None) -> int:

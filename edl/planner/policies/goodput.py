@@ -57,7 +57,12 @@ class NetUtility(TotalUtility):
                 break
             most |= missed
         most = {j: max(best.count[j], wanted[j]) for j in packing.members}
-        withheld = (j for j, n in most.items() if n < ceiling[j])  # as far as is known, more would not pay
+        demands = packing.problem.demands
+        withheld = (  # more would not pay, as far as is known; with nothing free, one that would gain nothing waits
+            j
+            for j, n in most.items()
+            if n < ceiling[j] and (self.worths[j].next(n) > 0.0 or best.slots(demands[j].shape).any())
+        )
         return Division(best, floor, most, frozenset(withheld))
 
     def _placed(

@@ -197,3 +197,10 @@ def test_beyond_what_was_seen_more_trainers_would_not_pay_and_the_next_plan_says
         found = decision_of(useful(world), "a")
         assert (found.target, found.reason) == (TRUSTED * 4, Reason.RESIZE_NOT_WORTH_IT)
         world = later(apply_plan(world, useful(world)), 1000)
+
+
+def test_where_nothing_is_free_a_job_that_would_gain_nothing_waits_for_capacity() -> None:
+    """Nobody says that trainers of others would add speed here."""
+    job = replace(make_job("a", max_trainers=10), throughput=((1, 100.0), (2, 190.0), (4, 360.0)), resize_cost_s=0.0)
+    found = decision_of(useful(make_snapshot(make_nodes(1, cpu=8), (job,))), "a")
+    assert (found.target, found.reason) == (8, Reason.INSUFFICIENT_CAPACITY)
