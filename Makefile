@@ -182,7 +182,7 @@ planted: $(STAMP) ## put each of the known bugs into edl and check that its test
 
 mutants: $(STAMP) ## change ledger, lifecycle or guard in a thousand small ways, and list what no test notices: make mutants [MUTANTS="edl.ledger.*"]
 	@$(PIP) 'mutmut>=3.8'
-	@$(BIN)/mutmut run '$(MUTANTS)'; $(BIN)/mutmut results; $(BIN)/mutmut export-cicd-stats; cat mutants/mutmut-cicd-stats.json
+	@$(BIN)/mutmut run '$(MUTANTS)'; $(BIN)/mutmut results | grep -v 'not checked'; $(BIN)/mutmut export-cicd-stats; cat mutants/mutmut-cicd-stats.json
 
 contract: $(STAMP) ## the tests that the embedded API server and a real one must both pass
 	@$(PYTEST) $(IN_TWO) --on cluster tests/contract
