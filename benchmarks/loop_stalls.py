@@ -100,9 +100,9 @@ class Nothing:
         """See `KubernetesCluster.wait_for_change`."""
         return await self._cache.wait_for_change(timeout_s, debounce_s=0.0)
 
-    def urgent_changes(self) -> int:
+    def urgent_changes(self) -> frozenset[str]:
         """See `KubernetesCluster.urgent_changes`."""
-        return self._cache.urgent_changes
+        return self._cache.urgent_changes()
 
     async def apply(self, action: Action) -> Outcome:
         """Take no time, and change nothing."""

@@ -242,10 +242,9 @@ class Core:
         """True if the API server has yet to be asked about the pods of that job."""
         return (job := self._jobs.get(uid)) is not None and self._wants_probe(job)
 
-    @property
-    def is_probing(self) -> bool:
-        """True while the API server is asked about pods."""
-        return bool(self.under_way.probes())
+    def namespaces_of(self, uids: Iterable[str]) -> frozenset[str]:
+        """The namespaces of jobs by their UIDs; those that are gone are left out."""
+        return frozenset(self._jobs[uid].key.namespace for uid in uids if uid in self._jobs)
 
     @property
     def has_more(self) -> bool:

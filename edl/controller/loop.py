@@ -149,7 +149,7 @@ class Controller:
         self._sender = Sender(
             self._core, cluster, clock, lease, recorder, writes=self._pace.writes, wake=self._wake.set
         )
-        self._urgent, self._is_leading = 0, False
+        self._is_leading = False
         self._has_changed = False
         self._has_looked = False  # else a change says nothing yet, as the cache is not complete
         self._reported_s = -inf
@@ -297,7 +297,7 @@ class Controller:
         if self._masters is not None and self._masters.has_report.is_set():
             self._masters.has_report.clear()
             self._look_at_masters()
-            self._cycle.timer.changed(self._clock.monotonic_s(), is_urgent=False)
+            self._cycle.timer.changed(self._clock.monotonic_s())
 
     async def _look(self, *, anyway: bool = False) -> None:
         """Take what the cache shows, if it has changed or `anyway`.
@@ -306,10 +306,9 @@ class Controller:
             NotSyncedError: the cache is not complete.
         """
         now_s, urgent = self._clock.monotonic_s(), self._cluster.urgent_changes()
-        self._has_changed |= await self._cluster.wait_for_change(0.0) or urgent != self._urgent
+        self._has_changed |= await self._cluster.wait_for_change(0.0) or bool(urgent)
         if self._has_changed:
-            self._cycle.timer.changed(now_s, is_urgent=urgent != self._urgent)
-            self._urgent = urgent
+            self._cycle.timer.changed(now_s, urgent=urgent)
         elif not (anyway or self._sender.has_ended or self._cycle.next_due_s() <= now_s):
             return
         self._has_looked = False

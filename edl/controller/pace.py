@@ -6,8 +6,12 @@ brings one once the growth is sent, or after an interval.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
+
+PROBES_S = 1.0
+"""How long a plan waits for the answers of the API server about the pods of new jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Pace:
     Attributes:
         interval_s: the longest time between the beginnings of two plans.
         debounce_s: from the first change to the plan that takes it into account, at most.
-        urgent_debounce_s: from the last change that cannot wait to that plan, if that is sooner.
+        urgent_debounce_s: from the last change that cannot wait in a namespace to that plan, if that is sooner.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: how long a job backs off after a write of it failed; doubled each time.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
@@ -35,42 +39,59 @@ class Pace:
 class PlanTimer:
     """Says when the next plan is due; all times are monotonic seconds.
 
+    Urgent changes of a namespace come in groups. A plan waits for the end of the group, and for what the API server
+    was asked about its jobs. The changes of one namespace never postpone a plan for another one.
+
     Args:
         pace: the pauses.
     """
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._changed_s = self._urgent_s = inf  # the first change that no plan takes into account
-        self._last_urgent_s = self._began_s = -inf
-        self._wake_s = -inf
+        self._changed_s = inf  # the first change that no plan takes into account
+        self._urgent: dict[
+            str, tuple[float, float]
+        ] = {}  # by namespace: the first and the last of those that are urgent
+        self._began_s = self._ended_s = self._wake_s = -inf
 
-    def changed(self, now_s: float, *, is_urgent: bool) -> None:
-        """Something has changed that a plan depends on."""
+    def changed(self, now_s: float, *, urgent: Collection[str] = ()) -> None:
+        """Something has changed that a plan depends on.
+
+        Args:
+            now_s: the time.
+            urgent: the namespaces of changes that cannot wait; empty for objects without one.
+        """
         self._changed_s = min(self._changed_s, now_s)
-        if is_urgent:
-            self._urgent_s, self._last_urgent_s = min(self._urgent_s, now_s), now_s
+        for namespace in urgent:
+            first_s, _ = self._urgent.get(namespace, (now_s, now_s))
+            self._urgent[namespace] = (first_s, now_s)
 
     def began(self, now_s: float) -> bool:
         """Note that a plan is begun; True if an urgent change has caused it."""
-        is_urgent = self._urgent_s < inf
-        self._changed_s = self._urgent_s = self._wake_s = inf
-        self._began_s = now_s
+        is_urgent = bool(self._urgent)
+        self._changed_s = self._wake_s = inf
+        self._urgent, self._began_s = {}, now_s
         return is_urgent
+
+    def ended(self, now_s: float) -> None:
+        """Note that the plan which was begun has ended."""
+        self._ended_s = now_s
 
     def wake(self, at_s: float) -> None:
         """Make a plan due at that time in any case."""
         self._wake_s = at_s
 
-    def due_s(self, *, is_growing: bool) -> float:
+    def due_s(self, *, is_growing: bool, asked: Collection[str] = ()) -> float:
         """When the next plan is due.
 
         Args:
             is_growing: trainers that the last plan granted have yet to be created.
+            asked: the namespaces of the jobs about whose pods the API server is being asked.
         """
         due_s = min(self._began_s + self._pace.interval_s, self._wake_s)
-        if self._urgent_s < inf:
-            due_s = min(
-                due_s, self._urgent_s + self._pace.debounce_s, self._last_urgent_s + self._pace.urgent_debounce_s
-            )
+        for namespace, (first_s, last_s) in self._urgent.items():
+            group_s = min(first_s + self._pace.debounce_s, last_s + self._pace.urgent_debounce_s)
+            if namespace in asked:
+                group_s = max(group_s, self._ended_s) + PROBES_S
+            due_s = min(due_s, group_s)
         return due_s if is_growing else min(due_s, self._changed_s + self._pace.debounce_s)

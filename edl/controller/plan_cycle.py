@@ -40,9 +40,6 @@ from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 
-PROBES_S = 1.0
-"""How long a plan waits for the answers of the API server about the pods of new jobs."""
-
 
 @dataclass(frozen=True, slots=True)
 class CycleCalls:
@@ -101,7 +98,6 @@ class PlanCycle:
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
-        self._ended_s = -inf
         self._task: asyncio.Task[None] | None = None
 
     def note_probe_answers(self) -> None:
@@ -109,18 +105,14 @@ class PlanCycle:
         answered = {uid for uid in self._left_out if not self._core.is_unprobed(uid)}
         if answered:
             self._left_out -= answered
-            self.timer.changed(self._clock.monotonic_s(), is_urgent=True)
+            self.timer.changed(self._clock.monotonic_s(), urgent=self._core.namespaces_of(answered))
 
     def next_due_s(self) -> float:
-        """When the next plan is due, in monotonic seconds; infinity while one is being made.
-
-        It waits a little for what the API server was asked.
-        """
+        """When the next plan is due, in monotonic seconds; infinity while one is being made."""
         if self._task is not None:
             return inf
         is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
-        due_s = self.timer.due_s(is_growing=is_growing)
-        return max(due_s, self._ended_s) + PROBES_S if self._core.is_probing else due_s
+        return self.timer.due_s(is_growing=is_growing, asked=self._core.namespaces_of(self._core.under_way.probes()))
 
     def begin_if_due(self) -> None:
         """Begin a plan if one is due and none is being made."""
@@ -135,8 +127,9 @@ class PlanCycle:
             self._recorder.failed("plan", error)
             self._core.published(None)
             result = RoundResult.FAILED
-        self._task, self._ended_s = None, self._clock.monotonic_s()
-        self._recorder.ended(result, self._ended_s - began_s)
+        self._task, ended_s = None, self._clock.monotonic_s()
+        self.timer.ended(ended_s)
+        self._recorder.ended(result, ended_s - began_s)
         self._wake()
 
     async def close(self) -> None:

@@ -35,11 +35,11 @@ class Cluster(Protocol):
     async def wait_for_change(self, timeout_s: float) -> bool:
         """Wait until something changes that a decision depends on; False if nothing did since the last snapshot."""
 
-    def urgent_changes(self) -> int:
-        """How many changes there have been, since the start, that must not wait for the writes under way.
+    def urgent_changes(self) -> frozenset[str]:
+        """The namespaces of the changes since the last call that must not wait for the writes under way.
 
-        A job came, was edited or was deleted; a node came, went or changed; a serving pod waits, or waits no more; a
-        pod of a job ended by itself.
+        A job came, was edited or was deleted; a node came, went or changed (its namespace is empty); a serving pod
+        waits, or waits no more; a pod of a job ended by itself.
         """
 
     async def apply(self, action: Action) -> Outcome:

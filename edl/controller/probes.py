@@ -7,7 +7,8 @@ its pods. Until the first answer a plan gives it nothing new:
 2. `Core` offers the question as a write: `Probes.questions`, creations with `dryRun=All`.
 3. The plan leaves those jobs as they are (`lifecycle.allowance.as_unasked`), and what it says of them is ignored.
 4. `Core.ended` notes the answer here, and rejections in `Backoff`. Without an answer it is asked again after a pause.
-5. `PlanCycle.note_probe_answers` makes the next plan due at once. A plan that is due waits `PROBES_S` for answers.
+5. `PlanCycle.note_probe_answers` makes the next plan due at once. A plan that is due
+   for changes of a namespace waits `pace.PROBES_S` for the answers about the jobs of that namespace.
 """
 
 from __future__ import annotations

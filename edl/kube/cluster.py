@@ -53,9 +53,9 @@ class WatchedCluster:
         """Wait until something changes after the last snapshot; return False after a timeout."""
         return await self._cache.wait_for_change(timeout_s, debounce_s=0.0)
 
-    def urgent_changes(self) -> int:
-        """Return how many changes there have been that must not wait for the writes under way."""
-        return self._cache.urgent_changes
+    def urgent_changes(self) -> frozenset[str]:
+        """Return the namespaces of the changes since the last call that must not wait for the writes under way."""
+        return self._cache.urgent_changes()
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out nothing.

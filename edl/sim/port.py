@@ -47,7 +47,7 @@ class SimulatedCluster:
         self._busy_until_s = 0.0
         self._lends_by_resize = lends_by_resize
         self._changed = asyncio.Event()
-        self._urgent = 0
+        self._urgent: set[str] = set()
         self._specs: dict[JobKey, tuple[str, int, bool]] = {}
         world.listeners.append(self._note_pod)
         world.job_listeners.append(self._note_job)
@@ -61,9 +61,10 @@ class SimulatedCluster:
         """Wait for a change after the last snapshot; False after that many seconds without one."""
         return await is_set_within(self._changed, timeout_s)
 
-    def urgent_changes(self) -> int:
-        """Return how many changes there have been that cannot wait; see `edl.kube.mirror.urgency`."""
-        return self._urgent
+    def urgent_changes(self) -> frozenset[str]:
+        """Return the namespaces of urgent changes since the last call; see `edl.kube.mirror.urgency`."""
+        urgent, self._urgent = frozenset(self._urgent), set()
+        return urgent
 
     def _note_job(self, key: JobKey) -> None:
         """A job came, was edited or is gone; a new status is no urgent change."""
@@ -72,12 +73,15 @@ class SimulatedCluster:
         before = self._specs.pop(key, None)
         if job is not None:
             self._specs[key] = (job.uid, job.generation, job.deleting)
-        self._urgent += before != self._specs.get(key)
+        if before != self._specs.get(key):
+            self._urgent.add(key.namespace)
 
     def _note_pod(self, before: Pod | None, after: Pod | None) -> None:
         """A serving pod waits, was tried or waits no more, or a job's pod ended by itself."""
         self._changed.set()
-        self._urgent += _waits(before) != _waits(after) or _has_ended(after) > _has_ended(before)
+        pod = after or before
+        if pod is not None and (_waits(before) != _waits(after) or _has_ended(after) > _has_ended(before)):
+            self._urgent.add(pod.namespace)
 
     async def apply(self, action: Action) -> Outcome:
         """Carry out one action, if its job is still the one that was observed."""

@@ -33,22 +33,22 @@ def test_a_plan_follows_changes_soon_and_the_last_urgent_one_sooner(
 ) -> None:
     found = timer()
     for at_s, is_urgent in changes:
-        found.changed(at_s, is_urgent=is_urgent)
+        found.changed(at_s, urgent={"ads"} if is_urgent else ())
     assert found.due_s(is_growing=False) == pytest.approx(due_s)
 
 
 def test_while_jobs_grow_only_what_is_urgent_brings_a_plan_before_the_interval() -> None:
     found = timer()
-    found.changed(101.0, is_urgent=False)
+    found.changed(101.0)
     assert found.due_s(is_growing=True) == 105.0
     assert found.due_s(is_growing=False) == 101.5
-    found.changed(102.0, is_urgent=True)
+    found.changed(102.0, urgent={"ads"})
     assert found.due_s(is_growing=True) == 102.2
 
 
 def test_what_changed_before_a_plan_began_brings_no_other_one() -> None:
     found = timer()
-    found.changed(101.0, is_urgent=True)
+    found.changed(101.0, urgent={"ads"})
     assert found.began(101.2)
     assert found.due_s(is_growing=False) == pytest.approx(106.2)
     assert not found.began(106.2)
@@ -64,3 +64,21 @@ def test_the_end_of_a_wait_brings_a_plan_once() -> None:
 
 def test_the_first_plan_is_due_at_once() -> None:
     assert PlanTimer(PACE).due_s(is_growing=False) < 0.0
+
+
+def test_changes_of_another_namespace_without_end_postpone_no_plan() -> None:
+    found = timer()
+    for at_s in (101.0, 101.1, 101.2, 101.3):
+        found.changed(at_s, urgent={"mallory"})
+    found.changed(101.15, urgent={"ads"})
+    assert found.due_s(is_growing=False) == pytest.approx(101.35)
+
+
+def test_a_plan_waits_for_answers_about_jobs_of_the_namespace_that_it_is_for_alone() -> None:
+    found = timer()
+    found.changed(101.0, urgent={"ads"})
+    assert found.due_s(is_growing=True, asked={"mallory"}) == pytest.approx(101.2)
+    assert found.due_s(is_growing=True, asked={"mallory", "ads"}) == pytest.approx(102.2)
+    found.ended(101.7)
+    assert found.due_s(is_growing=True, asked={"ads"}) == pytest.approx(102.7)
+    assert found.due_s(is_growing=False, asked={"ads"}) == pytest.approx(101.5)

@@ -168,7 +168,8 @@ class FakeCluster:
         self.observed = 0
         self.missing_priority_classes: tuple[str, ...] = ()
         self._changed = asyncio.Event()
-        self._urgent = self._in_need = 0
+        self._urgent: set[str] = set()
+        self._in_need = 0
         self.under_way, self.delay_s = 0, 0.01
         self.most_under_way = 0
         self.in_turn: asyncio.Lock | None = None
@@ -188,14 +189,15 @@ class FakeCluster:
         """Wake up the controller."""
         self._changed.set()
 
-    def urge(self, *, in_need: bool = False) -> None:
+    def urge(self, namespace: str = "default", *, in_need: bool = False) -> None:
         """Something has changed that cannot wait; `in_need`: for a serving pod that only edl may help."""
         self._changed.set()
-        self._urgent += 1
+        self._urgent.add(namespace)
         self._in_need += in_need
 
-    def urgent_changes(self) -> int:
-        return self._urgent
+    def urgent_changes(self) -> frozenset[str]:
+        urgent, self._urgent = frozenset(self._urgent), set()
+        return urgent
 
     async def observe(self) -> ClusterSnapshot:
         self.on_observe()

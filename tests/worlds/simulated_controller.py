@@ -52,7 +52,8 @@ class Access:
     def __init__(self, world: World, rules: WriteRules) -> None:
         self.world, self.rules = world, rules
         self.meanwhile: tuple[int, Callable[[], None]] | None = None
-        self.delay_s, self.begun, self._urged = 0.0, 0, 0
+        self.delay_s, self.begun = 0.0, 0
+        self._urged: set[str] = set()
         self.effects: list[bool] = []
         self.kill_at: tuple[int, bool] | None = None
         self.alive = True
@@ -68,12 +69,13 @@ class Access:
             return False
         return True
 
-    def urgent_changes(self) -> int:
-        return self._urged
+    def urgent_changes(self) -> frozenset[str]:
+        urged, self._urged = frozenset(self._urged), set()
+        return urged
 
     def urge(self) -> None:
         """Something has changed that cannot wait."""
-        self._urged += 1
+        self._urged.add("default")
         self.world.changed.set()
 
     async def apply(self, action: Action) -> Outcome:

@@ -57,9 +57,6 @@ class ClusterCache:
         controller_namespace: jobs are invalid in this namespace; empty if it is unknown.
         pace: sizes and times of every reflector.
         on_event: called with the object before and after each change that a watch brings; see `Reflector`.
-
-    Attributes:
-        urgent_changes: how many urgent changes the watches have brought; see `urgency`.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class ClusterCache:
         self._last: ClusterSnapshot | None = None
         self._has_snapshot = False
         self._fresh_lists: FreshLists[Reflector[Any]] = FreshLists()
-        self.urgent_changes = 0
+        self._urgent: set[str] = set()
         self._readers, self._on_event = mirrored.workloads, on_event
         self._translator = Translator(
             default_master_image=default_master_image, controller_namespace=controller_namespace
@@ -372,8 +369,15 @@ class ClusterCache:
         self._changed.clear()
         return True
 
+    def urgent_changes(self) -> frozenset[str]:
+        """The namespaces of the urgent changes since the last call; empty for objects without one; see `urgency`."""
+        urgent, self._urgent = frozenset(self._urgent), set()
+        return urgent
+
     def _note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
-        self.urgent_changes += is_urgent(before, after)
+        changed = after or before
+        if changed is not None and is_urgent(before, after):
+            self._urgent.add((changed.metadata and changed.metadata.namespace) or "")
         self._on_event(before, after)
 
     def _freeze_first_parts(self) -> None:

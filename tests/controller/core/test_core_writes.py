@@ -224,7 +224,7 @@ def test_a_new_job_is_asked_about_once_and_again_after_an_edit() -> None:
     assert stage.core.unprobed() == {"uid-default-b"}
     assert stage.core.is_unprobed("uid-default-b")
     assert len(of_type(ProbePod, stage.take())) == 1
-    assert stage.core.is_probing
+    assert stage.core.namespaces_of(stage.core.under_way.probes()) == {"default"}
     stage = at_rest("a", "b", trainers=1)
     stage.alter(B, generation=2)
     probes = [write for write in stage.take() if of_type(ProbePod, [write])]

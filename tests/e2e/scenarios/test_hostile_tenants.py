@@ -7,12 +7,12 @@ namespaces by name, and $PACE multiplies how often the tenants act. Run it with
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,10 +124,10 @@ def test_honest_jobs_are_as_without_hostile_tenants(
             leads = here.controller.tail(100_000).count("leading: this controller holds the Lease")
             here.controller.stop()
             times = max(2, round(lasts_s / 60))
-            alone = {cpu: _without_edl(here, cpu, times) for cpu in (SMALL, "3")}
-        print(_table(before, after, hostile, lasts_s, len(watched)))
-        for cpu, steps in alone.items():
-            print("\n".join(_lines(f"without edl, beside the same tenants: a pod of {cpu} cpu", steps)))
+            print(_table(before, after, hostile, lasts_s, len(watched)))
+            for cpu in (SMALL, "3"):
+                steps = _without_edl(here, cpu, times)
+                print("\n".join(_lines(f"without edl, beside the same tenants: a pod of {cpu} cpu", steps)))
         print(f"jobs with finalizers and pods {dict(pods.acts)}; calls of masters that lie {pods.masters.by_lie()}")
         print(f"connections of a stranger {stranger.sent}; the controller had at most {peak_mib:.0f} MiB")
         assert peak_mib < MOST_MIB
@@ -202,12 +202,18 @@ def _serve_one(here: World, phase: Phase) -> None:
 
 
 def _without_edl(here: World, cpu: str, times: int) -> list[Steps]:
-    """What happens to some pods for which kube-scheduler preempts; nobody refills."""
-    return [_served(here, f"alone-{cpu}-{number}", cpu) for number in range(times)]
+    """What happens to some pods for which kube-scheduler preempts; nobody refills.
+
+    It may choose a victim that never ends, and waits for it as long.
+    """
+    return [_served(here, f"alone-{cpu}-{number}", cpu, OVERDUE_S) for number in range(times)]
 
 
-def _served(here: World, name: str, cpu: str) -> Steps:
-    """Create a pod that comes before trainers, and wait until it is ready; a trainer may end for it."""
+def _served(here: World, name: str, cpu: str, limit_s: float = inf) -> Steps:
+    """Create a pod that comes before trainers, and wait until it is ready; a trainer may end for it.
+
+    What has not happened after `limit_s` happened never.
+    """
     held, began_s = _trainers(here.pods()), time.monotonic()
     here.kube.create(serving(name, replicas=1, cpu=cpu))
     looks: dict[str, Look] = {
@@ -215,20 +221,23 @@ def _served(here: World, name: str, cpu: str) -> Steps:
         "bound": lambda pods: any(_node_of(pods, name)),
         "running": lambda pods: any(map(facts.is_ready, _named(pods, f"{name}-"))),
     }
-    return Steps(**_first_seen(here, began_s, looks))
+    return Steps(**_first_seen(here, began_s, looks, limit_s))
 
 
-def _first_seen(here: World, began_s: float, looks: Mapping[str, Look]) -> dict[str, float]:
-    """Look at all pods until each condition has held once; when that was, in seconds from a moment."""
+def _first_seen(here: World, began_s: float, looks: Mapping[str, Look], limit_s: float = inf) -> dict[str, float]:
+    """Look at all pods until each condition has held once; when that was, in seconds from a moment.
+
+    What has not happened after `limit_s` happened never.
+    """
     at_s: dict[str, float] = {}
 
     def is_over() -> bool:
         pods, now_s = here.pods(), time.monotonic()
         at_s.update({name: now_s - began_s for name, holds in looks.items() if name not in at_s and holds(pods)})
-        return len(at_s) == len(looks)
+        return len(at_s) == len(looks) or now_s - began_s > limit_s
 
     here.kube.wait_until(is_over, 120, f"{', '.join(looks)} were seen")
-    return at_s
+    return {name: at_s.get(name, inf) for name in looks}
 
 
 def _named(pods: Iterable[Object], prefix: str) -> list[Object]:
@@ -286,11 +295,16 @@ def _step_rows(what: str, *phases: Sequence[Steps]) -> list[tuple[str, ...]]:
     """A row for each step: what edl, kube-scheduler and the kubelet took, and all of it."""
     parts: tuple[tuple[str, Callable[[Steps], float]], ...] = (
         ("creation to edl's write", lambda one: one.written),
-        ("write to bound", lambda one: one.bound - one.written),
-        ("bound to running", lambda one: one.running - one.bound),
+        ("write to bound", lambda one: _from(one.written, one.bound)),
+        ("bound to running", lambda one: _from(one.bound, one.running)),
         ("creation to running", lambda one: one.running),
     )
     return [(f"  {what}: {name} (s)", *(_spread([of(one) for one in p]) for p in phases)) for name, of in parts]
+
+
+def _from(begun_s: float, ended_s: float) -> float:
+    """How long something took; infinite if it did not happen."""
+    return ended_s - begun_s if ended_s < inf else inf
 
 
 def _lines(what: str, steps: Sequence[Steps]) -> list[str]:
@@ -299,6 +313,6 @@ def _lines(what: str, steps: Sequence[Steps]) -> list[str]:
 
 def _spread(values: Sequence[float]) -> str:
     ordered = sorted(values)
-    p90 = ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
+    p90 = ordered[min(len(ordered) - 1, ceil(0.9 * len(ordered)) - 1)]
     which = values.index(ordered[-1]) + 1
     return f"p50 {statistics.median(ordered):.1f}, p90 {p90:.1f}, longest {ordered[-1]:.1f} (no. {which})"

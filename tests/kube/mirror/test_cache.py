@@ -179,18 +179,19 @@ async def test_waiting_ends_after_a_change_and_the_debounce_time() -> None:
         assert await w.cache.wait_for_change(5.0) is False
 
 
-async def test_urgent_changes_are_counted_and_others_are_not() -> None:
+async def test_the_namespaces_of_urgent_changes_are_noted_once_and_others_are_not() -> None:
     async with world() as w:
         await w.settled()
+        w.cache.urgent_changes()
         w.api.put(JOBS, job())
-        await eventually(lambda: w.cache.urgent_changes == 1)
+        await eventually(lambda: w.cache.urgent_changes() == {"ads"})
         w.api.put(PODS, pod("ctr-trainer-7", labels=OURS))
         w.api.put(JOBS, {**job(), "status": {"phase": "Running"}})
         await eventually(lambda: ("ads", "ctr-trainer-7") in w.cache._watched.pods[0].store.objects)
         await eventually(lambda: stored_status(w) == {"phase": "Running"})
-        assert w.cache.urgent_changes == 1
+        assert w.cache.urgent_changes() == frozenset()
         w.api.put(NODES, {"metadata": {"name": "n9"}})
-        await eventually(lambda: w.cache.urgent_changes == 2)
+        await eventually(lambda: w.cache.urgent_changes() == {""})
 
 
 async def test_unreadable_objects_are_reported_by_name() -> None:

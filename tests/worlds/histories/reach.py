@@ -37,7 +37,6 @@ class Reach:
     slow_s: float = 0.0
     dies_at: int | None = None
     urges_at: int | None = None
-    urged: int = 0
     wrote: int = 0
     alive: bool = True
     served: bool = False
@@ -52,10 +51,11 @@ class Reach:
     async def wait_for_change(self, timeout_s: float) -> bool:
         return await is_set_within(self.world.changed, timeout_s)
 
-    def urgent_changes(self) -> int:
-        if self.urges_at is not None and self.wrote >= self.urges_at:
-            self.urges_at, self.urged = None, self.urged + 1
-        return self.urged
+    def urgent_changes(self) -> frozenset[str]:
+        if self.urges_at is None or self.wrote < self.urges_at:
+            return frozenset()
+        self.urges_at = None
+        return frozenset({"default"})
 
     async def apply(self, action: Action) -> Outcome:
         if not self.alive:
