@@ -47,12 +47,12 @@ def gain_of(intervals: Sequence[Interval]) -> Gain:
                 with_edl=_amount(intervals, "with_edl", name) / capacity,
                 training=_amount(intervals, "training", name) / capacity,
                 training_with_edl=_amount(intervals, "training_with_edl", name) / capacity,
-                gain=_estimate([(_gained(one, name), one.seconds) for one in intervals], block),
+                gain=estimate([(_gained(one, name), one.seconds) for one in intervals], block),
             )
         )
     serving = [(one.waiting - one.waiting_with_edl, one.seconds) for one in intervals]
     jobs = [(one.jobs_waiting - one.jobs_waiting_with_edl, one.seconds) for one in intervals]
-    made.serving_waiting, made.jobs_waiting = _estimate(serving, block), _estimate(jobs, block)
+    made.serving_waiting, made.jobs_waiting = estimate(serving, block), estimate(jobs, block)
     return made
 
 
@@ -66,14 +66,20 @@ def _gained(interval: Interval, name: str) -> float:
     return (interval.with_edl.get(name, 0.0) - interval.used.get(name, 0.0)) / capacity if capacity else 0.0
 
 
-def _estimate(pairs: Sequence[tuple[float, float]], block: int) -> Estimate:
-    """The mean of (value, weight) and its uncertainty; equal pairs give equal draws."""
+def estimate(pairs: Sequence[tuple[float, float]], block: int, outside: float = 0.05) -> Estimate:
+    """The mean of (value, weight) and its uncertainty; equal pairs give equal draws.
+
+    Args:
+        pairs: in an order in which neighbours resemble each other.
+        block: how many in a row are drawn together.
+        outside: the part of the draws below the low end, and above the high end.
+    """
     if len(pairs) < FEWEST:
         return Estimate(mean=_mean(pairs), low=None, high=None)
     chance = random.Random(0)  # noqa: S311 - draws, not a secret
     starts = range(len(pairs) - block + 1)
     draws = sorted(_mean(_drawn(pairs, block, starts, chance)) for _ in range(DRAWS))
-    return Estimate(mean=_mean(pairs), low=draws[DRAWS // 20], high=draws[-DRAWS // 20 - 1])
+    return Estimate(mean=_mean(pairs), low=draws[round(DRAWS * outside)], high=draws[-round(DRAWS * outside) - 1])
 
 
 def _drawn(

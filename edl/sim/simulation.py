@@ -56,6 +56,7 @@ class Run:
         figures: by name; docs/simulator.md explains them.
         samples: the cluster over time; trainers: by job, (second, running trainers).
         gaps: (second, gap) of each plan; waits_s: of each job, until its first trainer ran.
+        completions_s: by job, from its creation to its end, of those that were done.
         prices: by job, the price of lending that the controller had learned last.
         problems: what the controller could not do; empty unless edl has a bug.
         cpu_s, decision_s: processor seconds of the run, and those of them that decisions took.
@@ -68,6 +69,7 @@ class Run:
     trainers: dict[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
     gaps: tuple[tuple[float, float], ...] = ()
     waits_s: tuple[float, ...] = ()
+    completions_s: dict[str, float] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     cpu_s: float = 0.0
@@ -106,6 +108,7 @@ def simulate(scenario: Scenario, policy: str, seed: int, before_rise: BeforeRise
         run.trainers,
         run.gaps,
         run.waits_s,
+        run.completions_s,
         run.prices,
         run.problems,
         cpu_s,
@@ -370,6 +373,7 @@ class _Simulation:
             {key.name: tuple(steps) for key, steps in self._meter.trainers.items()},
             tuple((at_s - start_s, gap) for at_s, gap in self._decisions.gaps),
             tuple(waits),
+            {run.key.name: run.ended_s - run.created_s for run in runs if run.is_done and run.ended_s is not None},
             {key.name: price for key, price in self._meter.prices.items()},
             tuple(self._decisions.problems),
             decision_s=self._decide.cpu_s if self._decide is not None else 0.0,
