@@ -57,6 +57,7 @@ def test_a_job_ends_when_its_work_is_done_as_fast_as_its_curve_says() -> None:
     group = make_group(work=400.0, throughput=[[1, 1.0], [8, 8.0]], min=4, max=4)
     done = run(make_scenario(duration_s=300, jobs=[group]))
     assert done.figures["jct_mean_s"] == pytest.approx(100, abs=3)
+    assert list(done.completions_s.values()) == [done.figures["jct_mean_s"]]
     assert done.figures["unfinished"] == 0
 
 
