@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,8 +21,8 @@ from edl.planner.policies.registry import policy_named
 from edl.planner.speedup import curve_of, worth_of
 from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects, with_speeds
 from tests.tools.mutations import run
-from tests.tools.test_verify_certificate import cluster, job, node
-from tests.tools.verifier import SCRIPT, SPEEDS, faults, of_speeds
+from tests.tools.test_verify_certificate import cluster, job, node, pod
+from tests.tools.verifier import SCRIPT, SPEEDS, faults, of_speeds, verifier
 from tests.worlds.effort import examples
 
 EXACT = Context(prec=60)
@@ -83,6 +84,17 @@ def test_a_curve_is_the_one_that_the_planner_uses(
         assert most - least < TIGHT
 
 
+@pytest.mark.parametrize(("policy", "tool"), [("maxmin", verifier), ("utility", of_speeds)])
+def test_a_job_that_more_trainers_would_slow_may_have_its_maximum_in_the_bound(
+    policy: str, tool: Any, tmp_path: Path
+) -> None:
+    """The planner gives it four, which it has to find out; the scripts let it have eight."""
+    slowed, other = faster("slowed", 1, 8, ((4, 400.0), (8, 100.0))), job("other", 1, 9, {"cpu": "1"})
+    world = certify_objects(cluster(node("n1", "9"), slowed, other), tmp_path, policy=policy)
+    assert {d["name"]: d["target"] for d in world.plan["decisions"]}["slowed"] <= 4
+    assert faults(world.objects, world.plan, world.certificate, tool) == []
+
+
 @pytest.mark.parametrize("policy", ["utility", "goodput"])
 def test_it_accepts_what_edl_proves_of_random_clusters(policy: str, tmp_path: Path) -> None:
     accepted = 0
@@ -96,6 +108,17 @@ def test_it_accepts_what_edl_proves_of_random_clusters(policy: str, tmp_path: Pa
         assert "what resizes cost: in the bound, counts change for nothing" in world.certificate["leftOut"]
         accepted += 1
     assert accepted > HOW_MANY / 2
+
+
+def test_a_job_that_runs_without_its_master_has_no_certificate(tmp_path: Path) -> None:
+    """Its trainer is on a node that takes no pods any more, and there is no other."""
+    labels = {"paddlepaddle.org/job": "ctr", "paddlepaddle.org/role": "trainer", "paddlepaddle.org/index": "0"}
+    closed = node("n1") | {"spec": {"unschedulable": True}}
+    world = cluster(
+        closed, job("ctr", 1, 1, {"cpu": "1", "memory": "1Gi"}), pod("ctr-trainer-0", "1", labels, node="n1")
+    )
+    with pytest.raises(EdlError, match=r"ads/ctr runs without a pod of its minimum \(its master waits for a node"):
+        certify_objects(world, tmp_path)
 
 
 def test_the_worth_of_a_plan_is_the_logarithm_of_how_much_faster_its_jobs_are(shared: Certified) -> None:

@@ -22,6 +22,7 @@ from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import DEVICE_PREFIX, PodShape, is_amount, without_rules
+from edl.model.status import Reason
 from edl.model.topology import TOGETHER, in_any_domain
 from edl.planner.decide import Study
 from edl.planner.eligibility import takes_each
@@ -221,6 +222,11 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
     for j in context.shared.packing.members:
         demand = problem.demands[j]
         job, decision = demand.job, targets[demand.job.key]
+        if job.refusal is not None and job.refusal.reason is Reason.UNSCHEDULABLE:
+            raise ConfigError(
+                f"--certificate: {job.key} runs without a pod of its minimum ({job.refusal.message}), which a"
+                " certificate does not cover; plan without --certificate"
+            )
         starts: dict[Role, list[str]] = {Role.MASTER: [], Role.PSERVER: []}
         for role, node in decision.fixed_nodes:
             starts[role].append(node)
@@ -229,7 +235,7 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
         for fixed in job.fixed:
             if starts[fixed.role]:
                 shapes.add(rule_of(job, fixed.role, fixed.shape), f"{job.key} {fixed.role}", len(starts[fixed.role]))
-        low, high = job.bounds
+        low, high = replace(job, slowed_beyond=0).bounds  # the objects do not say up to where more trainers help
         cap = min(high, max(low, demand.max_trainers))
         yield JobRule(
             key=job.key,
