@@ -320,6 +320,7 @@ PLAN_COMMANDS = (
     f"plan {IN_THE_WAY}",
     f"plan {NEW}",
     f"explain ctr -n ads {NEW}",
+    f"explain tagger -n ads -f {ROOT}/docs/how-to/goodput.yaml --policy goodput --now 2026-01-05T09:00:00Z",
 )
 
 

@@ -1,6 +1,7 @@
 """Checks a plan of edl without edl. Exit code 0: all is right; 1: something is not; 2: a file cannot be used.
 
 SNAPSHOT is from `kubectl get -o json`, PLAN and CERTIFICATE are from `edl plan -o json --certificate CERTIFICATE`.
+Plans of policies `utility` and `goodput` count speeds: `verify_speeds.py` checks them.
 """
 
 import gc
@@ -174,7 +175,7 @@ class Cluster:
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
         sizes = {} if ended else spec["trainer"]
         read |= {"sizes": sizes.get("sizes") or range(0, high + 1, sizes.get("step") or 1), "low": low, "high": high}
-        return read | {"missing": missing, "domain": domain, "shapes": shapes}
+        return read | {"missing": missing, "domain": domain, "shapes": shapes, "knots": ()}
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
@@ -252,12 +253,12 @@ def fulfilment(job: Any, facts: Any, count: int) -> Fraction:
 
 
 def bound_of(
-    cluster: Cluster, cert: Any, proof: Any, least: Any, kept: Any = None, *, worth: bool = True
+    cluster: Cluster, cert: Any, proof: Any, least: Any, kept: Any = None, *, worth: Any = fulfilment
 ) -> Fraction:
     """Lagrange's: no plan is worth more than trainers beyond prices >= 0 of their places, plus what nodes earn.
 
-    `least` has the fewest trainers of each job, `kept` those that stay on their nodes. If fulfilment has no `worth`,
-    every plan is worth 0: a bound below 0 says that there is none.
+    `least` has the fewest trainers of each job, `kept` those that stay on their nodes. What trainers are `worth` is
+    linear between the knots of a job. If they are worth nothing, a bound below 0 says that there is no such plan.
     """
     nodes, total, paid, unit = cluster.nodes, Fraction(0), 0, int(cert["denominator"])
     named = {pod: cluster.waiting[pod] for pod in cert["pods"]}
@@ -268,8 +269,9 @@ def bound_of(
         job, (request, placement) = cluster.jobs[key], cluster.jobs[key]["shapes"]["trainer"]
         own = sum(p["request"] != request or not takes(nodes.get(p["node"]), placement) for p in job["trainers"])
         own, low, high = own if kept is None else len(kept[key]), least[key], job["high"]
-        cost, counts = Fraction(price.get((request, placement), 0), unit), {low, high, min(max(low, own), high)}
-        total += max(worth * fulfilment(job, facts, n) - cost * max(0, n - own) for n in counts)
+        cost, knots = Fraction(price.get((request, placement), 0), unit), (n for n in job["knots"] if low < n < high)
+        counts = {low, high, min(max(low, own), high), *knots}
+        total += max(worth(job, facts, n) - cost * max(0, n - own) for n in counts)
         paid += sum(price.get(job["shapes"][role], 0) * n for role, n in job["missing"].items() if n)
         for pod in (pod for pod in job["live"] if pod["node"] in rooms):
             stays = pod["role"] != "trainer" or (kept is not None and pod["name"] in kept[key])
@@ -292,7 +294,7 @@ def check_levels(cluster: Cluster, plan: Any, cert: Any, worth: dict[str, Fracti
             low, span = cluster.jobs[key]["low"], facts["cap"] - cluster.jobs[key]["low"]
             least[key] = low if span == 0 else target[key] if worth[key] < level else low + floor(bound * span) + 1
         is_plain = any(n > cluster.jobs[key]["high"] for key, n in least.items())
-        proved = is_plain or bound_of(cluster, cert, proof, least, worth=False) < 0
+        proved = is_plain or bound_of(cluster, cert, proof, least, worth=lambda *_: 0) < 0
         found += [f"level {float(level)}: its prices do not prove that {float(bound)} is the most"] * (not proved)
         others = "while those below keep theirs: " * bool(held)
         held.append(f"the worst off have {float(level)}, {others}no plan gives all of them more than {float(bound)}")
@@ -306,21 +308,25 @@ def levels_of(cluster: Cluster, jobs: Any, worth: dict[str, Fraction]) -> list[F
     return sorted({w for key, w in worth.items() if w < 1 and jobs[key]["cap"] > cluster.jobs[key]["low"]})[:3]
 
 
-def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
-    """What holds and what does not."""
+def verify(snapshot: Any, plan: Any, cert: Any, by_speed: Any = None) -> tuple[list[str], list[str]]:
+    """What holds and what does not; `by_speed` makes of the jobs what their trainers are worth."""
     cluster, jobs, unit = Cluster(snapshot, cert["jobs"]), cert["jobs"], int(cert["denominator"])
     chosen = {f"{d['namespace']}/{d['name']}": d for d in plan["decisions"]}
     if unit < 1 or len(chosen) < len(plan["decisions"]) or not chosen.keys() == cluster.jobs.keys() >= jobs.keys():
         raise ValueError("PLAN does not have one decision for each job of SNAPSHOT, or the denominator is below 1")
+    if (cert["worth"] == "fulfilment") is bool(by_speed):
+        raise ValueError("plans that count speeds are for verify_speeds.py, all others for verify_certificate.py")
     if found := check(cluster, chosen, cert):
         return [], found
-    worth = {key: fulfilment(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items()}
+    worth_of = by_speed(cluster, cert) if by_speed else fulfilment
+    worth = {key: worth_of(cluster.jobs[key], facts, chosen[key]["target"]) for key, facts in jobs.items()}
     achieved, stated = sum(worth.values()), plan["certificate"]
     agrees = abs(achieved - Fraction(stated["achieved"])) < TOLERANCE
     agrees = agrees and all(stated[n] == cert["plan"][n] for n in ("achieved", "bound", "staying", "repacked"))
     served = (plan["serving"]["waiting"], plan["serving"]["placed"]) == (len(cluster.waiting), len(cert["pods"]))
     found += ["PLAN and CERTIFICATE do not state the same worth, bounds and serving"] * (not (agrees and served))
     held = [f"every number adds up and no node is overcommitted; the plan is worth {float(achieved)}"]
+    worth = {} if by_speed else worth  # levels are of fulfilment
     more, wrong = check_levels(cluster, plan, cert, worth)
     held, found, last = held + more, found + wrong, max([Fraction(0), *levels_of(cluster, jobs, worth)])
     low = {key: cluster.jobs[key]["low"] for key in jobs}
@@ -332,7 +338,8 @@ def verify(snapshot: Any, plan: Any, cert: Any) -> tuple[list[str], list[str]]:
     cases = {"promised": (floors, None), "minimum": (low, None), "repacked": (fair, None), "staying": (fair, kept)}
     for name, (least, stays) in cases.items():
         bound = Fraction(int(cert["proofs"][name]["bound"]), unit)
-        proved = Fraction(floor(bound_of(cluster, cert, cert["proofs"][name], least, stays) * steps), steps)
+        proved = bound_of(cluster, cert, cert["proofs"][name], least, stays, worth=worth_of)
+        proved = proved if by_speed else Fraction(floor(proved * steps), steps)
         found += [f"proof {name}: its prices prove {float(proved)}, not {float(bound)}"] * (bound < proved)
         held.append(f"no plan {MEANS[name]} is worth more than {float(bound)}")
         over = bound - Fraction(stated.get({"promised": "bound"}.get(name, name), bound))

@@ -102,6 +102,12 @@ class GoodputStatus(Part):
     """Number of trainers."""
     samples_per_second: _Number
     """Records of the base batch that would teach as much in a second."""
+    global_batch: _Count | None = None
+    """Records of a step that achieve this."""
+    efficiency: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    """What a record of such a step teaches compared with one of the base batch."""
+    measured: bool | None = None
+    """True if the job has had so many trainers; otherwise it predicts their goodput."""
 
 
 class NodeTroubleStatus(Part):
@@ -158,6 +164,8 @@ class Status(Part):
         "instances", limit=MAX_SPEEDS
     )
     """Goodput by number of trainers, with the best batch for each; of a job with spec.elasticity.maxGlobalBatch."""
+    global_batch: _Count | None = None
+    """Records of a step that the job has chosen; of a job with spec.elasticity.maxGlobalBatch."""
     resize_seconds: _Number | None = None
     """Measured cost of a resize, in training time; used unless spec.elasticity.resizeCostSeconds is set."""
     node_troubles: Annotated[list[NodeTroubleStatus], AfterValidator(unique_by("node"))] = keyed_list(

@@ -17,7 +17,7 @@ from edl.model.plan import ScalePlan
 from edl.planner.consolidation import time_unchanged
 from edl.planner.lending.clearing import clearing_times_s
 from edl.planner.topology.gathering import settled_s
-from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, serving_grace_left_s
+from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, rest_left_s, serving_grace_left_s
 
 KEPT_FOR_S, MOST_KEPT_FOR_S = 60.0, 600.0
 """A plan is made anew after this time in any case; one that took long, after the longer of these at most."""
@@ -91,6 +91,7 @@ def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
     for job in view.jobs:
         yield now_s + growth_hold_left_s(job, limits, now_s)
         yield now_s + cooldown_left_s(job, now_s)
+        yield now_s + rest_left_s(job, now_s)
         yield job.created_s + limits.sharing.head_wait_s
         if job.status is not None and (admitted := job.status.condition("Admitted")) is not None:
             yield admitted.since_s + limits.sharing.head_wait_s

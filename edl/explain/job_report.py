@@ -8,7 +8,7 @@ the controller.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.explain.capacity_holders import OlderTrainers, held_by_others, older_trainers
@@ -18,6 +18,7 @@ from edl.explain.places import MORE_LATER, Places
 from edl.explain.queue_capacity import QueueCapacities
 from edl.explain.rejected.rejections import against_rules
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
+from edl.explain.speeds.curve import SpeedReport, speeds_of
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import JobKey, how_to_resume, maximum_of, minimum_of, queue_of
@@ -118,6 +119,7 @@ class JobReport:
         remedies: what would let it grow or start; empty if nothing can.
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
         avoided: nodes that its new trainers keep away from, because trainers of several jobs failed or hung there.
+        speeds: its curve and what a change costs it; None under a policy that does not look at speeds.
     """
 
     decision: ScaleDecision
@@ -133,6 +135,7 @@ class JobReport:
     remedies: tuple[str, ...] = ()
     not_lending: str = ""
     avoided: tuple[AvoidedNode, ...] = ()
+    speeds: SpeedReport | None = None
 
 
 def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
@@ -148,12 +151,12 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
     """
     context, decision = study.context, next(d for d in study.plan.decisions if d.job == key)
     demand = next((c for c in context.problem.demands if c.job.key == key), None)
-    policy, objective = study.plan.policy, study.plan.certificate.objective
-    avoided = tuple(node for node in context.problem.snapshot.avoided if node.is_closed_to(key))
+    snapshot, plan = context.problem.snapshot, study.plan
+    avoided = tuple(node for node in snapshot.avoided if node.is_closed_to(key))
+    speeds = speeds_of(demand.job, plan.policy, decision, snapshot.observed_at_s) if demand is not None else None
+    report = JobReport(decision, plan.policy, plan.certificate.objective, avoided=avoided, speeds=speeds)
     if demand is None or demand.index not in context.shared.packing.count:
-        return JobReport(
-            decision, policy, objective, remedies=tuple(_to_start(demand, decision, context)), avoided=avoided
-        )
+        return replace(report, remedies=tuple(_to_start(demand, decision, context)))
     packing = context.shared.packing
     limited = decision.reason in {Reason.AT_MAX, Reason.PINNED} or packing.count[demand.index] >= demand.max_trainers
     limited = limited or bool(demand.job.sizes)  # one more trainer alone is of no use to it
@@ -162,10 +165,8 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
     is_short = decision.reason not in {Reason.AT_MAX, Reason.PINNED, Reason.QUOTA_REACHED}
     scarce = context.scarce(demand.shape) if is_short else Scarce()
     older = _older(scarce, context)
-    return JobReport(
-        decision,
-        policy,
-        objective,
+    return replace(
+        report,
         fair_share=None if demand.job.is_best_effort else context.shared.level[demand.index],
         fulfilment=None if demand.job.is_best_effort else packing.fulfilment(demand.index),
         by_node=tuple(_trainers_by_node(demand, decision, context)),
@@ -174,8 +175,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         older=older,
         one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
         remedies=(*_to_grow(demand, decision, context), *(one.remedy for one in older)),
-        not_lending=why_nothing_is_lent(demand.job, context.problem.snapshot, context.problem.limits),
-        avoided=avoided,
+        not_lending=why_nothing_is_lent(demand.job, snapshot, context.problem.limits),
     )
 
 

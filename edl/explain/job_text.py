@@ -15,6 +15,7 @@ from edl.errors import ConfigError
 from edl.explain.job_report import EPSILON, Confirmed, JobReport, OneMore
 from edl.explain.node_asks import asks_dict
 from edl.explain.places import state_of
+from edl.explain.speeds.lines import speed_json, speed_lines
 from edl.explain.tiers import of_trainers, overcommit_json, qos_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -119,6 +120,7 @@ def job_report_json(report: JobReport, snapshot: ClusterSnapshot) -> str:
             {"namespace": h.job.namespace, "name": h.job.name, "trainers": h.trainers, "part": h.part}
             for h in report.held
         ],
+        "speeds": speed_json(report.speeds),
         "oneMore": {"price": one.price, "result": one.verdict.value, "cost": one.cost} if one else None,
         "avoided": [
             {"node": node.name, "until": text_of(node.until_s), "jobs": [str(key) for key in node.jobs]}
@@ -199,6 +201,9 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
         yield from ("", "Trainers")
         yield from _node_lines(report)
         yield from of_trainers(job, snapshot, [one.node for one in report.by_node]) if job is not None else ()
+    if report.speeds is not None:
+        yield ""
+        yield from speed_lines(report.speeds, decision)
     if report.full or report.held:
         yield from ("", "Why not more")
         yield from _scarcity(report)

@@ -14,6 +14,7 @@ from itertools import islice
 from edl.explain.headroom import headroom_line
 from edl.explain.next_size import next_size
 from edl.explain.places import MORE_LATER, Places, avoided_nodes
+from edl.explain.speeds.steps import not_worth_it, resting
 from edl.explain.waiting import WaitingWriter
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
@@ -32,7 +33,6 @@ from edl.planner.guard import DEAD_BAND
 from edl.planner.objective import Trade, TradeVerdict
 from edl.planner.packing import has_load_left
 from edl.planner.problem import JobDemand
-from edl.planner.waits import HORIZON_S
 
 NAMED_HOLDERS = 2
 
@@ -125,21 +125,14 @@ def _suspended(job: Job) -> str:
     return f"suspended; {how_to_resume(job.key.kind)} to start the job"
 
 
-_AT_MOST = {
-    Cause.AT_MAX: "at its maximum",
-    Cause.SLOWED_BEYOND: "more trainers would slow it, by the speeds that are known",
-}
-
-_NOT_WORTH_IT = {
+_SLOWED = "more trainers would slow it, by the speeds that are known"
+_FIXED = {
+    Cause.AT_MAX: ("at its maximum", "at its maximum"),
+    Cause.SLOWED_BEYOND: (_SLOWED, _SLOWED),
     Cause.NOT_WORTH_IT: (
         "restarting other trainers would not pay",
         "trainers of other jobs would add more speed here, but too little to restart them: less than the restarts"
         f" cost, or less than {DEAD_BAND:g} of the utility of all jobs",
-    ),
-    Cause.GROWTH_NOT_WORTH_IT: (
-        "more trainers would not pay",
-        "there is capacity for more trainers, but as far as speeds are known they would add no more training in"
-        f" {HORIZON_S:g} s than a resize costs",
     ),
 }
 
@@ -218,15 +211,21 @@ class _Writer:
         match found.cause:
             case Cause.PINNED:
                 return _same(f"pinned at {count(demand.job.pinned, 'trainer')}")
-            case Cause.AT_MAX | Cause.SLOWED_BEYOND:
-                return _same(_AT_MOST[found.cause])
+            case Cause.AT_MAX | Cause.SLOWED_BEYOND | Cause.NOT_WORTH_IT:
+                return _FIXED[found.cause]
             case Cause.QUOTA_USED if found.shortage is not None:
                 return self._waiting.quota_reached(found.shortage)
-            case Cause.NOT_WORTH_IT | Cause.GROWTH_NOT_WORTH_IT:
-                return _NOT_WORTH_IT[found.cause]
+            case Cause.GROWTH_NOT_WORTH_IT | Cause.RESTS:
+                return self._by_speed(found, demand)
             case Cause.NO_ROOM:
                 return self._waiting.together.located(demand, *self._nothing_fits(demand))
         return self._waits_for_time(found, demand)
+
+    def _by_speed(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
+        """The gain by more trainers, or a moment of rest, keeps it from them."""
+        packing, now_s = self._context.shared.packing, self._context.problem.snapshot.observed_at_s
+        have, say = packing.count[demand.index], resting if found.cause is Cause.RESTS else not_worth_it
+        return say(demand.job, have, have + int(packing.slots(demand.shape).sum()), now_s)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
         """A cooldown, of this job or of another, keeps it from more trainers."""

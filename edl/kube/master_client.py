@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from edl import __version__
+from edl.api.base import MAX_INT32
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT
 from edl.api.roles import MAX_INSTANCES
 from edl.api.status import MAX_SPEEDS
@@ -29,6 +30,7 @@ from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.client.api_errors import translated
 from edl.kube.master_key import MasterKey, make_token
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
+from edl.model.progress import Goodput
 from edl.printable import printable
 
 CALL_TIMEOUT_S = 3.0
@@ -80,15 +82,19 @@ class _HungTrainer(msgspec.Struct):
 
 
 class _Speed(msgspec.Struct):
-    """The useful progress of a number of trainers."""
+    """The useful progress of a number of trainers, and the batch that makes it."""
 
     trainers: _Count
     per_s: Annotated[float, Meta(ge=0, le=1e15)]
+    is_measured: bool = False
+    batch: _Count = 0
+    efficiency: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
 class _Goodput(msgspec.Struct):
     """What the trainers of a job that chooses its global batch have reported last."""
 
+    batch: _Count = 0
     speeds: list[_Speed] = []
 
 
@@ -100,11 +106,25 @@ class _Group(msgspec.Struct):
     goodput: _Goodput | None = None
 
     @property
-    def goodputs(self) -> tuple[tuple[int, float], ...]:
-        """(trainers, useful samples per second), ascending; numbers that no job can have are left out."""
+    def goodputs(self) -> tuple[Goodput, ...]:
+        """The goodput by number of trainers, ascending; numbers that no job can have are left out."""
         speeds = self.goodput.speeds[:MAX_SPEEDS] if self.goodput is not None else []
-        found = {one.trainers: one.per_s for one in speeds if one.per_s and 0 < one.trainers <= MAX_INSTANCES}
-        return tuple(sorted(found.items()))
+        found = {
+            one.trainers: Goodput(one.trainers, one.per_s, _batch(one.batch), one.efficiency, one.is_measured)
+            for one in speeds
+            if one.per_s and 0 < one.trainers <= MAX_INSTANCES
+        }
+        return tuple(found[trainers] for trainers in sorted(found))
+
+    @property
+    def batch(self) -> int:
+        """The global batch that the job has chosen; 0 if it is not known."""
+        return _batch(self.goodput.batch) if self.goodput is not None else 0
+
+
+def _batch(records: int) -> int:
+    """A batch; one that no status can hold counts as not known."""
+    return records if records <= MAX_INT32 else 0
 
 
 class _Status(msgspec.Struct):
@@ -188,6 +208,7 @@ class HttpMasterClient:
             working=frozenset(working.union(status.group.working if status.group is not None else ())),
             in_step=status.group is not None,
             goodput=status.group.goodputs if status.group is not None else (),
+            batch=status.group.batch if status.group is not None else 0,
             roster=(status.roster.generation, status.roster.pods) if status.roster else None,
             blocked=printable((status.blocked or "")[:_MAX_QUOTED]),
             hung=tuple(

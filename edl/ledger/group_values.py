@@ -74,11 +74,15 @@ class Speed(NamedTuple):
         trainers: at least 1.
         per_s: records of the smallest batch to which the progress of a second is equal.
         is_measured: False if the job has not had so many trainers yet.
+        batch: the records of a step that make this progress.
+        efficiency: what one of them advances the training compared with a record of the smallest batch, in (0, 1].
     """
 
     trainers: int
     per_s: float
     is_measured: bool
+    batch: int
+    efficiency: float
 
 
 class Goodput(NamedTuple):

@@ -18,7 +18,7 @@ from edl.lifecycle.container_end import cause_of_end
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
-from edl.model.progress import LOST_MODEL, Measured, Progress
+from edl.model.progress import LOST_MODEL, Goodput, Measured, Progress
 from edl.model.status import JobPhase
 from edl.model.units import count
 
@@ -76,7 +76,8 @@ class MasterReport:
         blocked: why the master cannot write its journal; empty if it can.
         hung: the trainers in step that hang, by the time of the report.
         unsaved: positions that training would repeat if the model were lost now.
-        goodput: (trainers, useful samples per second) of a job that may choose its batch; empty if it is not known.
+        goodput: of a job that may choose its batch, by number of trainers; empty if it is not known.
+        batch: the global batch that such a job has chosen; 0 if it is not known.
         in_step: the trainers train in step, so an epoch begins where the one before it ends.
     """
 
@@ -94,7 +95,8 @@ class MasterReport:
     hung: tuple[HungTrainer, ...] = ()
     unsaved: int = 0
     in_step: bool = False
-    goodput: tuple[tuple[int, float], ...] = ()
+    goodput: tuple[Goodput, ...] = ()
+    batch: int = 0
 
     @property
     def course(self) -> tuple[int, int]:

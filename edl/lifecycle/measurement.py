@@ -163,7 +163,7 @@ def with_measured(job: Job) -> Job:
     return replace(
         job,
         throughput=throughput,
-        goodput=job.goodput or measured.goodputs,
+        goodput=job.goodput or tuple((one.trainers, one.per_s) for one in measured.goodputs),
         resize_cost_s=measured.resize_s if cost_s is None else cost_s,
         unsaved_s=_unsaved_s(job, throughput or tuple((s.trainers, s.per_s) for s in measured.speeds)),
     )
@@ -186,17 +186,21 @@ def rounded(measured: Measured) -> Measured:
     """The measurements with the digits that are stored: three of a speed, whole seconds of weight."""
     speeds = tuple(Speed(s.trainers, _three_digits(s.per_s), float(round(s.weight_s))) for s in measured.speeds)
     price = measured.lending_price
-    return Measured(
-        speeds,
-        None if measured.resize_s is None else round(measured.resize_s, 1),
-        None if price is None else round(price, 2),
-        tuple((trainers, _three_digits(per_s)) for trainers, per_s in measured.goodputs),
+    return replace(
+        measured,
+        speeds=speeds,
+        resize_s=None if measured.resize_s is None else round(measured.resize_s, 1),
+        lending_price=None if price is None else round(price, 2),
+        goodputs=tuple(
+            replace(one, per_s=_three_digits(one.per_s), efficiency=_three_digits(one.efficiency))
+            for one in measured.goodputs
+        ),
     )
 
 
 def is_close_to(stored: Measured, measured: Measured) -> bool:
     """True if the measurements differ too little from the stored ones to be worth a write."""
-    if _counts(stored) != _counts(measured):
+    if _counts(stored) != _counts(measured) or stored.batch != measured.batch:
         return False
     if (stored.resize_s is None) != (measured.resize_s is None):
         return False
@@ -207,13 +211,14 @@ def is_close_to(stored: Measured, measured: Measured) -> bool:
     if abs(cost_s - stored_s) > max(MIN_COST_CHANGE_S, MIN_COST_CHANGE * stored_s):
         return False
     speeds = ((old.per_s, new.per_s) for old, new in zip(stored.speeds, measured.speeds, strict=True))
-    goodputs = ((old, new) for (_, old), (_, new) in zip(stored.goodputs, measured.goodputs, strict=True))
+    goodputs = ((old.per_s, new.per_s) for old, new in zip(stored.goodputs, measured.goodputs, strict=True))
     return all(abs(new - old) <= MIN_SPEED_CHANGE * old for old, new in chain(speeds, goodputs))
 
 
-def _counts(measured: Measured) -> tuple[list[int], list[int]]:
-    """The numbers of trainers of which a speed, and of which a goodput is known."""
-    return [speed.trainers for speed in measured.speeds], [trainers for trainers, _ in measured.goodputs]
+def _counts(measured: Measured) -> tuple[list[int], list[tuple[int, int, bool]]]:
+    """The numbers of trainers of which a speed and a goodput is known, and what else of the goodput is whole."""
+    goodputs = [(one.trainers, one.batch, one.is_measured) for one in measured.goodputs]
+    return [speed.trainers for speed in measured.speeds], goodputs
 
 
 def _follows(last: ProgressReading, reading: ProgressReading) -> bool:

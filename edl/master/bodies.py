@@ -240,12 +240,15 @@ class EnterAnswer(msgspec.Struct, frozen=True):
 class SpeedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The useful progress of a number of trainers: records of the smallest batch to which a second is equal.
 
-    `is_measured` is false for a number that the job has not had yet.
+    `is_measured` is false for a number that the job has not had yet. `batch` is the records of a step that make this
+    progress, and `efficiency` what one of them advances the training compared with a record of the smallest batch.
     """
 
     trainers: Annotated[int, Meta(ge=1, le=20_000)]
     per_s: Annotated[float, Meta(ge=0)]
     is_measured: bool
+    batch: Annotated[int, Meta(ge=1, le=2**53)]
+    efficiency: Annotated[float, Meta(gt=0, le=1)]
 
 
 class GoodputBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -261,7 +264,9 @@ class GoodputBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def value(self) -> Goodput:
         """The same as the group keeps it."""
-        speeds = tuple(Speed(one.trainers, one.per_s, one.is_measured) for one in self.speeds)
+        speeds = tuple(
+            Speed(one.trainers, one.per_s, one.is_measured, one.batch, one.efficiency) for one in self.speeds
+        )
         return Goodput(self.batch, self.noise_scale, speeds)
 
 

@@ -104,6 +104,8 @@ class Job:
         resize_cost_s: declared training time that one resize costs, in seconds; None if edl measures it.
         unsaved_s: training time since the last checkpoint, in seconds, which is lost with the model; 0 if nothing is,
             or if it is not known. Only the planner's view of a job has it.
+        speeds_seen_to: the largest count in `throughput` that the job has had, if it has predicted others; 0 if it
+            has predicted none. Only the planner's view of a job has it.
         slowed_beyond: with more trainers than this it would be slower, so it gets no more; 0 if that is not known.
             Only the planner's view of a job has it.
         restarts_epoch: `spec.dataset.onLedgerLost`: True restarts the epoch, False fails the job; None if it is not
@@ -169,6 +171,7 @@ class Job:
     goodput: tuple[tuple[int, float], ...] = ()
     resize_cost_s: float | None = None
     unsaved_s: float = 0.0
+    speeds_seen_to: int = 0
     slowed_beyond: int = 0
     restarts_epoch: bool | None = None
     has_dataset: bool = False

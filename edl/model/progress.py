@@ -52,13 +52,33 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class Goodput:
+    """What a number of trainers achieves with the best batch for it, as a job reports that may choose its batch.
+
+    Attributes:
+        trainers: how many trainers.
+        per_s: useful samples per second: each teaches as much as one of the job's smallest batch.
+        batch: samples of a step; 0 if the job does not say so.
+        efficiency: what a sample of that batch teaches compared with one of the smallest batch, in (0, 1]; 0 if the
+            job does not say so.
+        is_measured: the job has had so many trainers; otherwise it predicts their goodput.
+    """
+
+    trainers: int
+    per_s: float
+    batch: int = 0
+    efficiency: float = 0.0
+    is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Speeds and costs that edl measured while a job ran.
 
     Attributes:
         speeds: sorted by number of trainers.
-        goodputs: (trainers, useful samples per second), ascending, as a job reports that may choose its batch: with
-            the best batch for each number of trainers.
+        goodputs: sorted by number of trainers; empty for a job of one batch.
+        batch: the global batch that such a job has chosen, in samples; 0 if it is not known.
         resize_s: the training time that a recent resize cost, in seconds; None if none was measured.
         lending_price: cores' worth of speed that the job loses for each core that its slowed trainers lend; None if
             it was not measured.
@@ -67,7 +87,8 @@ class Measured:
     speeds: tuple[Speed, ...] = ()
     resize_s: float | None = None
     lending_price: float | None = None
-    goodputs: tuple[tuple[int, float], ...] = ()
+    goodputs: tuple[Goodput, ...] = ()
+    batch: int = 0
 
 
 NOTHING_MEASURED = Measured()

@@ -32,12 +32,14 @@ class Division:
         level: by job, its fair share of trainers, in fractions: no less than its minimum.
         ceiling: by job, the most trainers that it may still grow to; empty if free capacity is left to others.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
+        resting: jobs that would get more if they had not been resized a moment ago.
     """
 
     packing: TrialPacking
     level: Mapping[int, float]
     ceiling: Mapping[int, int]
     not_worth_it: frozenset[int] = frozenset()
+    resting: frozenset[int] = frozenset()
 
 
 class TradeVerdict(StrEnum):
@@ -75,10 +77,12 @@ class Objective(Protocol):
     Attributes:
         name: what the certificate counts: `fulfilment`, `utility`.
         reserves_for_yielded: free capacity is left to a job that yielded to serving and may not grow yet.
+        charges_growth: free capacity is left free if what a job gains by it does not pay for its resize.
     """
 
     name: str
     reserves_for_yielded: bool
+    charges_growth: bool
 
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float

@@ -55,6 +55,7 @@ class Share:
         objective: what the trainers were divided by.
         for_quota: live trainers deleted because their queue is above its quota, by index.
         not_worth_it: jobs that would get more if the gain paid for the restarts.
+        resting: jobs that would get more if they had not been resized a moment ago.
         cleared: live trainers deleted because serving has used their CPU for long, by index.
         headroom: the learned capacity that is kept, by shape.
         spare: capacity that is kept for serving pods for which no trainer is deleted.
@@ -73,6 +74,7 @@ class Share:
     spare: tuple[Placed, ...] = ()
     yielded: tuple[Yielded, ...] = ()
     unsure: frozenset[int] = frozenset()
+    resting: frozenset[int] = frozenset()
 
 
 def share(packing: TrialPacking, served: Served, objective: Objective, deadline_s: float) -> Share:
@@ -120,6 +122,7 @@ def share(packing: TrialPacking, served: Served, objective: Objective, deadline_
         tuple(replace(headroom, deleted=len(deleted & gone)) for headroom, deleted in reserved.headroom),
         reserved.free,
         unsure=unsure,
+        resting=division.resting,
     )
 
 

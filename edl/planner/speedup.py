@@ -37,11 +37,13 @@ class Curve:
             there are none.
         before: the speed grows like this power of the count up to the first point.
         beyond: and like this one after the last point.
+        flat_from: from this count on it does not grow; at least the last point.
     """
 
     points: tuple[Point, ...] = ()
     before: float = UNKNOWN_POWER
     beyond: float = UNKNOWN_POWER
+    flat_from: int = 0
 
     def speed(self, count: int) -> float:
         """Samples per second with `count` trainers, >= 1; relative to one trainer if there are no points."""
@@ -51,7 +53,7 @@ class Curve:
         if count <= first[0]:
             return float(first[1] * (count / first[0]) ** self.before)
         if count >= last[0]:
-            return float(last[1] * (min(count, TRUSTED * last[0]) / last[0]) ** self.beyond)
+            return float(last[1] * (min(count, self.flat_from) / last[0]) ** self.beyond)
         at = bisect_right(self.points, (count, float("inf")))
         (left, slow), (right, fast) = self.points[at - 1 : at + 1]
         return slow + (fast - slow) * (count - left) / (right - left)
@@ -89,22 +91,28 @@ def seen_speed(seen: Iterable[Point], curve: Curve) -> SeenSpeed:
 
 def seen_of(job: Job) -> SeenSpeed:
     """The speed of a job by what it declares or what was measured of it; several values of one count are averaged."""
-    return seen_speed(_means(job.throughput), curve_of(job.throughput))
+    return seen_speed(_means(points_of(job)), curve_of(job.throughput, job.speeds_seen_to))
 
 
-def curve_of(seen: Iterable[Point]) -> Curve:
+def points_of(job: Job) -> list[Point]:
+    """The speeds of a job that count: none is beyond twice the largest count that was seen."""
+    return _trusted(job.throughput, job.speeds_seen_to)
+
+
+def curve_of(seen: Iterable[Point], seen_to: int = 0) -> Curve:
     """The curve through declared or measured speeds.
 
     Args:
         seen: (trainers, samples per second) in any order. Several measurements of one count are averaged; a speed
             below SLOWEST does not count as a measurement.
+        seen_to: the largest count that was measured, if others were predicted; by default all were.
 
     Returns:
         The upper concave envelope of the points, and its continuation on both sides. Below the first point the speed
         grows like n^0.75, or more steeply if the envelope does. Above the last point it grows like n^0.75, or less
-        steeply if the envelope does. Beyond twice the largest count it is flat.
+        steeply if the envelope does. Beyond twice the largest measured count it is flat.
     """
-    means = _means(seen)
+    means = _means(_trusted(seen, seen_to))
     if not means:
         return Curve()
     top = max(means, key=lambda point: (point[1], -point[0]))
@@ -118,6 +126,7 @@ def curve_of(seen: Iterable[Point]) -> Curve:
         points,
         before=min(1.0, max(UNKNOWN_POWER, slopes[0] * low / slow)) if low == means[0][0] else 1.0,
         beyond=min(UNKNOWN_POWER, slopes[-1] * high / fast),
+        flat_from=max(high, TRUSTED * (seen_to or high)),
     )
 
 
@@ -138,10 +147,15 @@ def most_useful(seen: Iterable[Point]) -> int:
 
 def as_useful(job: Job) -> Job:
     """The job without trainers that would slow it; those that it has already are not taken away for that."""
-    useful = most_useful(job.throughput)
+    useful = most_useful(points_of(job))
     if not useful or (most := max(useful, len(job.live_trainers))) >= job.max_trainers:
         return job
     return replace(job, slowed_beyond=most)
+
+
+def _trusted(seen: Iterable[Point], seen_to: int) -> list[Point]:
+    """The points up to twice the largest count that was measured; all of them if none was predicted."""
+    return [point for point in seen if not seen_to or point[0] <= TRUSTED * seen_to]
 
 
 def _means(seen: Iterable[Point]) -> list[Point]:
@@ -220,7 +234,7 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
     a segment of its own; further ones share segments that grow by an eighth. Live pods without a role are trainers
     that stay beside any count; see `owners.order`.
     """
-    curve = curve_of(job.throughput)
+    curve = curve_of(job.throughput, job.speeds_seen_to)
     counts, beside = breakpoints(low, high), trainers_beside(job)
     logs = [log(curve.speed(count + beside)) for count in counts]
     slopes = [
@@ -231,6 +245,24 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
     return Worth(low, tuple(zip(lengths, accumulate(slopes, min), strict=True)))
 
 
+def worth_knots(job: Job, low: int, cap: int, high: int) -> tuple[tuple[int, float], ...]:
+    """The logarithm of the speed where the worth of a job's trainers bends, without its weight.
+
+    Args:
+        job: the job as the policy sees it.
+        low: its minimum, which is worth 0.
+        cap: up to this count the knots are those of `worth_of`; a job whose cap is its minimum cannot grow.
+        high: its maximum, at least `cap`.
+
+    Returns:
+        (trainers, worth), ascending from `low`; worth never falls.
+    """
+    curve, beside = curve_of(job.throughput, job.speeds_seen_to), trainers_beside(job)
+    counts = [low] if cap <= low else _stretched(breakpoints(low, cap), high)
+    least = log(curve.speed(low + beside))
+    return tuple(zip(counts, accumulate((log(curve.speed(n + beside)) - least for n in counts), max), strict=True))
+
+
 def trainers_beside(job: Job) -> int:
     """Live pods without a role: trainers that stay beside any count."""
     return sum(pod.role is None and pod.is_live for pod in job.pods)
@@ -238,7 +270,11 @@ def trainers_beside(job: Job) -> int:
 
 def breakpoints(low: int, high: int) -> list[int]:
     """The counts at which segments begin and end, from `low` to `high`."""
-    counts = list(range(low, min(high, low + SINGLE_STEPS) + 1))
+    return _stretched(list(range(low, min(high, low + SINGLE_STEPS) + 1)), high)
+
+
+def _stretched(counts: list[int], high: int) -> list[int]:
+    """The counts and further ones, in steps that grow, up to `high`."""
     while counts[-1] < high:
         counts.append(min(high, max(counts[-1] + 1, ceil(counts[-1] * STEP_RATIO))))
     return counts

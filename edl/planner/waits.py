@@ -19,6 +19,15 @@ from edl.model.status import Reason
 HORIZON_S = 600.0
 """The gain of a resize or of a trainer is counted over this time."""
 
+UNKNOWN_RESIZE_S = 30.0
+"""What a resize is taken to cost while none was measured: what it cost the jobs of Pollux (OSDI 2021, section 5)."""
+
+LONGEST_RESIZE_S = 86_400.0
+"""A resize that costs more counts as this: no gain within the horizon pays for either."""
+
+REST = 2.0
+"""Under policy `goodput` a job does not grow for so many times the cost of a resize after one was decided."""
+
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
     """The jobs that may not be shrunk for another one now, because their cooldown is not over."""
@@ -43,6 +52,22 @@ def growth_hold_left_s(job: Job, limits: Limits, now_s: float) -> float:
     if resize is None or resize.reason != Reason.SERVING_NEEDS_ROOM or resize.to_count >= resize.from_count:
         return 0.0
     return _left_s(resize.time_s, limits.sharing.growth_hold_s, now_s)
+
+
+def resize_cost_s(job: Job) -> float:
+    """The training time that a resize costs a job, in seconds: declared, measured, or usual; a day at most."""
+    return UNKNOWN_RESIZE_S if job.resize_cost_s is None else min(job.resize_cost_s, LONGEST_RESIZE_S)
+
+
+def rest_left_s(job: Job, now_s: float) -> float:
+    """Seconds for which a job that was resized does not grow under policy `goodput`; 0 if it may.
+
+    A job that is admitted grows to its whole share at once, so it rests only after it has arrived.
+    """
+    resize = job.status.last_resize if job.status is not None else None
+    if resize is None or is_arriving(job, now_s) or not job.live_trainers:
+        return 0.0
+    return _left_s(resize.time_s, REST * resize_cost_s(job), now_s)
 
 
 def _left_s(since_s: float, lasts_s: float, now_s: float) -> float:

@@ -110,6 +110,14 @@ def shrunk(reason: Reason, voluntary_s: float | None = None) -> Resize:
 
 ON_NODE = ("n000", "n001")
 SCENES: dict[str, tuple[ClusterSnapshot, float]] = {
+    "a rest after a resize": (
+        view(
+            replace(
+                admitted(make_job("a", trainers=2, on=ON_NODE), 100.0, shrunk(Reason.ADMITTED)), resize_cost_s=15.0
+            )
+        ),
+        20.0,
+    ),
     "a hold after serving": (
         view(admitted(make_job("a", trainers=2, on=ON_NODE), 100.0, shrunk(Reason.SERVING_NEEDS_ROOM))),
         20.0,

@@ -25,6 +25,7 @@ from edl.ledger.ledger import Ledger
 from edl.ledger.state import LedgerState
 from edl.ledger.status import ledger_status
 from edl.lifecycle.data_progress import HungTrainer, MasterReport, MasterState, RosterEntry
+from edl.model import progress
 from edl.model.names import JobKey
 from tests.worlds.controller_with_masters import controller_token, sharded, wired
 from tests.worlds.master_server import serving
@@ -100,10 +101,31 @@ async def test_trainers_that_hang_are_read(tmp_path: Path) -> None:
         assert (await client.report(AT)).hung == (), "a master from before this field"
 
 
+SPEEDS = tuple(
+    Speed(n, per_s, n < 2, batch, 0.5)
+    for n, per_s, batch in ((4, 30.0, 2**40), (1, 9.5, 64), (0, 1.0, 64), (2, 0.0, 64))
+)
+"""Of no trainer, without progress, and with a batch that no status can hold."""
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1.0", "1e300"])
+async def test_a_speed_that_no_job_can_have_makes_a_report_unreadable(number: str, tmp_path: Path) -> None:
+    speeds = [{"trainers": 4, "per_s": 7.25, "is_measured": True, "batch": 64, "efficiency": 1.0}]
+    body = json.dumps({**GOOD, "group": {"goodput": {"batch": 64, "noise_scale": None, "speeds": speeds}}})
+    async with responding(tmp_path, responder(body.replace("7.25", number).encode())) as client:
+        with pytest.raises(PermanentError, match="the response is not from an edl master"):
+            await client.report(AT)
+
+
 async def test_the_goodput_of_a_job_that_chooses_its_batch_is_read(tmp_path: Path) -> None:
-    said = Goodput(64, 12.5, tuple(Speed(n, per_s, n < 2) for n, per_s in ((4, 30.0), (1, 9.5), (0, 1.0), (2, 0.0))))
+    said = Goodput(64, 12.5, SPEEDS)
     async with responding(tmp_path, responder({**GOOD, "group": {"goodput": said.shown}})) as client:
-        assert (await client.report(AT)).goodput == ((1, 9.5), (4, 30.0))
+        report = await client.report(AT)
+    assert report.goodput == (
+        progress.Goodput(1, 9.5, 64, 0.5, is_measured=True),
+        progress.Goodput(4, 30.0, 0, 0.5, is_measured=False),
+    )
+    assert report.batch == 64
     async with responding(tmp_path, responder({**GOOD, "group": {"generation": 3}})) as client:
         assert (await client.report(AT)).goodput == (), "a master from before this field"
 
@@ -259,7 +281,7 @@ def longest_status(pods: int, epochs: int, ranges: int) -> dict[str, Any]:
     status = ledger_status(ledger)
     status |= {"holders": [{**holder, "done": 2**53, "rate": 1e-9}] * min(pods, 1000), "total": 2**53}
     status |= {"quarantined_ranges": listed[:1000], "quarantined_records": [2**53] * 100}
-    speeds = [{"trainers": 20_000, "per_s": 1e15 / 3, "is_measured": False}] * 64
+    speeds = [{"trainers": 20_000, "per_s": 1e15 / 3, "is_measured": False, "batch": 2**53, "efficiency": 1 / 3}] * 64
     group |= {"goodput": {"batch": 2**53, "noise_scale": 1e15 / 3, "speeds": speeds}}
     return {**status, "group": {**group, "working": ["u" * 253] * pods, "hung": hung, "losses": [holder] * 50}}
 

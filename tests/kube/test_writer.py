@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from edl.model.actions import (
 )
 from edl.model.names import Role
 from edl.model.pods import OVERDUE_S
+from edl.model.progress import Goodput, Measured
 from edl.model.status import Condition, JobPhase, JobStatus, Resize, RoleCount
 from edl.model.times import text_of
 from tests.kube.writer_on_fake_api import JOBS, KEY, PODS, UID, bench, create, pod, training_job
@@ -242,7 +244,9 @@ STATUS = JobStatus(
 
 
 def test_a_status_is_read_back_as_it_was_written() -> None:
-    for status in (STATUS, JobStatus()):
+    goodputs = (Goodput(1, 90.0), Goodput(4, 262.0, 256, 0.77, is_measured=True))
+    learns = replace(STATUS, measured=Measured(goodputs=goodputs, batch=256))
+    for status in (STATUS, JobStatus(), learns):
         assert read_status({"status": status_body(status)}) == status
 
 

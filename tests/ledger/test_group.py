@@ -392,9 +392,10 @@ def test_the_status_has_what_a_trainer_of_the_last_world_has_said_of_its_goodput
     world = Clocked()
     world.two()
     assert world.status()["goodput"] is None
-    told = Goodput(128, 300.5, (Speed(2, 40.0, is_measured=True),))
+    told = Goodput(128, 300.5, (Speed(2, 40.0, True, 128, 0.8),))
     world.group.watch(A, 1, 10, world.now_s, told)
     world.group.watch(B, 1, 10, world.now_s)
     world.group.watch(B, 0, 10, world.now_s, told._replace(batch=1))
-    shown = {"batch": 128, "noise_scale": 300.5, "speeds": [{"trainers": 2, "per_s": 40.0, "is_measured": True}]}
+    speed = {"trainers": 2, "per_s": 40.0, "is_measured": True, "batch": 128, "efficiency": 0.8}
+    shown = {"batch": 128, "noise_scale": 300.5, "speeds": [speed]}
     assert world.status()["goodput"] == shown

@@ -24,7 +24,7 @@ from edl.lifecycle.measurement import (
     rounded,
     with_measured,
 )
-from edl.model.progress import NOTHING_MEASURED, Measured, Progress, Speed
+from edl.model.progress import NOTHING_MEASURED, Goodput, Measured, Progress, Speed
 from edl.model.status import JobStatus
 from tests.worlds.builders import make_job
 
@@ -248,13 +248,21 @@ def test_what_is_not_saved_is_charged_at_the_speed_of_the_job(unsaved: int, seco
 
 
 def test_goodput_is_what_the_job_reports() -> None:
-    goodputs = ((1, 12.3456), (4, 40.0))
+    goodputs = (Goodput(1, 12.3456, 64, 0.98765), Goodput(4, 40.0, 128, 0.5, is_measured=True))
     job = replace(make_job("a"), status=JobStatus(measured=Measured(goodputs=goodputs)))
-    assert with_measured(job).goodput == goodputs
-    assert rounded(Measured(goodputs=goodputs)).goodputs == ((1, 12.3), (4, 40.0))
-    assert is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5), (4, 41.0))))
-    assert not is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5), (4, 44.0))))
-    assert not is_close_to(Measured(goodputs=goodputs), Measured(goodputs=((1, 12.5),)))
+    assert with_measured(job).goodput == ((1, 12.3456), (4, 40.0))
+    assert rounded(Measured(goodputs=goodputs)).goodputs == (Goodput(1, 12.3, 64, 0.988), goodputs[1])
+
+    def is_close(first: Goodput, *others: Goodput, batch: int = 0) -> bool:
+        return is_close_to(Measured(goodputs=goodputs), Measured(goodputs=(first, *others), batch=batch))
+
+    first, second = replace(goodputs[0], per_s=12.5), goodputs[1]
+    assert is_close(first, replace(second, per_s=41.0))
+    assert not is_close(first, replace(second, per_s=44.0))
+    assert not is_close(first)
+    assert not is_close(first, replace(second, batch=256))
+    assert not is_close(first, replace(second, is_measured=False))
+    assert not is_close(first, second, batch=64)
 
 
 def test_one_measured_speed_is_not_used_as_throughput() -> None:

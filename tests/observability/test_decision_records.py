@@ -85,6 +85,8 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "pods", "running_request"),
     ("snapshot", "jobs", "status", "dataset", "unsaved"),
     ("snapshot", "jobs", "slowed_beyond"),
+    ("snapshot", "jobs", "speeds_seen_to"),
+    ("snapshot", "jobs", "status", "measured", "batch"),
     ("snapshot", "jobs", "goodput"),
     ("snapshot", "jobs", "status", "measured", "goodputs"),
     ("snapshot", "jobs", "kueue"),

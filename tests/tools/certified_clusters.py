@@ -42,6 +42,7 @@ class Certified:
         objects: the List of Kubernetes objects.
         snapshot, made: what edl reads from it, and the plan.
         plan, certificate: the two documents.
+        policy: by which the plan shares.
     """
 
     objects: Object
@@ -49,17 +50,18 @@ class Certified:
     made: ScalePlan
     plan: Object
     certificate: Object
+    policy: str = "maxmin"
 
 
-def certify_objects(objects: Object, folder: Path, limits: Limits | None = None) -> Certified:
+def certify_objects(objects: Object, folder: Path, limits: Limits | None = None, policy: str = "maxmin") -> Certified:
     """Plan a List of objects and prove the plan."""
     path = folder / "cluster.json"
     path.write_text(json.dumps(objects))
     snapshot, left_out = read_snapshot_files([str(path)]).snapshot()
     assert not left_out, left_out
-    judged = judge_snapshot(snapshot, "maxmin", limits or Limits(), proves=True)
+    judged = judge_snapshot(snapshot, policy, limits or Limits(), proves=True)
     plan: Object = json.loads(json.dumps(plan_dict(judged.plan, best=judged.best)))
-    return Certified(objects, snapshot, judged.plan, plan, json.loads(json.dumps(judged.certificate)))
+    return Certified(objects, snapshot, judged.plan, plan, json.loads(json.dumps(judged.certificate)), policy)
 
 
 def random_objects(seed: int, *, may_lend: bool = False) -> Object:
@@ -78,6 +80,33 @@ def random_objects(seed: int, *, may_lend: bool = False) -> Object:
     if may_lend:
         _lend(Random(f"{seed} lends"), items)  # noqa: S311
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def with_speeds(objects: Object, seed: int) -> Object:
+    """The cluster with jobs whose speeds are declared, measured, reported as goodput, odd, or not known; in place."""
+    random = Random(f"{seed} speeds")  # noqa: S311
+    for item in objects["items"]:
+        if item["kind"] != "TrainingJob":
+            continue
+        if random.random() < 0.4:
+            item["spec"]["elasticity"] = {"throughput": _curve(random)}
+        status: Object = {}
+        if random.random() < 0.5:
+            status["throughput"] = [{**one, "seconds": random.choice((0, 30, 300))} for one in _curve(random)]
+        if random.random() < 0.6:
+            status["goodput"] = [{**one, "measured": random.random() < 0.5} for one in _curve(random)]
+        item["status"] = status
+    return objects
+
+
+def _curve(random: Random) -> list[Object]:
+    """Speeds that rise less and less, rise more and more, fall, or are all equal."""
+    power, scale = random.choice((-0.3, 0.0, 0.3, 0.7, 1.0, 1.3)), 10.0 ** random.randint(-8, 12)
+    counts = random.sample(range(1, 25), random.randint(1, 5))
+    return [
+        {"instances": n, "samplesPerSecond": scale * float(f"{n**power * random.uniform(0.9, 1.1):.3g}")}
+        for n in counts
+    ]
 
 
 def _lend(random: Random, items: list[Object]) -> None:

@@ -11,10 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from edl.lifecycle.desired_state import as_planned
@@ -25,9 +27,16 @@ from edl.model.pods import Pod
 from edl.model.resources import CPU, PodShape
 from edl.planner.eligibility import takes
 from edl.planner.guard import check
+from edl.planner.policies.registry import policy_named
+from edl.planner.speedup import worth_knots
 from tests.tools.certified_clusters import Certified, Object
 
 TOLERANCE = 1e-6
+POLICY_OF = {"fulfilment": "maxmin", "speed": "utility", "goodput": "goodput"}
+"""What trainers are worth by a certificate -> the policy that counts it."""
+
+FloatArray = NDArray[np.float64]
+Lines = list[tuple[float, float]]
 FIXED = (Role.MASTER, Role.PSERVER)
 
 
@@ -141,14 +150,17 @@ class Judge:
         if {key for key, d in targets.items() if d["admitted"]} != facts.keys():
             yield "other jobs are admitted"
             return
-        achieved = sum(_worth(self.jobs[key], fact["cap"], targets[key]["target"]) for key, fact in facts.items())
+        if (kind := certificate["worth"]) not in POLICY_OF:
+            yield "nobody knows what trainers are worth"
+            return
+        achieved = self.value(plan, certificate)
         if not abs(achieved - plan["certificate"]["achieved"]) <= TOLERANCE:
             yield "the plan is worth something else"
         caps = {key: fact["cap"] for key, fact in facts.items()}
         lows = {key: self.jobs[key].bounds.min_trainers for key in facts}
         have = {key: targets[key]["target"] for key in facts}
         worths = (_worth(self.jobs[key], caps[key], n) for key, n in have.items())
-        levels = sorted({worth for worth in worths if worth < 1})[:3]
+        levels = sorted({worth for worth in worths if worth < 1})[:3] if kind == "fulfilment" else []
         promised = {key: fact["floor"] for key, fact in facts.items()}
         last = levels[-1] if levels else 0.0
         fair = {
@@ -166,10 +178,10 @@ class Judge:
             best = self.best(floors, caps, certificate, kept)
             if not stated >= best - TOLERANCE:
                 yield f"proof {name} states {stated}, but {best} can be reached"
-        if len(levels) != len(certificate["levels"]):
+        if len(levels) != len(certificate["levels"] or ()):  # null means none
             yield "other levels"
             return
-        for level, proof in zip(levels, certificate["levels"], strict=True):
+        for level, proof in zip(levels, certificate["levels"] or (), strict=True):
             bound, above = Fraction(proof["bound"]), dict(lows)
             for key, n in have.items():
                 if caps[key] > lows[key]:
@@ -192,6 +204,7 @@ class Judge:
         if any(n > self.jobs[key].bounds.max_trainers for key, n in floors.items()):
             return float("-inf")
         kept = (
+            certificate["worth"],
             tuple(floors.items()),
             tuple(caps.items()),
             tuple(certificate["pods"]),
@@ -200,40 +213,28 @@ class Judge:
             stay is None,
         )
         if kept not in self._optimum:
-            self._optimum[kept] = self._solve(floors, caps, list(certificate["pods"]), stay)
+            worths = {key: self._lines(key, caps[key], certificate["worth"]) for key in floors}
+            self._optimum[kept] = self._solve(floors, worths, list(certificate["pods"]), stay)
         return self._optimum[kept]
 
     def _solve(
         self,
         floors: dict[str, int],
-        caps: dict[str, int],
+        worths: dict[str, Lines],
         serving: list[str],
         stay: dict[str, frozenset[str]] | None,
     ) -> float:
         jobs = [self.jobs[key] for key in floors]
         if not jobs:
             return 0.0
-        groups: list[tuple[PodShape, int, int]] = [  # shape, fewest and most pods
-            (job.trainer, 0, job.bounds.max_trainers) for job in jobs
-        ]
-        for job in jobs:
-            for fixed in job.fixed:
-                missing = fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
-                if missing > 0:
-                    groups.append((fixed.shape, missing, missing))
-        if not any(pod.lent_cpu_milli for job in self.jobs.values() for pod in job.live_trainers):
-            groups += [(self.waiting[name].shape, 1, 1) for name in serving]
+        groups = self._groups(jobs, serving)
         names = sorted({name for shape, _, _ in groups for name in shape.request})
         nodes, rooms = list(self.nodes.values()), self._rooms(jobs, names, stay or {})
         pods, counts = len(groups) * len(nodes), len(jobs)
-        gains = [
-            1 / (caps[str(j.key)] - j.bounds.min_trainers) if caps[str(j.key)] > j.bounds.min_trainers else 0.0
-            for j in jobs
-        ]
         free = [len(stay[str(job.key)]) if stay is not None else self._free_trainers(job) for job in jobs]
         rows, low, high = [], [], []
         for k, (_, fewest, most) in enumerate(groups):
-            row = np.zeros(pods + counts)
+            row = np.zeros(pods + 2 * counts)
             row[k * len(nodes) : (k + 1) * len(nodes)] = 1
             if k < counts:
                 row[pods + k] = -1
@@ -242,29 +243,65 @@ class Judge:
             high.append(np.inf if k < counts else most)
         for v in range(len(nodes)):
             for r, name in enumerate(names):
-                row = np.zeros(pods + counts)
+                row = np.zeros(pods + 2 * counts)
                 for k, (shape, _, _) in enumerate(groups):
                     row[k * len(nodes) + v] = shape.request[name] / max(1, rooms[v][r])
                 rows.append(row)
                 low.append(-np.inf)
                 high.append(1.0 if rooms[v][r] > 0 else 0.0)
+        for k, job in enumerate(jobs):  # the worth of each job is below each of its lines
+            rows += [_below(line, pods + k, pods + counts + k, pods + 2 * counts) for line in worths[str(job.key)]]
+            low += [-np.inf] * len(worths[str(job.key)])
+            high += [start for _, start in worths[str(job.key)]]
         most_pods = [
             1_000 if takes(node, shape.placement) and _fits(shape, rooms[v], names) else 0
             for shape, _, _ in groups
             for v, node in enumerate(nodes)
         ]
         result = milp(
-            np.concatenate([np.zeros(pods), -np.array(gains)]),
-            constraints=LinearConstraint(np.array(rows).reshape(-1, pods + counts), low, high),
-            integrality=np.ones(pods + counts, dtype=np.int64),
+            np.concatenate([np.zeros(pods + counts), -np.ones(counts)]),
+            constraints=LinearConstraint(np.array(rows).reshape(-1, pods + 2 * counts), low, high),
+            integrality=np.concatenate([np.ones(pods + counts), np.zeros(counts)]),
             bounds=Bounds(
-                np.concatenate([np.zeros(pods), [floors[str(job.key)] for job in jobs]]),
-                np.concatenate([most_pods, [job.bounds.max_trainers for job in jobs]]),
+                np.concatenate([np.zeros(pods), [floors[str(job.key)] for job in jobs], np.full(counts, -np.inf)]),
+                np.concatenate([most_pods, [job.bounds.max_trainers for job in jobs], np.full(counts, np.inf)]),
             ),
         )
         if result.x is None:
             return float("-inf")
-        return sum(_worth(job, caps[str(job.key)], round(n)) for job, n in zip(jobs, result.x[pods:], strict=True))
+        found = zip(jobs, result.x[pods : pods + counts], strict=True)
+        return sum(_lowest(worths[str(job.key)], round(n)) for job, n in found)
+
+    def _groups(self, jobs: list[Job], serving: list[str]) -> list[tuple[PodShape, int, int]]:
+        """(shape, fewest and most pods) of what a plan places: first the trainers of each job."""
+        groups = [(job.trainer, 0, job.bounds.max_trainers) for job in jobs]
+        for job in jobs:
+            for fixed in job.fixed:
+                missing = fixed.count - sum(p.role is fixed.role and p.is_live for p in job.pods)
+                if missing > 0:
+                    groups.append((fixed.shape, missing, missing))
+        if not any(pod.lent_cpu_milli for job in self.jobs.values() for pod in job.live_trainers):
+            groups += [(self.waiting[name].shape, 1, 1) for name in serving]
+        return groups
+
+    def value(self, plan: Object, certificate: Object) -> float:
+        """What a plan is worth by the caps of a certificate."""
+        targets = {f"{d['namespace']}/{d['name']}": d["target"] for d in plan["decisions"]}
+        lines = (
+            (key, self._lines(key, fact["cap"], certificate["worth"])) for key, fact in certificate["jobs"].items()
+        )
+        return sum(_lowest(each, targets[key]) for key, each in lines)
+
+    def _lines(self, key: str, cap: int, kind: str) -> Lines:
+        """(slope, value at 0) of lines of which the lowest is the worth of a job's trainers."""
+        job = self.jobs[key]
+        low, high = job.bounds
+        if kind == "fulfilment" or cap <= low:
+            nothing = 1.0 if kind == "fulfilment" else 0.0
+            return [(1 / (cap - low), -low / (cap - low))] if cap > low else [(0.0, nothing)]
+        knots = worth_knots(policy_named(POLICY_OF[kind]).adapt(job), low, cap, high)
+        slopes = [((n - m) / (b - a), a, m) for (a, m), (b, n) in pairwise(knots)]
+        return [(slope, at - slope * a) for slope, a, at in slopes] + [(0.0, knots[-1][1])]
 
     def _rooms(self, jobs: list[Job], names: list[str], stay: dict[str, frozenset[str]]) -> list[list[int]]:
         """(nodes, resources) what the pods of a plan may use beside foreign pods, masters, pservers and who stays."""
@@ -295,6 +332,17 @@ class Judge:
             or not takes(self.nodes[pod.node or pod.nominated], job.trainer.placement)
             for pod in job.live_trainers
         )
+
+
+def _lowest(lines: Lines, count: int) -> float:
+    return min(slope * count + start for slope, start in lines)
+
+
+def _below(line: tuple[float, float], count: int, worth: int, width: int) -> FloatArray:
+    """The row of a program in which a worth is at most a line over a count."""
+    row = np.zeros(width)
+    row[count], row[worth] = -line[0], 1.0
+    return row
 
 
 def _trainers(job: Job) -> list[str]:

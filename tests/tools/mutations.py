@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -20,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from edl.errors import EdlError
-from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects
+from tests.tools.certified_clusters import Certified, Object, certify_objects, random_objects, with_speeds
 from tests.tools.judge import Judge
-from tests.tools.verifier import faults
+from tests.tools.verifier import faults, of_speeds, verifier
 
 CHANGES_OF_ONE_WORLD = 250
 UNCHECKED = {
@@ -40,6 +41,10 @@ UNCHECKED = {
 }
 """Fields of a plan and a certificate that are for reading: the check neither needs nor confirms them."""
 
+POLICIES = ("maxmin", "utility", "goodput")
+RESTATED = {"trainer more", "trainer less", "victim spared", "floor", "cap", "job withdrawn"}
+"""Changes after which a liar states what the plan is worth then."""
+
 Documents = tuple[Object, Object]
 Change = Callable[[Random, Object, Object], str]
 
@@ -48,8 +53,10 @@ def worlds(seed: int, folder: Path) -> Iterator[Certified]:
     """Certified clusters with something to change, without end."""
     while True:
         seed += 1
+        policy = POLICIES[seed % len(POLICIES)]
         try:
-            world = certify_objects(random_objects(seed, may_lend=True), folder)
+            objects = with_speeds(random_objects(seed, may_lend=True), seed)
+            world = certify_objects(objects, folder, policy=policy)
         except EdlError:  # a certificate does not cover everything
             continue
         if world.certificate["jobs"]:
@@ -66,7 +73,7 @@ def run(changes: int, seed: int) -> Counter[str]:
     random = Random(seed)  # noqa: S311
     with TemporaryDirectory() as folder:
         for world in worlds(seed * 100_000, Path(folder)):
-            assert faults(world.objects, world.plan, world.certificate) == []
+            assert faults(world.objects, world.plan, world.certificate, script_of(world)) == []
             judge = Judge(world)
             assert judge.harms(world.plan, world.certificate) == [], json.dumps(world.objects)
             for _ in range(min(CHANGES_OF_ONE_WORLD, changes - counts.total())):
@@ -81,11 +88,24 @@ def _try(random: Random, world: Certified, judge: Judge) -> str:
     done = [random.choice(CHANGES)(random, plan, certificate) for _ in range(random.choice((1, 1, 1, 2, 3)))]
     if (plan, certificate) == (world.plan, world.certificate):
         return "without effect"
-    if faults(world.objects, plan, certificate):
+    if world.policy != "maxmin" and RESTATED.intersection(done):
+        _restate_worth(plan, certificate, judge)
+    if faults(world.objects, plan, certificate, script_of(world)):
         return "refused"
     harms = judge.harms(plan, certificate)
     assert not harms, f"accepted after {done}: {harms}\n{json.dumps([world.objects, plan, certificate])}"
     return "accepted, harmless"
+
+
+def script_of(world: Certified) -> Any:
+    """The script that checks a plan."""
+    return verifier if world.policy == "maxmin" else of_speeds
+
+
+def _restate_worth(plan: Object, certificate: Object, judge: Judge) -> None:
+    """State what a changed plan is worth by the speeds of its jobs, in both documents."""
+    with suppress(KeyError, TypeError, AttributeError, ValueError, ArithmeticError):  # another change broke them
+        plan["certificate"]["achieved"] = certificate["plan"]["achieved"] = judge.value(plan, certificate)
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -84,7 +84,7 @@ async def test_the_first_trainer_tells_the_master_what_the_trainers_achieve(tmp_
     replica.propose = wait
     async with serving(tmp_path / "j", "index:1000", epochs=1) as served:
         assert await in_thread(lambda: train(served, "a", replica, most=MOST)) == list(range(1000))
-        speed = {"trainers": 1, "per_s": 2.5, "is_measured": True}
+        speed = {"trainers": 1, "per_s": 2.5, "is_measured": True, "batch": 40, "efficiency": 0.5}
         assert told() == {"batch": 40, "noise_scale": None, "speeds": [speed]}
 
 

@@ -47,6 +47,8 @@ The data master, the ledger and the container's first process:
 - `ledger.by_position`: the expected progress, counted position by position, that the simulation compares with.
 - `in_step.lists`: a model that is a list, and collectives among threads and processes. For worker/test_steps* and
   real/test_broken.
+- `in_step.learning`: the same with gradients, which measures noise and times and chooses its batch. For
+  controller/master_monitor/test_master_monitor_goodput.
 - `in_step.process`: a trainer of such a model as a process that stops itself. For worker/test_steps_hung.
 - `launcher_processes`: `paddle_k8s` as a process, as a container runs it. For pod and e2e/parts/test_launch.
 

@@ -201,7 +201,13 @@ async def wired(tmp_path: Path, port: int) -> AsyncIterator[HttpMasterClient]:
 
 @asynccontextmanager
 async def linked(
-    tmp_path: Path, job: Job, source: str = "index:100", *, policy: str = "maxmin", **master: Any
+    tmp_path: Path,
+    job: Job,
+    source: str = "index:100",
+    *,
+    policy: str = "maxmin",
+    nodes: tuple[Node, ...] = make_nodes(2),
+    **master: Any,
 ) -> AsyncIterator[tuple[Linked, Served]]:
     """A running job, its controller and its master."""
     given = {"shard_size": 10, **master}
@@ -209,7 +215,7 @@ async def linked(
         serving(tmp_path / "journal", source, controller=controller_token(job), **given) as served,
         wired(tmp_path, served.port) as wire,
     ):
-        here = Linked(PodWorld(), wire, policy=policy)
+        here = Linked(PodWorld(), wire, nodes, policy=policy)
         here.world.add(job)
         here.start()
         try:

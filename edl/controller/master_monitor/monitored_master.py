@@ -160,8 +160,9 @@ class MonitoredMaster:
             if is_worth and (since_s >= STORE_SOON_AFTER_S or self._may_change(now_s, pace)):
                 self.progress, self.progress_s = progress, now_s
         stored = self.measured or (self.job.status.measured if self.job.status is not None else NOTHING_MEASURED)
-        goodputs = report.goodput or stored.goodputs
-        measured = rounded(replace(self.meter.measured, lending_price=self.price.price, goodputs=goodputs))
+        goodputs, batch = report.goodput or stored.goodputs, report.batch or stored.batch
+        known = replace(self.meter.measured, lending_price=self.price.price, goodputs=goodputs, batch=batch)
+        measured = rounded(known)
         is_due = not self.measured_s or now_s - self.measured_s >= pace.measured_interval_s
         if is_due and not is_close_to(stored, measured):
             self.measured, self.measured_s = measured, now_s

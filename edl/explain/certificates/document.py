@@ -33,7 +33,7 @@ from edl.planner.decide import Study
 from edl.planner.programs.fair_share import Proof
 from edl.planner.programs.generation import Engine
 
-FORMAT = 2
+FORMAT = 3
 IMMATERIAL = Fraction(1, 10**6)  # bounds of the planner are rounded up by about this much
 LEFT_OUT = (
     "quotas of queues",
@@ -42,6 +42,7 @@ LEFT_OUT = (
     "capacity that --serving-headroom keeps",
 )
 
+COSTS = "what resizes cost: in the bound, counts change for nothing"
 BEST_EFFORT = "trainers above the minimum of jobs that request neither cpu nor memory"
 RULES = "what rules between pods and of volumes exclude: the bound lets pods be anywhere"
 LENT = "places of serving pods, which may use CPU that trainers lend"
@@ -51,7 +52,7 @@ def certify(study: Study, best: BestPossible | None, limits: Limits) -> dict[str
     """Prove in rationals how much better another plan could be.
 
     Args:
-        study: a finished decision of policy `maxmin`.
+        study: a finished decision of policy `maxmin`, `utility` or `goodput`.
         best: what another plan could reach, in floats; None if there was no time for it.
         limits: those of the decision; `deadline_s` bounds each program.
 
@@ -71,6 +72,7 @@ def certify(study: Study, best: BestPossible | None, limits: Limits) -> dict[str
     return {
         "format": FORMAT,
         "objective": stated.objective,
+        "worth": rules.worth,
         "denominator": str(DENOMINATOR),
         "plan": {
             "achieved": stated.achieved,
@@ -108,6 +110,8 @@ def _left_out(study: Study, rules: Rules) -> Iterable[str]:
     """List the facts about the cluster that the bound does not take into account."""
     problem = study.context.problem
     yield from LEFT_OUT
+    if rules.worth != "fulfilment":
+        yield COSTS
     if any(without_rules(shape) is not shape for shape in problem.shapes):
         yield RULES
     if lends(problem.snapshot) and rules.serving:

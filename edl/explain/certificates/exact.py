@@ -2,12 +2,13 @@
 
 For any prices >= 0, no plan under the rules is worth more than
 
-    sum over jobs of max over n of (fulfilment(n) - price of a trainer * trainers that take a slot)
+    sum over jobs of max over n of (worth(n) - price of a trainer * trainers that take a slot)
     - price of each pod that must have a place
     + sum over nodes of the most that the node earns by offering slots at these prices.
 
-A node earns what an integer knapsack is worth. It is bounded by prices of its resources, with its capacity rounded to
-what sets of pods can use, or by a table of whole pods on a grid. Both are relaxations, whatever the numbers.
+Worth is fulfilment, or the logarithm of a speed, rounded up. A node earns what an integer knapsack is worth. It is
+bounded by prices of its resources, with its capacity rounded to what sets of pods can use, or by a table of whole
+pods on a grid. Both are relaxations, whatever the numbers.
 
 Source: Lagrangian relaxation and its bound, Geoffrion, Mathematical Programming Study 2 (1974). Exact numbers instead
 of a trusted solver: Cheung, Gleixner, Steffy, Verifying Integer Programming Results, IPCO 2017 (VIPR).
@@ -34,8 +35,8 @@ class Claim:
 
     Attributes:
         least: for each job, the fewest trainers that it has in such a plan.
-        has_worth: fulfilment counts. If it does not, such a plan is worth 0, so a bound below 0 says that there is
-            none.
+        has_worth: trainers are worth something. If they are not, such a plan is worth 0, so a bound below 0 says
+            that there is none.
     """
 
     least: tuple[int, ...]
@@ -67,15 +68,15 @@ def bound_of(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
         prices: the prices.
         claim: the plans that it covers.
     """
-    bound, steps = (
-        most_of_jobs(rules, prices, claim) + most_of_nodes(rules, prices),
-        lcm(*(j.span or 1 for j in rules.jobs)),
-    )
-    return Fraction(floor(bound * steps), steps) if claim.has_worth else bound
+    bound = most_of_jobs(rules, prices, claim) + most_of_nodes(rules, prices)
+    if not claim.has_worth or rules.worth != "fulfilment":
+        return bound
+    steps = lcm(*(j.span or 1 for j in rules.jobs))
+    return Fraction(floor(bound * steps), steps)
 
 
 def most_of_jobs(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
-    """The part of the bound that jobs add: their fulfilment beyond the price of their trainers."""
+    """The part of the bound that jobs add: their worth beyond the price of their trainers."""
     jobs = zip(rules.jobs, claim.least, strict=True)
     return sum((_most_of_job(rules, job, prices, n, has_worth=claim.has_worth) for job, n in jobs), Fraction(0))
 
@@ -90,10 +91,11 @@ def _most_of_job(rules: Rules, job: JobRule, prices: Prices, least: int, *, has_
     cost = Fraction(prices.slots[rules.row(job)], DENOMINATOR)
 
     def value(count: int) -> Fraction:
-        fulfilment = job.fulfilment(count) if has_worth else Fraction(0)
-        return fulfilment - cost * max(0, count - job.immovable)
+        worth = job.most(count) if has_worth else Fraction(0)
+        return worth - cost * max(0, count - job.immovable)
 
-    return max(value(count) for count in {least, job.high, min(max(least, job.immovable), job.high)})
+    bends = {n for n, _ in job.knots if least < n < job.high} if has_worth else set()
+    return max(value(count) for count in bends | {least, job.high, min(max(least, job.immovable), job.high)})
 
 
 class _Nodes:

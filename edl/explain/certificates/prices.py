@@ -81,16 +81,18 @@ def fluid_prices(rules: Rules, claim: Claim, deadline_s: float, solver: Solver =
 def _program(rules: Rules, claim: Claim, buckets: list[_Bucket], scale: FloatArray) -> LinearProgram:
     """The program with divisible pods; rows are the shapes, then each resource of each bucket in units of `scale`."""
     uses = [(b, s) for b, bucket in enumerate(buckets) for s in bucket.slots]
-    shapes, jobs, width = len(rules.shapes), len(rules.jobs), len(rules.resources)
-    entries = [(rules.row(job), k, 1.0) for k, job in enumerate(rules.jobs)]
-    for at, (b, s) in enumerate(uses, start=jobs):
-        entries.append((s, at, -1.0))
-        amounts = enumerate(rules.request[s])
-        entries += [(shapes + b * width + r, at, n / scale[r]) for r, n in amounts if n]
+    shapes, width = len(rules.shapes), len(rules.resources)
+    entries: list[tuple[int, int, float]] = []
     limits: list[tuple[float, float, float]] = []  # of each variable: its bounds, and its cost
     for job, least in zip(rules.jobs, claim.least, strict=True):
         few = max(0, least - job.immovable)
-        limits.append((few, max(few, job.high - job.immovable), -job.gain) if claim.has_worth else (few, few, 0.0))
+        pieces = job.pieces(max(least, job.immovable)) if claim.has_worth else []
+        limits += [(few, few, 0.0), *((0.0, length, -gain) for length, gain in pieces)]
+        entries += [(rules.row(job), k, 1.0) for k in range(len(limits) - 1 - len(pieces), len(limits))]
+    for at, (b, s) in enumerate(uses, start=len(limits)):
+        entries.append((s, at, -1.0))
+        amounts = enumerate(rules.request[s])
+        entries += [(shapes + b * width + r, at, n / scale[r]) for r, n in amounts if n]
     limits += [(0.0, buckets[b].slots[s], 0.0) for b, s in uses]
     if not claim.has_worth:
         entries += [(s, len(limits) + s, -1.0) for s in range(shapes)]

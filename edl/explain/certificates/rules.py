@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from edl.errors import ConfigError
 from edl.model.cluster import ClusterSnapshot, Node
@@ -21,13 +22,21 @@ from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import DEVICE_PREFIX, PodShape, is_amount, without_rules
+from edl.model.status import Reason
 from edl.model.topology import TOGETHER, in_any_domain
 from edl.planner.decide import Study
 from edl.planner.eligibility import takes_each
+from edl.planner.speedup import worth_knots
 from edl.planner.topology.gathering import moves_trainers
 from edl.planner.trial_packing import SERVING
 
 Amounts = dict[str, int]
+
+CERTIFIED = {"maxmin": "fulfilment", "utility": "speed", "goodput": "goodput"}
+"""Policies whose plans can be proved, and what trainers are worth under each."""
+
+ROUNDED_WORTH = Fraction(1, 10**12)
+"""More than floats can be wrong by in the worth of a job: logarithms of speeds are below 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,8 @@ class JobRule:
         immovable: live trainers that count without a slot: new ones of the job could not be where they are.
         kept: live trainers that the plan does not delete.
         starts: nodes of the masters and pservers that it lacks.
+        knots: (trainers, worth) between which the worth is linear, ascending from `low`, if speeds count; empty if
+            fulfilment does.
     """
 
     key: JobKey
@@ -53,6 +64,7 @@ class JobRule:
     immovable: int
     kept: int
     starts: Mapping[Role, tuple[str, ...]]
+    knots: tuple[tuple[int, float], ...] = ()
 
     @property
     def span(self) -> int:
@@ -67,6 +79,24 @@ class JobRule:
     def fulfilment(self, count: int) -> Fraction:
         """The fulfilment with so many trainers; a job that cannot grow has 1."""
         return Fraction(count - self.low, self.span) if self.span else Fraction(1)
+
+    def most(self, count: int) -> Fraction:
+        """What so many trainers add to the objective at most: their fulfilment, or their worth and its rounding."""
+        if not self.knots:
+            return self.fulfilment(count)
+        for (a, less), (b, more) in pairwise(self.knots):
+            if count <= b:
+                part = Fraction(count - a, b - a)
+                return Fraction(less) + part * (Fraction(more) - Fraction(less)) + ROUNDED_WORTH
+        return Fraction(self.knots[-1][1]) + ROUNDED_WORTH
+
+    def pieces(self, start: int) -> list[tuple[int, float]]:
+        """(trainers, what each adds) from a count on, each adding no more than those before."""
+        if not self.knots:
+            return [(max(0, self.high - start), self.gain)]
+        ends = [*(n for n, _ in self.knots if n > start)]
+        values = [(n, float(self.most(n))) for n in (start, *ends)]
+        return [(b - a, max(0.0, (more - less) / (b - a))) for (a, less), (b, more) in pairwise(values)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +128,7 @@ class Rules:
         kinds: the nodes, with the capacity of all that a plan may repack.
         left: the nodes, with what is left beside the trainers that the plan keeps.
         serving: the node of each waiting serving pod that the plan places.
+        worth: what trainers are worth: `fulfilment`, or the logarithm of `speed` or `goodput`.
     """
 
     resources: tuple[str, ...]
@@ -109,6 +140,7 @@ class Rules:
     kinds: tuple[NodeKind, ...]
     left: tuple[NodeKind, ...]
     serving: Mapping[str, str]
+    worth: str = "fulfilment"
 
     def row(self, job: JobRule) -> int:
         """The index of the shape of a job's trainers."""
@@ -140,9 +172,10 @@ def rules_of(study: Study) -> Rules:
     """
     plan, problem = study.plan, study.context.problem
     snapshot = problem.snapshot
-    if plan.policy != "maxmin":
+    if plan.policy not in CERTIFIED:
         raise ConfigError(
-            f"--certificate: policy {plan.policy} has no certificate in rationals; choose --policy maxmin"
+            f"--certificate: policy {plan.policy} has no certificate in rationals; choose one of"
+            f" {', '.join(CERTIFIED)}"
         )
     if any(decision.moves for decision in plan.decisions) or moves_trainers(plan):
         raise ConfigError("--certificate: pods move in this plan; leave out --consolidate-after-s")
@@ -172,6 +205,7 @@ def rules_of(study: Study) -> Rules:
         kinds=_node_kinds(snapshot, plan, resources, known, stays=False),
         left=_node_kinds(snapshot, plan, resources, known, stays=True),
         serving=serving,
+        worth=CERTIFIED[plan.policy],
     )
 
 
@@ -188,6 +222,11 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
     for j in context.shared.packing.members:
         demand = problem.demands[j]
         job, decision = demand.job, targets[demand.job.key]
+        if job.refusal is not None and job.refusal.reason is Reason.UNSCHEDULABLE:
+            raise ConfigError(
+                f"--certificate: {job.key} runs without a pod of its minimum ({job.refusal.message}), which a"
+                " certificate does not cover; plan without --certificate"
+            )
         starts: dict[Role, list[str]] = {Role.MASTER: [], Role.PSERVER: []}
         for role, node in decision.fixed_nodes:
             starts[role].append(node)
@@ -196,18 +235,20 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
         for fixed in job.fixed:
             if starts[fixed.role]:
                 shapes.add(rule_of(job, fixed.role, fixed.shape), f"{job.key} {fixed.role}", len(starts[fixed.role]))
-        low, high = job.bounds
+        low, high = replace(job, slowed_beyond=0).bounds  # the objects do not say up to where more trainers help
+        cap = min(high, max(low, demand.max_trainers))
         yield JobRule(
             key=job.key,
             shape=trainer,
             low=low,
             high=high,
-            cap=min(high, max(low, demand.max_trainers)),
+            cap=cap,
             floor=max(low, min(int(level[j] + 1e-7), decision.target)),
             target=decision.target,
             immovable=_count_immovable(job, nodes),
             kept=len(job.live_trainers) - len(decision.victims),
             starts={role: tuple(names) for role, names in starts.items()},
+            knots=() if CERTIFIED[study.plan.policy] == "fulfilment" else worth_knots(job, low, cap, high),
         )
 
 

@@ -21,7 +21,7 @@ from edl.kube.translate.objects import HasMetadata, JobObject, ObjectMetadata
 Key = tuple[str, str]
 """Namespace (empty for an object without one) and name."""
 
-_MEASURED = ("dataset", "throughput", "goodput", "resizeSeconds", "lendingPrice")
+_MEASURED = ("dataset", "throughput", "goodput", "globalBatch", "resizeSeconds", "lendingPrice")
 """Fields of a job's status that training updates all the time."""
 
 SLICE = 1000

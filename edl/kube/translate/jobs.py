@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
+from edl.api.base import MAX_INT32
 from edl.api.roles import MAX_INSTANCES
 from edl.api.status import MAX_SPEEDS, MAX_TROUBLES
 from edl.errors import ConfigError
@@ -25,7 +26,7 @@ from edl.lifecycle.status import is_over
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import KUEUE_PRIORITY, KUEUE_QUEUE, JobKey, Role
 from edl.model.pods import Pod
-from edl.model.progress import Measured, Progress, Speed
+from edl.model.progress import Goodput, Measured, Progress, Speed
 from edl.model.quantity import parse_quantity
 from edl.model.quota_trees import KueueState
 from edl.model.ranges import indexes_of
@@ -311,19 +312,31 @@ def _measured(status: Mapping[str, Any]) -> Measured:
         _amount(status.get("resizeSeconds")),
         _amount(status.get("lendingPrice")),
         _goodputs(status.get("goodput")),
+        _batch(status.get("globalBatch")),
     )
 
 
-def _goodputs(value: object) -> tuple[tuple[int, float], ...]:
+def _goodputs(value: object) -> tuple[Goodput, ...]:
     """Read the goodput by number of trainers; impossible numbers are left out."""
     entries = [mapping(entry) for entry in value[:MAX_SPEEDS]] if isinstance(value, list) else []
     found = {
-        count: per_s
+        count: Goodput(
+            count,
+            per_s,
+            _batch(entry.get("globalBatch")),
+            min(1.0, _amount(entry.get("efficiency")) or 0.0),
+            entry.get("measured") is True,
+        )
         for entry in entries
         if 0 < (count := _count(entry.get("instances"))) <= MAX_INSTANCES
         and (per_s := _amount(entry.get("samplesPerSecond")))
     }
-    return tuple(sorted(found.items()))
+    return tuple(found[count] for count in sorted(found))
+
+
+def _batch(value: object) -> int:
+    """A global batch; 0 for one that the API does not allow."""
+    return count if (count := _count(value)) <= MAX_INT32 else 0
 
 
 def _amount(value: object) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edl.model.progress import Progress, Speed
+from edl.model.progress import Goodput, Progress, Speed
 from edl.model.ranges import text_of_indexes
 from edl.model.status import Condition, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
 from edl.model.times import text_of
@@ -37,7 +37,8 @@ def status_body(status: JobStatus) -> dict[str, Any]:
         "nodeTroubles": [_trouble(trouble) for trouble in status.troubles] or None,
         "explanation": status.explanation,
         "throughput": [_speed(speed) for speed in status.measured.speeds] or None,
-        "goodput": [_goodput(*point) for point in status.measured.goodputs] or None,
+        "goodput": [_goodput(one) for one in status.measured.goodputs] or None,
+        "globalBatch": status.measured.batch or None,
         "resizeSeconds": status.measured.resize_s,
         "lendingPrice": status.measured.lending_price,
     }
@@ -57,8 +58,13 @@ def _speed(speed: Speed) -> dict[str, Any]:
     return {"instances": speed.trainers, "samplesPerSecond": speed.per_s, "seconds": speed.weight_s}
 
 
-def _goodput(trainers: int, per_s: float) -> dict[str, Any]:
-    return {"instances": trainers, "samplesPerSecond": per_s}
+def _goodput(one: Goodput) -> dict[str, Any]:
+    known = {"globalBatch": one.batch, "efficiency": one.efficiency, "measured": one.is_measured}
+    return {
+        "instances": one.trainers,
+        "samplesPerSecond": one.per_s,
+        **{name: value for name, value in known.items() if value},
+    }
 
 
 def _trouble(trouble: NodeTrouble) -> dict[str, Any]:

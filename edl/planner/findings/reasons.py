@@ -38,6 +38,7 @@ class Cause(StrEnum):
     QUOTA_USED = "quota_used"
     RESERVES_FOR_OTHER = "reserves_for_other"
     DONOR_IN_COOLDOWN = "donor_in_cooldown"
+    RESTS = "rests"
     NOT_WORTH_IT = "not_worth_it"
     GROWTH_NOT_WORTH_IT = "growth_not_worth_it"
     NO_ROOM = "no_room"
@@ -170,10 +171,17 @@ def _short_of_max(demand: JobDemand, context: DecisionContext) -> Finding:
         return _found(Reason.COOLDOWN, Cause.RESERVES_FOR_OTHER, other=held[1], wait_s=held[0])
     if (cooling := _cooling_donor(demand, context)) is not None:
         return _found(Reason.COOLDOWN, Cause.DONOR_IN_COOLDOWN, other=cooling[1], wait_s=cooling[0])
+    return _found(*_not_resized(demand, context))
+
+
+def _not_resized(demand: JobDemand, context: DecisionContext) -> tuple[Reason, Cause]:
+    """Why a job below its maximum that nothing else keeps back is not resized."""
+    is_free = context.shared.objective.charges_growth and context.has_capacity(demand.shape)
+    if is_free and demand.index in context.shared.resting:
+        return Reason.COOLDOWN, Cause.RESTS
     if demand.index in context.shared.not_worth_it:
-        is_free = context.has_capacity(demand.shape)
-        return _found(Reason.RESIZE_NOT_WORTH_IT, Cause.GROWTH_NOT_WORTH_IT if is_free else Cause.NOT_WORTH_IT)
-    return _found(Reason.INSUFFICIENT_CAPACITY, Cause.NO_ROOM)
+        return Reason.RESIZE_NOT_WORTH_IT, Cause.GROWTH_NOT_WORTH_IT if is_free else Cause.NOT_WORTH_IT
+    return Reason.INSUFFICIENT_CAPACITY, Cause.NO_ROOM
 
 
 def _at_limit(job: Job, shortage: QuotaShortage) -> Finding:

@@ -21,7 +21,7 @@ from math import inf
 from edl.model.jobs import Job
 from edl.planner.objective import Division
 from edl.planner.policies.choosing import chosen_counts
-from edl.planner.policies.options import options_of
+from edl.planner.policies.options import options_of, would_gain
 from edl.planner.policies.trading import Goal, grown_by_worth, traded
 from edl.planner.policies.transfers import without_restarts
 from edl.planner.policies.utility import TotalUtility, Utility, floors
@@ -29,6 +29,7 @@ from edl.planner.reallocation import Terms, givers, has_arrivals, is_at_rest
 from edl.planner.scores import EPSILON
 from edl.planner.speedup import worth_of
 from edl.planner.trial_packing import TrialPacking
+from edl.planner.waits import rest_left_s
 
 ROUNDS = 4
 """How often counts are chosen again because whole pods could not have those of the last time."""
@@ -39,6 +40,8 @@ class NetUtility(TotalUtility):
 
     A floor that is none of the job's options is rounded down to one.
     """
+
+    charges_growth = True
 
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
@@ -63,7 +66,15 @@ class NetUtility(TotalUtility):
             for j, n in most.items()
             if n < ceiling[j] and (self.worths[j].next(n) > 0.0 or best.slots(demands[j].shape).any())
         )
-        return Division(best, floor, most, frozenset(withheld))
+        now_s = packing.problem.snapshot.observed_at_s
+        resting = (
+            j
+            for j, n in ceiling.items()
+            if best.count[j] < n
+            and rest_left_s(demands[j].job, now_s) > 0
+            and (best.count[j] < min(fair_share[j], n) or would_gain(best, j, n))
+        )
+        return Division(best, floor, most, frozenset(withheld), frozenset(resting))
 
     def _placed(
         self, packing: TrialPacking, wanted: Mapping[int, int], keep: Mapping[int, int], deadline_s: float
@@ -95,7 +106,11 @@ class Goodput(Utility):
 
     def adapt(self, job: Job) -> Job:
         """The job with its goodput as its speed, without trainers that would lower it."""
-        return super().adapt(replace(job, throughput=job.goodput) if job.goodput else job)
+        if not job.goodput:
+            return super().adapt(job)
+        reported = job.status.measured.goodputs if job.status is not None else ()
+        seen_to = max((one.trainers for one in reported if one.is_measured), default=0)
+        return super().adapt(replace(job, throughput=job.goodput, speeds_seen_to=seen_to))
 
     def objective(self, packing: TrialPacking) -> NetUtility:
         """The worth of trainers to each admitted job."""

@@ -46,6 +46,7 @@ class Fulfilment:
 
     name = "fulfilment"
     reserves_for_yielded = True
+    charges_growth = False
 
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float

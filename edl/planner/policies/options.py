@@ -13,22 +13,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 
 from edl.model.jobs import Job
 from edl.model.sizes import within
 from edl.planner.speedup import breakpoints, seen_of, trainers_beside
 from edl.planner.trial_packing import TrialPacking
-from edl.planner.waits import HORIZON_S, is_arriving
+from edl.planner.waits import HORIZON_S, is_arriving, resize_cost_s, rest_left_s
 
 NEAR = 0.02
 """A count is offered if the job is slower there than its concave envelope by this part at most."""
-
-UNKNOWN_RESIZE_S = 30.0
-"""What a resize is taken to cost while none was measured: what it cost the jobs of Pollux (OSDI 2021, section 5)."""
-
-REST = 2.0
-"""After a resize was decided, a job does not grow for so many times its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +76,54 @@ def _options(packing: TrialPacking, j: int, most: int, floor: int, *, is_free: b
     """
     demand, now = packing.problem.demands[j], packing.count[j]
     job, now_s = demand.job, packing.problem.snapshot.observed_at_s
-    is_new = is_arriving(job, now_s) or not job.live_trainers
     low = demand.min_trainers if is_free else max(demand.min_trainers, now)
-    high = max(low, most if is_new else min(most, max(now, _growth_limit(job, now_s))))
+    high = max(low, most if rest_left_s(job, now_s) <= 0 else min(most, max(now, _decided(job))))
+    counts = offered(job, low, high, now)
+    charge = charge_of(job, now_s)
     seen, beside = seen_of(job), trainers_beside(job)
-    known = {count - beside for count, _ in seen.points}
-    counts = sorted({*breakpoints(low, high), *(n for n in (*known, now) if low <= n <= high)})
-    if job.sizes:
-        counts = sorted({low, *within(job.sizes, low, high)})
-    counts = [
-        n for n in counts if n in (low, now) or seen.at(n + beside) >= (1.0 - NEAR) * seen.curve.speed(n + beside)
-    ]
-    charge = 0.0 if is_new else resize_cost_s(job) / HORIZON_S
     least = log(seen.at(demand.min_trainers + beside))
     values = [job.weight * (log(seen.at(n + beside)) - least - (charge if n != now else 0.0)) for n in counts]
     return Options(tuple(counts), tuple(values), max(0, bisect_right(counts, floor) - 1))
 
 
-def resize_cost_s(job: Job) -> float:
-    """The training time that a resize costs a job, in seconds: declared, measured, or the usual one."""
-    return UNKNOWN_RESIZE_S if job.resize_cost_s is None else job.resize_cost_s
+def offered(job: Job, low: int, high: int, now: int) -> list[int]:
+    """The counts from `low` to `high` that a job may be given, ascending, with `low` and `now` if that is among them.
 
-
-def _growth_limit(job: Job, now_s: float) -> int:
-    """The trainers up to which a job may grow: what it was given last, until it has trained for long enough.
-
-    Its last growth may not be complete yet, because trainers of others end first.
+    Args:
+        job: the job as the policy sees it.
+        low: its fewest trainers now.
+        high: its most trainers now, at least `low`.
+        now: what it has.
     """
-    resize = job.status.last_resize if job.status is not None else None
-    if job.status is None or resize is None or not 0.0 <= now_s - resize.time_s < REST * resize_cost_s(job):
-        return job.max_trainers
-    return job.status.trainer.desired
+    seen, beside = seen_of(job), trainers_beside(job)
+    known = {count - beside for count, _ in seen.points}
+    counts = sorted({*breakpoints(low, high), *(n for n in (*known, now) if low <= n <= high)})
+    if job.sizes:
+        counts = sorted({low, *within(job.sizes, low, high)})
+    return [
+        n for n in counts if n in (low, now) or seen.at(n + beside) >= (1.0 - NEAR) * seen.curve.speed(n + beside)
+    ]
+
+
+def charge_of(job: Job, now_s: float) -> float:
+    """What a change of a job's count costs, in the unit of `Worth` for a job of weight 1; 0 while the job starts."""
+    is_new = is_arriving(job, now_s) or not job.live_trainers
+    return 0.0 if is_new else resize_cost_s(job) / HORIZON_S
+
+
+def gain_for(charge: float) -> float:
+    """The part by which a job must become faster so that a change pays, from what it costs in the unit of `Worth`."""
+    return exp(charge) - 1.0
+
+
+def would_gain(packing: TrialPacking, j: int, ceiling: int) -> bool:
+    """True if more trainers than a member has would gain more than the change costs, whatever is free."""
+    job, now = packing.problem.demands[j].job, packing.count[j]
+    seen, beside = seen_of(job), trainers_beside(job)
+    least = log(seen.at(now + beside)) + charge_of(job, packing.problem.snapshot.observed_at_s)
+    return any(log(seen.at(n + beside)) > least for n in offered(job, now, max(now, ceiling), now))
+
+
+def _decided(job: Job) -> int:
+    """The trainers that a job was given last. It may have fewer still, because trainers of others end first."""
+    return job.status.trainer.desired if job.status is not None else 0

@@ -45,6 +45,7 @@ class TotalUtility:
 
     name = "utility"
     reserves_for_yielded = False
+    charges_growth = False
 
     def __init__(self, worths: Mapping[int, Worth]) -> None:
         """Take what trainers are worth to each job of the plan, by the index of its demand."""

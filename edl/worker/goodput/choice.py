@@ -26,11 +26,15 @@ class Speed(NamedTuple):
         trainers: how many processes share the records of a step.
         per_s: records of the base batch to which the progress of a second is equal.
         is_measured: steps of so many trainers were seen; otherwise it is predicted.
+        batch: the records of a step that give this goodput.
+        efficiency: what one of them advances the training compared with a record of the base batch, in (0, 1].
     """
 
     trainers: int
     per_s: float
     is_measured: bool
+    batch: int
+    efficiency: float
 
 
 class Choice:
@@ -85,8 +89,9 @@ class Choice:
         counts = sorted({*range(1, min(most, MOST_COUNTS) + 1), *seen})[-MOST_COUNTS:]
         found = []
         for trainers in counts:
-            values = (self.goodput(model, noise, trainers, batch) for batch in self.batches)
-            best = max((value for value in values if value is not None), default=None)
-            if best is not None:
-                found.append(Speed(trainers, best, trainers in seen))
+            values = {batch: self.goodput(model, noise, trainers, batch) or 0.0 for batch in self.batches}
+            best = max(values, key=lambda batch: values[batch])
+            if values[best]:
+                useful = efficiency(noise, self._base, best)
+                found.append(Speed(trainers, values[best], trainers in seen, best, useful))
         return found

@@ -13,7 +13,7 @@ from edl.lifecycle.data_progress import MasterReport, MasterState
 from edl.lifecycle.measurement import with_measured
 from edl.model.jobs import Job
 from edl.model.names import Role
-from edl.model.progress import LOST_MODEL, NOTHING_MEASURED, Measured, Progress
+from edl.model.progress import LOST_MODEL, NOTHING_MEASURED, Goodput, Measured, Progress
 from edl.model.status import JobPhase, JobStatus
 from edl.planner.policies.registry import policy_named
 from tests.controller.master_monitor.test_master_monitor_lending import PACE, Master, training
@@ -67,11 +67,12 @@ async def test_trainers_in_step_are_measured_however_short_their_epochs_are() ->
 
 async def test_the_goodput_that_trainers_report_is_what_policy_goodput_plans_with() -> None:
     """Beside it the speed of one count is measured; the policy divides by what the records teach."""
-    said = ((1, 100.0), (4, 130.0))
+    said = (Goodput(1, 100.0, 64, 1.0, is_measured=True), Goodput(4, 130.0, 128, 0.75, is_measured=False))
+    pairs = tuple((one.trainers, one.per_s) for one in said)
 
     class Chooses(InStep):
         async def report(self, master: MasterAddress) -> MasterReport:
-            return replace(await super().report(master), goodput=said)
+            return replace(await super().report(master), goodput=said, batch=64)
 
     job = training(None)
     monitor = MasterMonitor(Chooses(), SystemClock(), FakeLease(), lambda *_: None, PACE)
@@ -83,11 +84,14 @@ async def test_the_goodput_that_trainers_report_is_what_policy_goodput_plans_wit
     try:
         monitor.update([job])
         await eventually(lambda: bool(found().goodputs and found().speeds))
-        seen = with_measured(replace(job, status=JobStatus(measured=found())))
+        known = found()
     finally:
         await monitor.close()
-    assert seen.goodput == said
-    assert policy_named("goodput").adapt(seen).throughput == said
+    assert (known.goodputs, known.batch) == (said, 64)
+    seen = with_measured(replace(job, status=JobStatus(measured=known)))
+    assert seen.goodput == pairs
+    planned = policy_named("goodput").adapt(seen)
+    assert (planned.throughput, planned.speeds_seen_to) == (pairs, 1)
     assert policy_named("utility").adapt(seen).throughput == ()
 
 

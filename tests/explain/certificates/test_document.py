@@ -86,8 +86,9 @@ def test_every_number_of_a_proof_is_a_whole_numerator() -> None:
 
 
 def test_a_policy_without_a_rational_value_is_refused() -> None:
-    made = studied(make_snapshot(make_nodes(2), (make_job("a"),)), "utility")
-    with pytest.raises(ConfigError, match="policy utility has no certificate in rationals; choose --policy maxmin"):
+    made = studied(make_snapshot(make_nodes(2), (make_job("a"),)), "static-max")
+    message = "policy static-max has no certificate in rationals; choose one of maxmin, utility, goodput"
+    with pytest.raises(ConfigError, match=message):
         certified(made)
 
 

@@ -74,8 +74,10 @@ def test_free_capacity_stays_free_if_growth_costs_more_than_it_adds() -> None:
     assert targets(useful(dear)) == {"a": 8}
     assert targets(plan_for(dear, LIMITS, "utility")) == {"a": 9}
     decision = decision_of(useful(dear), "a")
-    assert (decision.reason, decision.message) == ("ResizeNotWorthIt", "8 of 12: more trainers would not pay")
+    less = "8 of 12: more trainers would not pay: 9 add 12 %, and a resize must add 14 %"
+    assert (decision.reason, decision.message) == ("ResizeNotWorthIt", less)
     assert "there is capacity for more trainers" in decision.details
+    assert decision.details.endswith("for a resize of 80 s; 10 would pay and do not fit")
 
 
 def test_a_cost_that_nobody_knows_is_the_usual_one() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl.worker.goodput.choice import BETTER, Choice
+from edl.worker.goodput.rates import efficiency
 from edl.worker.goodput.step_times import ENOUGH, MOST_KINDS, StepKind, StepTimes, TimeModel
 from edl.worker.step_settings import StepSettings
 
@@ -126,6 +127,9 @@ def test_the_curve_has_the_counts_that_were_seen_and_others_up_to_twice_the_larg
     curve = CHOICE.curve(model(SLOW_NETWORK, [(2, 64), (2, 256), (3, 128)]), 1e4, {2, 3})
     assert [speed.trainers for speed in curve] == [1, 2, 3, 4, 5, 6]
     assert [speed.trainers for speed in curve if speed.is_measured] == [2, 3]
+    for speed in curve:
+        assert speed.batch in CHOICE.batches
+        assert speed.efficiency == efficiency(1e4, CHOICE.batches[0], speed.batch)
     fast = CHOICE.curve(model(FAST_NETWORK, EVERY), 1e9, {1, 2, 4, 8})
     for one, two in [(0, 1), (1, 3)]:
         assert fast[two].per_s == pytest.approx(2 * fast[one].per_s, rel=0.1), "nothing is lost"

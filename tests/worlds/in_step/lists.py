@@ -122,7 +122,7 @@ class ListReplica:
         return self.batch
 
     def goodput(self) -> dict[str, Any] | None:
-        speed = {"trainers": 1, "per_s": 2.5, "is_measured": True}
+        speed = {"trainers": 1, "per_s": 2.5, "is_measured": True, "batch": 40, "efficiency": 0.5}
         return {"batch": self.batch, "noise_scale": None, "speeds": [speed]} if self.batch is not None else None
 
     def begin_step(self, plan: StepPlan) -> None:
