@@ -159,13 +159,13 @@ def terms(number: int, nodes: int) -> Job:
 def one_node_domains(number: int, _: int) -> Job:
     """Wants all its trainers in one of as many domains as there are nodes."""
     job = make_job(f"domains-{number}", cpu=0.1, memory_gib=0.1, max_trainers=10_000)
-    return replace(job, topology=Topology("kubernetes.io/hostname", TopologyMode.REQUIRED))
+    return replace(job, topology=Topology.of("kubernetes.io/hostname", TopologyMode.REQUIRED))
 
 
 def racks(number: int, _: int) -> Job:
     """Would like its trainers in one rack."""
     job = make_job(f"racks-{number}", cpu=0.1, memory_gib=0.1, max_trainers=10_000)
-    return replace(job, topology=Topology("rack", TopologyMode.PREFERRED))
+    return replace(job, topology=Topology.of("rack", TopologyMode.PREFERRED))
 
 
 KINDS: Mapping[str, Callable[[int, int], Job]] = {

@@ -12,7 +12,7 @@ from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache, reduce
-from math import ceil, floor, gcd, lcm
+from math import ceil, floor, gcd, inf, lcm
 from pathlib import Path
 from typing import Any
 
@@ -66,21 +66,31 @@ def request_of(spec: Any, declared: int = 0) -> Any:
     return counted[key]
 
 
-def shape_of(spec: Any, role: str, domain: Any) -> tuple[Any, str]:
-    """The size of a pod of a role as edl creates it, and its placement: any node with the label of the domain."""
+def tree_of(spec: Any) -> tuple[list[str], int, int, int]:
+    """The labels of the levels, how many of them name the domain of a job, and the same of a slice after its size."""
+    tree = spec.get("topology") or {}
+    levels = tree.get("levels") or ([tree] if tree.get("key") else [])
+    depth = next((i for i, level in enumerate(levels, 1) if level.get("mode") == "Required"), 0)
+    keys, size = [level["key"] for level in levels], at(tree, "slice", "size") or 1
+    return keys, depth, size, keys.index(tree["slice"].get("key") or keys[-1]) + 1 if size > 1 else 0
+
+
+def shape_of(spec: Any, role: str) -> tuple[Any, str]:
+    """The size of a pod of a role as edl creates it, and its placement: any node with the labels of its domain."""
     made, resources = dict(at(spec, role, "template", "spec") or {}), at(spec, role, "resources")
     usual = {"requests": {"cpu": "250m", "memory": "256Mi"}} if role == "master" and resources is None else resources
     if made.get("hostNetwork", spec.get("hostNetwork") or spec.get("host_network")) or "hostPort" in json.dumps(made):
         raise ValueError("a job uses host ports, which this check does not know")
     made["nodeSelector"] = {RENAMED.get(key, key): value for key, value in (made.get("nodeSelector") or {}).items()}
     made["containers"] = [{"resources": usual}, *(c for c in made.get("containers") or [] if c["name"] != role)]
-    return request_of(made), placement_of(made, domain if role != "master" else None)
+    (keys, depth, _, part), is_trainer = tree_of(spec), role == "trainer"
+    return request_of(made), placement_of(made, keys[: max(depth, part * is_trainer)] if role != "master" else ())
 
 
-def placement_of(spec: Any, domain: Any = None) -> str:
+def placement_of(spec: Any, labels: Any = ()) -> str:
     """What labels of a node must meet, always and in one of several cases, and tolerations; as text to compare."""
     fixed = [{"key": k, "operator": "In", "values": [v]} for k, v in sorted((spec.get("nodeSelector") or {}).items())]
-    fixed += [{"key": domain, "operator": "Exists"}] * bool(domain)
+    fixed += [{"key": key, "operator": "Exists"} for key in labels]
     required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     lasting = [t for t in spec.get("tolerations") or [] if t.get("tolerationSeconds") is None]
     return json.dumps([fixed, required and (required.get("nodeSelectorTerms") or []), lasting], sort_keys=True)
@@ -170,12 +180,42 @@ class Cluster:
         ended, pinned = max(1, len(trainers)) * any(pod["done"] for pod in pods), spec["trainer"].get("instances")
         low, high = (min(low, ended), ended) if ended else (pinned, pinned) if pinned else (low, high)
         count = {"master": spec.get("fault_tolerant") is True, "pserver": at(spec, "pserver", "min-instance") or 0}
-        domain = at(spec, "topology", "mode") == "Required" and spec["topology"]["key"]
-        shapes = {role: shape_of(spec, role, domain) for role in ("trainer", *(r for r, n in count.items() if n))}
+        shapes = {role: shape_of(spec, role) for role in ("trainer", *(r for r, n in count.items() if n))}
         missing = {role: max(0, n - sum(pod["role"] == role for pod in live)) for role, n in count.items()}
         sizes = {} if ended else spec["trainer"]
-        read |= {"sizes": sizes.get("sizes") or range(0, high + 1, sizes.get("step") or 1), "low": low, "high": high}
-        return read | {"missing": missing, "domain": domain, "shapes": shapes, "knots": ()}
+        keys, depth, size, of_slice = tree_of({} if ended and at(spec, "topology", "slice") else spec)
+        read |= {"sizes": sizes.get("sizes") or range(0, high + 1, lcm(sizes.get("step") or 1, size)), "low": low}
+        read |= {"domain": keys[:depth], "size": size, "slice": keys[:of_slice], "missing": missing, "shapes": shapes}
+        return read | {"high": max(low, min(high, self._most_in_tree(read))), "knots": ()}
+
+    def path(self, node: str, keys: list[str]) -> Any:
+        """The values of these labels of a node; empty if one of them is missing."""
+        return path if all(path := tuple(at(self.nodes, node, "labels", key) for key in keys)) else ()
+
+    def straddles(self, job: Any) -> bool:
+        """True if trainers that belong together are in two domains, or in none, as after a change of labels."""
+        homes, whole, part = defaultdict[Any, set[Any]](set), job["domain"], job["slice"]
+        for pod in job["trainers"] if whole or part else ():
+            homes["all"].add(self.path(pod["node"], whole) or not whole)
+            number = int(pod["name"].rpartition("-")[2]) // job["size"] if part else 0
+            homes[number].add(self.path(pod["node"], part) or not part)
+        return any(len(found) > 1 or False in found for found in homes.values())
+
+    def _most_in_tree(self, job: Any) -> Any:
+        """The most trainers that its domains could hold if nothing else ran there; no limit if it straddles some."""
+        (request, placement), whole, part = job["shapes"]["trainer"], job["domain"], job["slice"]
+        if not (whole or part) or self.straddles(job):
+            return inf
+        fit, most = Counter[Any](), Counter[Any]()
+        for pod in job["trainers"]:  # those that need no slot
+            is_new = pod["request"] == request and takes(self.nodes.get(pod["node"]), placement)
+            fit[self.path(pod["node"], whole), self.path(pod["node"], part)] += not is_new
+        for name, node in self.nodes.items():
+            slots = min(max(0, node["free"][r], node["held"][r]) // n for r, n in request)
+            fit[self.path(name, whole), self.path(name, part)] += slots * takes(node, placement)
+        for (domain, _), slots in fit.items():
+            most[domain] += slots // job["size"] * job["size"]
+        return max(most.values(), default=inf)
 
 
 def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
@@ -200,10 +240,13 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         runs = runs and target <= job["high"] >= facts["cap"] >= job["low"]
         found += [f"job {key}: it may not run, or not with {target} trainers, or lacks a node"] * (not runs)
         stay = ([p["node"] for p in job["live"] if p["role"] == r and p["name"] not in gone] for r in ROLES[:2])
-        places = [[*new, *facts["pserver"]], *stay]
-        here, *old = ({at(nodes, node, "labels", job["domain"]) or "" for node in place} for place in places)
-        is_one = len(here) < 2 and "" not in here and here <= (old[0] - {""} or old[1] - {""} or here)
+        places = [[*new, *facts["pserver"]], *map(list, stay)]
+        here, *old = ({cluster.path(node, job["domain"]) for node in place} for place in places)
+        is_one = len(here) < 2 and () not in here and here <= (old[0] - {()} or old[1] - {()} or here)
         found += [f"job {key}: its pods are not in one domain"] * bool(job["domain"] and not is_one)
+        parts = Counter(cluster.path(node, job["slice"]) for node in [*Counter(new).elements(), *places[1]])
+        is_part = any(n % job["size"] for n in parts.values()) and not cluster.straddles(job)
+        found += [f"job {key}: a slice is not whole, or not in one domain"] * is_part
         planned += [(node, job["shapes"]["trainer"], n, False) for node, n in new.items()]
         planned += [(node, job["shapes"][role], 1, False) for role in job["missing"] for node in facts[role]]
     for node, (request, placement), n, is_served in planned:

@@ -56,20 +56,20 @@ def prefer_node(spec: Object, node: str) -> Object:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, _PREFERRED: preferred}}}
 
 
-def require_label(spec: Object, key: str, value: str) -> Object:
-    """The pod spec that requires a label of its node, in addition to the affinity that it has.
+def require_labels(spec: Object, labels: Iterable[tuple[str, str]]) -> Object:
+    """The pod spec that requires some labels of its node, in addition to the affinity that it has.
 
-    The requirement goes into each of the alternative terms; an empty term selects no node and stays empty.
+    The requirements go into each of the alternative terms; an empty term selects no node and stays empty.
     """
-    wanted = {"key": key, "operator": "In", "values": [value]}
+    wanted = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms")
     labelled = [
-        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), wanted]} if any(term.values()) else term
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *wanted]} if any(term.values()) else term
         for term in terms or []
     ]
-    required = {"nodeSelectorTerms": labelled or [{"matchExpressions": [wanted]}]}
+    required = {"nodeSelectorTerms": labelled or [{"matchExpressions": wanted}]}
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: required}}}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from edl.api.environment import CONTROLLER_TOKEN, MASTER_PORT, TRAINER_TOKEN, environment
 from edl.api.lending import lending_spec
 from edl.api.manifest import Object, claim_name, metadata_of, pod_labels, pod_name, token_secret_name
-from edl.api.overlay import apply_template, avoid_nodes, prefer_node, require_label, require_node
+from edl.api.overlay import apply_template, avoid_nodes, prefer_node, require_labels, require_node
 from edl.api.priorities import priority_classes_of
 from edl.api.requests import requests_digest
 from edl.api.resources import Requirements
@@ -43,13 +43,13 @@ class PodPlace:
     Attributes:
         node: the node that the planner chose; None for no preference.
         is_required: the pod requires that node; by default it only prefers it.
-        label: the (key, value) that the pod's node must have as a label; None for any node.
+        labels: the (key, value) of each label that the pod's node must have.
         avoided: nodes on which kube-scheduler must not put the pod.
     """
 
     node: str | None = None
     is_required: bool = False
-    label: tuple[str, str] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
     avoided: Collection[str] = ()
 
 
@@ -150,8 +150,8 @@ def _templated(job: TrainingJob, role: Role, spec: Object, journal: MasterJourna
 
 def _placed(spec: Object, place: PodPlace) -> Object:
     """The spec with the affinity for its place."""
-    if place.label:
-        spec = require_label(spec, *place.label)
+    if place.labels:
+        spec = require_labels(spec, place.labels)
     if place.node:
         spec = require_node(spec, place.node) if place.is_required else prefer_node(spec, place.node)
     return avoid_nodes(spec, place.avoided) if place.avoided else spec

@@ -84,7 +84,7 @@ def _check_requests(part: RoleSpec) -> Iterator[Values]:
         yield {}
 
 
-_HAS_REQUESTS = " || ".join(
+HAS_REQUESTS = " || ".join(
     f"(has(self.resources.{field}) && ('cpu' in self.resources.{field} || 'memory' in self.resources.{field}))"
     for field in ("requests", "limits")
 )
@@ -103,7 +103,7 @@ _NO_AMOUNTS = " && ".join(
 
 def _requests_rule(role: Role, unless: str) -> Rule:
     return Rule(
-        cel=f"{unless} || (has(self.resources) && ({_HAS_REQUESTS}))",
+        cel=f"{unless} || (has(self.resources) && ({HAS_REQUESTS}))",
         message=f"the {role.value} requests neither cpu nor memory; set one of them in spec.{role.value}.resources",
         check=_check_requests,
     )
@@ -291,7 +291,7 @@ class TrainerSpec(RoleSpec):
             check=_check_pinned_size,
         ),
         Rule(
-            cel=f"({_NO_SIZES} && (!has(self.step) || self.step == 1)) || (has(self.resources) && ({_HAS_REQUESTS}))",
+            cel=f"({_NO_SIZES} && (!has(self.step) || self.step == 1)) || (has(self.resources) && ({HAS_REQUESTS}))",
             message="the trainers request neither cpu nor memory, so edl cannot keep them to sizes or a step; set"
             " spec.trainer.resources, or remove sizes and step",
             check=_check_requests_of_sizes,
@@ -304,7 +304,7 @@ class TrainerSpec(RoleSpec):
             check=_check_instances,
         ),
         Rule(
-            cel=f"!has(self.resources) || ({_NO_AMOUNTS}) || {_HAS_REQUESTS}",
+            cel=f"!has(self.resources) || ({_NO_AMOUNTS}) || {HAS_REQUESTS}",
             message="the trainer requests neither cpu nor memory, but something else; set one of them in "
             "spec.trainer.resources, or leave it empty for trainers of QoS class BestEffort",
             check=_check_trainer_requests,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from math import lcm
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -20,11 +21,20 @@ from edl.api.base import (
     keyed_list,
     unique_by,
 )
-from edl.api.roles import EventPolicies, MasterSpec, Passes, Positive, PserverSpec, TrainerSpec
+from edl.api.roles import (
+    HAS_REQUESTS,
+    EventPolicies,
+    MasterSpec,
+    Passes,
+    Positive,
+    PserverSpec,
+    TrainerSpec,
+)
 from edl.api.template import LocalReference, Volume, VolumeMount
+from edl.api.topology import TopologySpec
 from edl.model.lending import Lending
 from edl.model.node_groups import ScaleUp
-from edl.model.topology import TopologyMode
+from edl.model.sizes import Sizes, in_steps
 
 MAX_NAME_LENGTH = 50
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -128,16 +138,25 @@ class Elasticity(Part):
     )
 
 
-LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_NO_SLICE = "!has(self.topology) || !has(self.topology.slice)"
 
 
-class TopologySpec(Part):
-    """Which nodes are near each other, and how strictly the trainers stay on such nodes."""
+def _slice_size(spec: Spec) -> int:
+    """The trainers of a slice; 1 if each is of use alone."""
+    return spec.topology.slice.size if spec.topology and spec.topology.slice else 1
 
-    key: Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)]
-    """Node label; nodes with the same value of it are one domain, such as a rack."""
-    mode: Annotated[TopologyMode, Field(strict=False)] = TopologyMode.PREFERRED
-    """Required: all trainers and pservers in one domain. Preferred: as many in one domain as cost no trainer."""
+
+def _check_slices(spec: Spec) -> Iterator[Values]:
+    size, trainer = _slice_size(spec), spec.trainer
+    counts = (*trainer.bounds, *trainer.sizes, trainer.instances)
+    if (part := next((count for count in counts if count % size), None)) is not None:
+        yield {"count": f" {part}", "size": size}
+
+
+def _check_requests_of_slices(spec: Spec) -> Iterator[Values]:
+    resources = spec.trainer.resources
+    if _slice_size(spec) > 1 and not (resources and resources.has_cpu_or_memory):
+        yield {}
 
 
 def _check_elastic(spec: Spec) -> Iterator[Values]:
@@ -249,7 +268,30 @@ class Spec(Part):
             message=f"the last port {{last}} is above {MAX_PORT}; lower port, ports_num or ports_num_for_sparse",
             check=_check_ports,
         ),
+        Rule(
+            cel=f"{_NO_SLICE} || ("
+            "self.trainer.min__dash__instance % self.topology.slice.size == 0 && "
+            "self.trainer.max__dash__instance % self.topology.slice.size == 0 && "
+            "(!has(self.trainer.instances) || self.trainer.instances % self.topology.slice.size == 0) && "
+            "(!has(self.trainer.sizes) || self.trainer.sizes.all(n, n % self.topology.slice.size == 0)))",
+            message="a number of trainers{count} is no multiple of topology.slice.size {size}; make min-instance,"
+            " max-instance, instances and sizes multiples of it",
+            check=_check_slices,
+        ),
+        Rule(
+            cel=f"{_NO_SLICE} || (has(self.trainer.resources) && ({HAS_REQUESTS.replace('self.', 'self.trainer.')}))",
+            message="the trainers request neither cpu nor memory, so edl cannot keep slices whole; set"
+            " spec.trainer.resources, or remove topology.slice",
+            check=_check_requests_of_slices,
+        ),
     )
+
+    @property
+    def sizes(self) -> Sizes:
+        """The numbers of trainers that the job may have, in whole slices; empty for every one."""
+        if self.trainer.sizes:
+            return self.trainer.allowed
+        return in_steps(*self.trainer.bounds, lcm(self.trainer.step, _slice_size(self)))
 
     @property
     def ports(self) -> range:

@@ -56,6 +56,7 @@ from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.names import PRIORITY_BEST_EFFORT, PRIORITY_BEST_EFFORT_SURPLUS, JobKey, Role, WorkloadKind
 from edl.model.status import Reason
+from edl.model.topology import Labels
 
 REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
@@ -84,6 +85,11 @@ class Facts:
     node_requests: Mapping[JobKey, Sequence[NodeRequest]] = field(default_factory=dict)
     serving_waits: bool = False
     in_the_way: frozenset[str] = frozenset()
+
+    @property
+    def labels(self) -> dict[str, Labels]:
+        """The labels of each node."""
+        return {node.name: node.labels for node in self.nodes}
 
 
 def node_requests_by_job(snapshot: ClusterSnapshot) -> dict[JobKey, list[NodeRequest]]:
@@ -201,6 +207,7 @@ class JobWrites:
             retries.paused(job.uid, now_s),
             retries.most_new(job, now_s, time_s),
             facts.in_the_way,
+            facts.labels if job.topology is not None and job.topology.slices is not None else {},
         )
 
     def _actions(

@@ -19,13 +19,14 @@ from edl.explain.queue_capacity import QueueCapacities
 from edl.explain.rejected.rejections import against_rules
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.explain.speeds.curve import SpeedReport, speeds_of
+from edl.explain.together import domains_of, in_larger_domain
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
 from edl.model.names import JobKey, how_to_resume, maximum_of, minimum_of, queue_of
 from edl.model.plan import ScaleDecision
 from edl.model.resources import RULE_PREFIX
 from edl.model.status import Reason
-from edl.model.units import amount, count, listed, seconds
+from edl.model.units import amount, count, listed
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
 from edl.planner.findings.pools import pool_of
@@ -34,8 +35,6 @@ from edl.planner.findings.scarcity import Shortage, SurplusHolder, nearest, open
 from edl.planner.problem import JobDemand
 from edl.planner.programs.fair_share import Proof, could_reach, read_share_problem
 from edl.planner.quota import QuotaRow
-from edl.planner.topology.domain_capacity import DomainCapacities
-from edl.planner.waits import payback_s
 
 EPSILON = 1e-6
 
@@ -120,6 +119,7 @@ class JobReport:
         not_lending: why it lends no CPU although lending is on; empty if it lends, or lending is off.
         avoided: nodes that its new trainers keep away from, because trainers of several jobs failed or hung there.
         speeds: its curve and what a change costs it; None under a policy that does not look at speeds.
+        domains: the domains of each level that its trainers will be in, in words; empty without `spec.topology`.
     """
 
     decision: ScaleDecision
@@ -136,6 +136,7 @@ class JobReport:
     not_lending: str = ""
     avoided: tuple[AvoidedNode, ...] = ()
     speeds: SpeedReport | None = None
+    domains: tuple[str, ...] = ()
 
 
 def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
@@ -176,6 +177,7 @@ def report_on_job(study: Study, key: JobKey, deadline_s: float) -> JobReport:
         one_more=confirm(study, demand, deadline_s) if is_known and not limited else None,
         remedies=(*_to_grow(demand, decision, context), *(one.remedy for one in older)),
         not_lending=why_nothing_is_lent(demand.job, snapshot, context.problem.limits),
+        domains=tuple(domains_of(demand.job, decision, snapshot)),
     )
 
 
@@ -271,7 +273,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
         return [
             f"free capacity for {lacking}, or add a node that accepts its trainers: it needs all up to its next size"
         ]
-    found = _in_larger_domain(demand, context)
+    found = in_larger_domain(demand, context)
     if scarce.kept and context.problem.limits.serving.headroom:
         found.append("lower --serving-headroom")
     if scarce.kept and context.shared.headroom:
@@ -307,26 +309,6 @@ def _to_fit(demand: JobDemand, context: DecisionContext) -> list[str]:
     found = (against_rules(context.problem, shape, least) for shape, least in pods)
     smaller = f"lower the requests of its pods or {minimum_of(demand.job.key.kind)}"
     return next((one for one in found if one), [f"{smaller}, relax node selectors, or add a larger node"])
-
-
-def _in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
-    """How the job would get more trainers in another domain, if it has to stay in one."""
-    job, topology, packing = demand.job, demand.job.topology, context.shared.packing
-    if topology is None or not topology.is_required or not topology.domain:
-        return []
-    now = packing.count[demand.index]
-    larger = DomainCapacities(context.problem, packing).larger(demand, topology, now)
-    if larger is None:
-        return []
-    more = min(larger.free, demand.max_trainers) - now
-    if more <= 0:
-        return []
-    lost_s = payback_s(job, more)
-    after = f"; what it repeats is made up after {seconds(lost_s)}" if lost_s else ""
-    return [
-        f"start it again in {topology.word} {larger.domain}, which has free capacity for"
-        f" {count(larger.free, 'trainer')}: set spec.suspend to true, and to false once its pods are gone{after}"
-    ]
 
 
 _ALREADY_FASTEST = (

@@ -290,6 +290,7 @@ def _node_lines(report: JobReport) -> Iterator[str]:
         if report.objective == "utility":  # half of a share is rounded down
             share = f"at least {count(int(report.fair_share + EPSILON), 'trainer')}"
         yield f"  {share}, fulfilment {report.fulfilment:.2g}"
+    yield from (f"  {line}" for line in report.domains)
     for one in report.by_node[:NODES_LISTED]:
         parts = [
             f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n

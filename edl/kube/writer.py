@@ -168,7 +168,7 @@ class Writer:
             action.index,
             default_master_image=self._master_image,
             priority_classes=self._cache.priority_classes(),
-            place=PodPlace(action.node, action.pinned, action.label, action.avoided),
+            place=PodPlace(action.node, action.pinned, action.labels, action.avoided),
             terms=PodTerms(
                 action.cpu_request, action.is_best_effort, action.is_base, action.may_evict, self._max_grace_s
             ),

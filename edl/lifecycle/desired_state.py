@@ -10,8 +10,8 @@ is stored before its pods are deleted. And the status shows a restart until the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from edl.lifecycle.data_progress import MasterView, is_awaited, ledger_warning, master_problem, pods_to_end
 from edl.lifecycle.hung_trainers import hung_problem, overdue_trainers
@@ -47,6 +47,7 @@ from edl.model.names import Role
 from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import JobStatus, Reason
+from edl.model.topology import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class JobContext:
         paused: role and index of the pods that failed lately, or were rejected, and are not created yet.
         most_new: so many trainers may be created now; None if as many as the job lacks.
         in_the_way: UIDs of finished pods of ended jobs that are to be deleted; see `edl.planner.queues.kept_pods`.
+        labels: the labels of each node, for a job with slices.
     """
 
     unreachable: frozenset[str] = frozenset()
@@ -71,6 +73,7 @@ class JobContext:
     paused: frozenset[tuple[Role, int]] = frozenset()
     most_new: int | None = None
     in_the_way: frozenset[str] = frozenset()
+    labels: Mapping[str, Labels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +153,16 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
         return job
     if not job.fault_tolerant:
         left = max(1, job.min_trainers - completed)
-        return replace(job, min_trainers=left, max_trainers=left, sizes=(), pinned=0)
+        return replace(_one_by_one(job), min_trainers=left, max_trainers=left, sizes=(), pinned=0)
     live = max(1, len(job.live_trainers))
-    return replace(job, min_trainers=min(job.min_trainers, live), max_trainers=live, sizes=(), pinned=0)
+    low = min(job.min_trainers, live)
+    return replace(_one_by_one(job), min_trainers=low, max_trainers=live, sizes=(), pinned=0)
+
+
+def _one_by_one(job: Job) -> Job:
+    """The job without slices: what is left of them goes on to its end."""
+    topology = job.topology
+    return job if topology is None else replace(job, topology=replace(topology, slices=None))
 
 
 def _next(given: _Input) -> _Result:
@@ -293,7 +303,7 @@ def _create(given: _Input, missing: int) -> tuple[Action, ...]:
     """The creations for missing trainers and other pods, as far as neither a pause nor Kueue holds them back."""
     most = most_new_under(given.job, given.context.most_new)
     trainers = missing if most is None else min(missing, most)
-    return create(given.job, given.starts, trainers, given.context.paused)
+    return create(given.job, given.starts, trainers, given.context.paused, given.context.labels)
 
 
 def _restart(given: _Input, step: Step, cause: str) -> _Result:

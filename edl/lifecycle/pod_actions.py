@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from edl.lifecycle.data_progress import expected_progress, has_master, restarts_lost_epoch
+from edl.lifecycle.domains import places_of_slices
 from edl.lifecycle.kueue.gate import flavors_of
 from edl.model.actions import (
     SHORTER_FOR_SERVING_S,
@@ -24,6 +25,9 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import Reason
+from edl.model.topology import Labels
+
+NO_LABELS: Mapping[str, Labels] = {}
 
 
 def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[str]) -> list[DeletePod]:
@@ -72,8 +76,11 @@ def create(
     starts: Sequence[tuple[Role, str]],
     trainers: int,
     paused: frozenset[tuple[Role, int]] = frozenset(),
+    labels: Mapping[str, Labels] = NO_LABELS,
 ) -> tuple[Action, ...]:
     """Create missing masters and pservers under their own names, and trainers under the lowest free indexes.
+
+    Trainers of slices get the indexes of their slice; see `domains`.
 
     Args:
         job: the job.
@@ -81,19 +88,27 @@ def create(
         trainers: the number of trainers to add to the live ones. In a gang the indexes are ranks below its size, and
             a rank is free once the pod that had it no longer exists.
         paused: the pods that failed lately and are not created yet; no other one takes the place of theirs.
+        labels: those of each node, which a job with slices needs.
 
     Returns:
         The objects that the pods need, then the pods. Nothing if the minimum must start whole and does not fit.
     """
     missing = _missing_fixed(job)
-    new_trainers = [(Role.TRAINER, index) for index in _free_indexes(job, trainers, paused)]
     nodes = {role: [node for r, node in starts if r is role] for role in Role}
+    is_whole, lacking = job.gang or not job.fault_tolerant, max(0, job.min_trainers - len(job.live_trainers))
+    if job.topology is not None and job.topology.slices is not None:
+        places = places_of_slices(job, job.topology.slices, nodes[Role.TRAINER], labels, trainers)
+        if is_whole and len(places) < min(lacking, trainers):
+            return ()
+        nodes[Role.TRAINER] = [node for index, node in places if (Role.TRAINER, index) not in paused]
+        new_trainers = [(Role.TRAINER, index) for index, _ in places]
+    else:
+        new_trainers = [(Role.TRAINER, index) for index in _free_indexes(job, trainers, paused)]
     created = []
     for role, index in (*missing, *new_trainers):
         if nodes[role] and (role, index) not in paused:
             created.append(_new_pod(job, role, index, nodes[role].pop(0) or None))
-    minimum = {*missing, *new_trainers[: max(0, job.min_trainers - len(job.live_trainers))]}
-    is_whole = job.gang or not job.fault_tolerant
+    minimum = {*missing, *new_trainers[:lacking]}
     if is_whole and not minimum <= {(pod.role, pod.index) for pod in created}:
         return ()
     return (*needs(job), *_protected(job, created)) if created else ()

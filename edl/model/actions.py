@@ -54,7 +54,8 @@ class CreatePod:
         may_evict: an autoscaler may evict the pod to remove its node, unless its template says otherwise.
         expected: for a master, the (epoch, positions done) that its journal must contain; None if it may be empty.
         restarts_epoch: for a master, what it does if its journal is lost: True restarts the epoch, False refuses.
-        label: for a trainer or a pserver, the (key, value) that a node must have as a label: the domain of the job.
+        labels: for a trainer or a pserver, the (key, value) of each label that its node must have: the domain of the
+            job or of its slice.
         avoided: for a trainer, nodes on which kube-scheduler must not put it, sorted.
         is_best_effort: for a trainer, it requests neither cpu nor memory, with all that admission adds.
         is_base: for a trainer, it belongs to the minimum of its job, whatever its index is.
@@ -71,7 +72,7 @@ class CreatePod:
     may_evict: bool = False
     expected: tuple[int, int] | None = None
     restarts_epoch: bool = False
-    label: tuple[str, str] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
     avoided: tuple[str, ...] = ()
     is_best_effort: bool = False
     is_base: bool = False

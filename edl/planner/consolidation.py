@@ -360,7 +360,9 @@ def _surplus(packing: TrialPacking) -> list[_Group]:
     for index, node in zip(*(column.tolist() for column in packing.with_node()), strict=True):
         trainer = problem.live_trainers[index]
         demand = problem.demands[trainer.demand]
+        is_alone = demand.job.topology is None or demand.job.topology.slices is None
         may_delete = demand.job.fault_tolerant and not trainer.is_base and trainer.pod.safe_to_evict is not False
+        may_delete = may_delete and is_alone
         if may_delete and trainer.shape == demand.shape:
             found.setdefault((trainer.demand, node, trainer.shape), []).append(index)
     return [

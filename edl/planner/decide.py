@@ -55,10 +55,11 @@ from edl.planner.sharing import share
 from edl.planner.sizes.rounding import in_sizes
 from edl.planner.solvers.choice import DEFAULT_SOLVER
 from edl.planner.solvers.linear_program import Solver
-from edl.planner.topology.choices import read_choices
+from edl.planner.topology.choices import Assignment, Choices, read_choices
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import decide_together
+from edl.planner.topology.whole import ROUNDS, count_spread, with_ended_slices, with_fewer_slices
 from edl.planner.topping_up import without_proved
 from edl.planner.waits import price_in_trainers
 
@@ -83,6 +84,7 @@ class Study:
         proof: the solution behind the certificate.
         final_context: the same as `context`, unless pods move: then what the plan comes to once they have moved.
         predicted: the workloads whose victims were predicted; see `owners.order`.
+        observed: the cluster as observed, if the plan was made for one in which slices have their places; else None.
     """
 
     plan: ScalePlan
@@ -90,6 +92,7 @@ class Study:
     proof: Proof
     final_context: DecisionContext
     predicted: frozenset[JobKey] = frozenset()
+    observed: ClusterSnapshot | None = None
 
 
 def study(
@@ -175,14 +178,43 @@ def _study_with_nodes(snapshot: ClusterSnapshot, making: _Making) -> Study:
 
 
 def _study_in_domains(snapshot: ClusterSnapshot, making: _Making) -> Study:
-    """The study in which each job with a topology has its domain; one plan if no job has one."""
+    """The study in which each job with a topology has its domains; one plan if no job has one."""
+    if any(job.topology is not None for job in snapshot.jobs):  # what the choice adds to a job is no fault of it
+        snapshot = replace(snapshot, jobs=tuple(map(_within_limits, snapshot.jobs)))
     choices = read_choices(snapshot, making.limits)
     if choices is None:
         return _study(snapshot, making)
     each = making.then_further()
-    return decide_together(
-        choices, making.limits, lambda placed: _study(placed, next(each)), _score, lambda: making.watch.spent_s
-    )
+
+    def decide(assignment: Assignment) -> Study:
+        return _study_in_slices(choices, assignment, each)
+
+    return decide_together(choices, making.limits, decide, _score, lambda: making.watch.spent_s)
+
+
+def _study_in_slices(choices: Choices, assignment: Assignment, each: Iterator[_Making]) -> Study:
+    """The study with these domains, in which every slice is whole.
+
+    Raises:
+        PlanError: no such plan was made in time.
+    """
+    making = next(each)
+    made = _study(choices.applied(assignment), making)
+    first = made.plan
+    for turn in range(ROUNDS):
+        fewer = with_fewer_slices(choices, assignment, made.plan, made.context.shared.packing, turn)
+        if fewer is None:
+            break
+        assignment = fewer
+        made = _study(choices.applied(assignment), next(each))
+    if not any(choice.layout for choice in assignment.values()):
+        return made
+    plan = with_ended_slices(choices, assignment, first, made.plan)
+    adapt = making.policy.adapt
+    seen = replace(choices.snapshot, jobs=tuple(_within_limits(adapt(job)) for job in choices.snapshot.jobs))
+    if problems := check(seen, plan, making.limits.quotas):
+        raise RefusedPlanError(plan, problems)
+    return replace(made, plan=plan, observed=choices.snapshot)
 
 
 def _score(made: Study) -> PlanScore:
@@ -195,6 +227,7 @@ def _score(made: Study) -> PlanScore:
         worst=next(iter(from_worst(packing)), 1.0),
         achieved=round(plan.certificate.achieved, DIGITS),
         kept=-sum(len(decision.victims) for decision in plan.decisions),
+        gathered=-count_spread(packing.problem.snapshot, plan),
     )
 
 
@@ -243,6 +276,8 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
 
 def _within_limits(job: Job) -> Job:
     """The job; with a problem if it is beyond `pod_limits`, so that no other job waits for what it lists."""
+    if job.topology is not None and job.topology.order:  # judged before its domains were chosen
+        return job
     return replace(job, problem=excess) if not job.problem and (excess := job.excess) else job
 
 

@@ -20,7 +20,8 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import HOST_PORT_PREFIX, PodShape, Resources, port_at_every_address
 from edl.model.sizes import allows, named
-from edl.model.topology import TOGETHER, domain_of
+from edl.model.topology import slice_of
+from edl.planner.domains.guard import check_topologies
 from edl.planner.eligibility import takes
 from edl.planner.quota import QuotaRow, QuotaTable, all_quotas, pod_use, quota_uses_of
 
@@ -69,7 +70,7 @@ def check(snapshot: ClusterSnapshot, plan: ScalePlan, quotas: Iterable[Quota] = 
         problems += _check_victims(job, decision, live)
         problems += _check_moves(job, decision)
     problems += _check_placing(snapshot, pairs)
-    problems += _check_domains(snapshot, pairs)
+    problems += check_topologies(snapshot, pairs, is_new=plan.fallback is None)
     problems += _check_capacity(snapshot, pairs)
     limits = all_quotas(snapshot, quotas)
     problems += _check_quotas(pairs, limits)
@@ -197,30 +198,6 @@ def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecisi
                 continue
             reported.add(place)
             yield f"job {job.key}: node {name} {'is not eligible for the pod' if name in nodes else 'does not exist'}"
-
-
-def _check_domains(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """New trainers and pservers of a job that must stay together go to one domain: that of the pods that it keeps.
-
-    If it keeps trainers, theirs counts: a pserver may be elsewhere from a time before the rule.
-    """
-    labels = {node.name: node.labels for node in snapshot.nodes}
-    for job, decision in pairs:
-        topology = job.topology
-        if topology is None or not topology.is_required:
-            continue
-        places = [name for name, _ in decision.nodes]
-        places += [name for role, name in decision.fixed_nodes if role in TOGETHER]
-        new = {domain_of(labels.get(name, ()), topology.key) for name in places}
-        kept = [pod for pod in _staying(job, decision) if pod.node]
-        homes = (
-            {domain_of(labels.get(p.node, ()), topology.key) for p in kept if p.role is role} for role in TOGETHER
-        )
-        old = next(filter(None, (home - {""} for home in homes)), set[str]())
-        if "" in new or len(new) > 1 or (new and old and not new <= old):
-            found = ", ".join(sorted(name or "no domain" for name in new | old))
-            kind = "trainers and pservers" if job.companions else "trainers"
-            yield f"job {job.key}: its {kind} must be in one domain of label {topology.key}, but are in {found}"
 
 
 def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape, int]]:
@@ -381,10 +358,13 @@ def _is_over_quota(job: Job, pairs: list[tuple[Job, ScaleDecision]], quotas: Quo
 
 
 def is_whole(job: Job) -> bool:
-    """True if each master and pserver of a job, and its minimum of trainers, has a node."""
-    bound = Counter(p.role for p in job.pods if p.is_live and (p.node or p.nominated))
+    """True if each master and pserver of a job, and its minimum of trainers, has a node; in whole slices, if any."""
+    there = [p for p in job.pods if p.is_live and (p.node or p.nominated)]
+    bound = Counter(p.role for p in there)
     fixed = all(bound[f.role] >= f.count for f in job.fixed)
-    return fixed and bound[Role.TRAINER] >= job.bounds.min_trainers
+    size = job.topology.slices.size if job.topology is not None and job.topology.slices is not None else 1
+    slices = Counter(slice_of(p.index, size) for p in there if p.role is Role.TRAINER)
+    return fixed and sum(n for n in slices.values() if n == size) >= job.bounds.min_trainers
 
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edl.model.names import JobKey, Role
+from edl.model.topology import SEATS
 from edl.planner.problem import IntArray, Problem, count_slots
 from edl.planner.quota import QuotaMeter
 from edl.planner.speedup import Worth
@@ -256,8 +257,9 @@ def grow(
 def _sizes(problem: Problem) -> dict[int, float]:
     """The size of one trainer of each shape: the largest part that it requests of any resource of the cluster."""
     total = problem.allocatable.sum(axis=0).clip(min=1)
+    counted = [column for column, name in enumerate(problem.names) if not name.startswith(SEATS)]
     shapes = sorted({demand.shape for demand in problem.demands})
-    return {s: max(float((problem.request[s] / total).max(initial=0.0)), MIN_SIZE) for s in shapes}
+    return {s: max(float((problem.request[s] / total)[counted].max(initial=0.0)), MIN_SIZE) for s in shapes}
 
 
 def _urgency(

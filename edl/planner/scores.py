@@ -63,6 +63,7 @@ class PlanScore(NamedTuple):
         worst: the lowest fulfilment.
         achieved: what the objective counts.
         kept: minus the trainers that are deleted.
+        gathered: minus the domains of Preferred levels that jobs use.
     """
 
     placed: int
@@ -70,6 +71,7 @@ class PlanScore(NamedTuple):
     worst: float
     achieved: float
     kept: int
+    gathered: int = 0
 
     @property
     def is_best(self) -> bool:

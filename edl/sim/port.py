@@ -25,7 +25,7 @@ from edl.model.lending import requested_milli
 from edl.model.names import SURPLUS_VALUE, JobKey, Role
 from edl.model.pods import Pod
 from edl.model.resources import CPU, Placement, PodShape, Toleration
-from edl.model.topology import in_domain
+from edl.model.topology import with_labels
 from edl.sim.scenario import LatencySpec
 from edl.sim.world import Engine, World, with_request
 from edl.waiting import is_set_within
@@ -123,9 +123,8 @@ class SimulatedCluster:
         pod = new_pod(self._world, job, action.role, action.index, self._engine.now_s(), is_base=action.is_base)
         declared = pod.shape.request[CPU]
         lent = 0 if self._lends_by_resize else declared - requested_milli(declared, action.cpu_request)
-        if action.label is not None and job.topology is not None:
-            topology = replace(job.topology, domain=action.label[1])
-            pod = replace(pod, shape=in_domain(pod.shape, topology))
+        if action.labels:
+            pod = replace(pod, shape=with_labels(pod.shape, action.labels))
         pod = replace(pod, planned=action.node or "", pinned=action.pinned, lent_cpu_milli=lent)
         self._world.put(pod, owner=job.uid)
         return Outcome(action, Result.DONE)

@@ -177,10 +177,10 @@ def test_a_trainer_that_stays_with_others_requires_their_domain_in_each_alternat
     name = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
     rack = {"key": "rack", "operator": "In", "values": ["r1"]}
-    alone = pod_of(place=PodPlace(label=("rack", "r1")))["spec"]["affinity"]
+    alone = pod_of(place=PodPlace(labels=(("rack", "r1"),)))["spec"]["affinity"]
     assert alone == {"nodeAffinity": {name: {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}}}
     overlay = template(affinity={"nodeAffinity": {name: {"nodeSelectorTerms": zones}}, "podAffinity": {}})
-    both = pod_of(overlay, place=PodPlace("n7", is_required=True, label=("rack", "r1")))["spec"]["affinity"]
+    both = pod_of(overlay, place=PodPlace("n7", is_required=True, labels=(("rack", "r1"),)))["spec"]["affinity"]
     node = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
     assert both["podAffinity"] == {}
     assert both["nodeAffinity"][name]["nodeSelectorTerms"] == [
@@ -306,7 +306,7 @@ def digest_of(**changes: Any) -> str:
 
 
 def test_what_edl_asks_for_is_on_the_pod_whatever_becomes_of_it() -> None:
-    assert digest_of() == digest_of(place=PodPlace("n7", True, None, ("n8",)), terms=PodTerms(0.1))
+    assert digest_of() == digest_of(place=PodPlace("n7", True, (), ("n8",)), terms=PodTerms(0.1))
     with_memory = edited()
     with_memory["spec"]["trainer"]["resources"] = {"requests": {"cpu": "1", "memory": "3Gi"}}
     other = pod_manifest(job_of(with_memory), Role.TRAINER, 0, default_master_image="", priority_classes=())

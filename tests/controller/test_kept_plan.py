@@ -175,7 +175,7 @@ def test_so_is_the_time_after_which_trainers_may_come_together() -> None:
     limits = replace(LIMITS, sharing=replace(LIMITS.sharing, consolidate_after_s=30.0))
     job = make_job("a", trainers=1, on=("n000",))
     pods = tuple(replace(pod, created_s=NOW_S - HORIZON_S + 5.0) for pod in job.pods)
-    split = replace(job, pods=pods, topology=Topology("rack", TopologyMode.PREFERRED))
+    split = replace(job, pods=pods, topology=Topology.of("rack", TopologyMode.PREFERRED))
     assert next_timer_s(view(split), limits) == NOW_S + 5.0
     assert next_timer_s(view(split), LIMITS) == NOW_S + KEPT_FOR_S
 

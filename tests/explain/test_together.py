@@ -14,7 +14,7 @@ from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScaleDecision
 from edl.model.resources import Placement
-from edl.model.topology import Topology, TopologyMode, in_domain
+from edl.model.topology import Level, Slices, Topology, TopologyMode, in_domain
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_node, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
@@ -24,7 +24,7 @@ RACKS = tuple(make_node(f"{rack}{i}", 4, labels={KEY: f"rack-{rack}"}) for rack 
 
 
 def together(job: Job, mode: TopologyMode = TopologyMode.REQUIRED, key: str = KEY) -> Job:
-    return replace(job, topology=Topology(key, mode))
+    return replace(job, topology=Topology.of(key, mode))
 
 
 def decided(*jobs: Job) -> ScaleDecision:
@@ -41,7 +41,7 @@ def running_in(rack: str) -> Job:
     """A job at its minimum of 5 in one rack, whose trainers may not leave it."""
     job = together(make_job(f"r{rack}", trainers=5, min_trainers=5, max_trainers=5, on=(f"{rack}0", f"{rack}1")))
     assert job.topology is not None
-    shape = in_domain(job.trainer, replace(job.topology, domain=f"rack-{rack}"))
+    shape = in_domain(job.trainer, replace(job.topology, domain=(f"rack-{rack}",)))
     return replace(job, pods=tuple(replace(pod, shape=shape) for pod in job.pods))
 
 
@@ -99,7 +99,7 @@ def in_small_rack(mode: TopologyMode = TopologyMode.REQUIRED) -> ClusterSnapshot
     job = together(make_job("job", trainers=3, min_trainers=2, max_trainers=6, on=("s0",)), mode)
     assert job.topology is not None
     pinned = (
-        in_domain(job.trainer, replace(job.topology, domain="small")) if job.topology.is_required else job.trainer
+        in_domain(job.trainer, replace(job.topology, domain=("small",))) if job.topology.is_required else job.trainer
     )
     job = replace(job, pods=tuple(replace(pod, shape=pinned) for pod in job.pods), resize_cost_s=20.0, unsaved_s=40.0)
     return make_snapshot(SMALL, (job,))
@@ -132,3 +132,56 @@ def test_nothing_is_advised_where_no_rack_is_larger() -> None:
     alone = replace(in_small_rack(), nodes=(SMALL[0], make_node("l0", 3, labels={KEY: "large"})))
     assert "although" not in decision_of(plan_for(alone), "job").details
     assert not any("spec.suspend" in remedy for remedy in remedies(alone))
+
+
+TREE = (Level("example.com/block", TopologyMode.PREFERRED), Level(KEY, TopologyMode.REQUIRED))
+BLOCKS = tuple(
+    make_node(f"{block}{rack}{i}", 4, labels={"example.com/block": f"block-{block}", KEY: f"rack-{rack}"})
+    for block, rack in ("xa", "xb", "ya")
+    for i in range(2)
+)
+
+
+def in_blocks(job: Job, topology: Topology) -> ClusterSnapshot:
+    return make_snapshot(BLOCKS, (replace(job, topology=topology),))
+
+
+def test_a_rack_is_named_with_its_block() -> None:
+    world = in_blocks(make_job("job", min_trainers=9, max_trainers=9), Topology(TREE))
+    message = decision_of(plan_for(world), "job").message
+    assert message == "needs 9 trainers in one rack; the best, rack-a of block-y, has capacity for 8"
+
+
+def test_the_domains_of_each_level_are_in_the_report() -> None:
+    levels = tuple(Level(level.key, TopologyMode.PREFERRED) for level in TREE)
+    study = explained_study(
+        in_blocks(make_job("job", min_trainers=12, max_trainers=12), Topology(levels)),
+        policy_named("maxmin"),
+        Limits(),
+    )
+    report = report_on_job(study, JobKey("default", "job"), 10.0)
+    assert report.domains == ("12 in block block-x", "8 in rack rack-a of block-x and 4 in rack rack-b of block-x")
+
+
+def sliced(low: int, high: int, size: int, *, mode: TopologyMode = TopologyMode.PREFERRED) -> ClusterSnapshot:
+    levels = (Level("example.com/block", mode), Level(KEY, TopologyMode.PREFERRED))
+    job = make_job("job", min_trainers=low, max_trainers=high)
+    job = replace(job, sizes=tuple(range(low, high + 1, size)))
+    return in_blocks(job, Topology(levels, Slices(size, 2)))
+
+
+def test_a_job_says_what_its_slices_lack() -> None:
+    waits = decision_of(plan_for(sliced(20, 20, 5)), "job")
+    assert waits.message == "needs 20 trainers in 4 slices of 5, each in one rack; there is capacity for 3 slices"
+    waits = decision_of(plan_for(sliced(15, 15, 5, mode=TopologyMode.REQUIRED)), "job")
+    assert waits.message == (
+        "needs 15 trainers in 3 slices of 5, each in one rack, in one block; the best, block-x, has capacity for 10"
+    )
+    grown = decision_of(plan_for(sliced(5, 20, 5)), "job")
+    assert (grown.target, grown.message) == (15, "15 of 20: no rack has capacity for one more slice of 5")
+
+
+def test_a_cluster_without_the_labels_of_slices_is_named() -> None:
+    world = make_snapshot(RACKS, sliced(5, 5, 5).jobs)
+    message = decision_of(plan_for(world), "job").message
+    assert message == f"no node has the labels example.com/block, {KEY}"

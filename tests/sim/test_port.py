@@ -63,8 +63,8 @@ def test_pods_have_the_priority_of_their_class() -> None:
 
 def test_a_trainer_that_stays_with_others_requires_their_domain() -> None:
     async def script(cluster: SimulatedCluster, world: World, job: Job) -> None:
-        world.put_job(replace(job, topology=Topology("rack", TopologyMode.REQUIRED)))
-        await cluster.apply(replace(create(job, 0), label=("rack", "r1")))
+        world.put_job(replace(job, topology=Topology.of("rack", TopologyMode.REQUIRED)))
+        await cluster.apply(replace(create(job, 0), labels=(("rack", "r1"),)))
         (pod,) = world.pods.values()
         assert pod.shape.placement.required == (NodeTerm((Requirement("rack", "In", ("r1",)),)),)
 

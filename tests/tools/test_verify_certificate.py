@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def script(tmp_path: Path, *documents: object) -> tuple[int, str, str]:
 def test_it_needs_nothing_but_python_and_is_short_enough_to_read() -> None:
     text = SCRIPT.read_text()
     assert "edl." not in "".join(line for line in text.splitlines() if "import" in line)
-    assert len(text.splitlines()) <= 362
+    assert len(text.splitlines()) <= 405
 
 
 def test_what_holds_is_said_and_the_exit_code_is_0(simple: Certified, tmp_path: Path) -> None:
@@ -272,6 +273,62 @@ def test_it_accepts_plans_that_keep_trainers_together(seed: int, tmp_path: Path)
     except EdlError:
         return
     assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def in_levels(objects: Object, seed: int) -> None:
+    """Give most nodes a rack, and each second job levels, and slices of two; the objects are changed."""
+    random = Random(seed)  # noqa: S311
+    for item in objects["items"]:
+        if item["kind"] == "Node" and random.random() < 0.9:
+            item["metadata"]["labels"]["rack"] = random.choice("ab")
+    for item in [item for item in objects["items"] if item["kind"] == "TrainingJob"][::2]:
+        modes = random.choice((("Required", "Preferred"), ("Preferred", "Required"), ("Preferred", "Preferred")))
+        levels = [{"key": key, "mode": mode} for key, mode in zip(("pool", "rack"), modes, strict=True)]
+        item["spec"]["topology"] = {"levels": levels}
+        if random.random() < 0.7:
+            item["spec"]["topology"]["slice"] = {"size": 2, "key": random.choice(("pool", "rack"))}
+            trainer = item["spec"]["trainer"]
+            trainer |= {key: trainer[key] + trainer[key] % 2 for key in ("min-instance", "max-instance")}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_accepts_plans_in_levels_and_slices(seed: int, tmp_path: Path) -> None:
+    objects = random_objects(seed)
+    in_levels(objects, seed)
+    try:
+        world = certify_objects(objects, tmp_path)
+    except EdlError:
+        return
+    assert faults(world.objects, world.plan, world.certificate) == []
+
+
+def test_the_tree_is_in_the_bound(tmp_path: Path) -> None:
+    """Twelve slots are free. A rack holds six, and one slice of four; without labels twelve count."""
+    racks = [node(f"n{i}", "3500m", labels={"block": "b", "rack": "ab"[i // 2]}) for i in range(4)]
+
+    def bound(topology: Object) -> Fraction:
+        world = certify_objects(cluster(*racks, job("ctr", 4, 12, {"cpu": "1"}, topology=topology)), tmp_path)
+        assert faults(world.objects, world.plan, world.certificate) == []
+        facts = world.certificate["jobs"]["ads/ctr"]
+        worth = Fraction(int(world.certificate["proofs"]["minimum"]["bound"]), int(world.certificate["denominator"]))
+        return worth * (int(facts["cap"]) - 4) + 4
+
+    rack, block = {"key": "rack", "mode": "Required"}, {"key": "block", "mode": "Required"}
+    assert bound({"levels": [block]}) == 12
+    assert bound({"levels": [{"key": "block"}, rack]}) == 6
+    assert bound({"levels": [block, {"key": "rack"}], "slice": {"size": 4}}) == 8
+    assert bound(rack | {"slice": {"size": 4}}) == 4
+
+
+def test_a_part_of_a_slice_is_a_fault(tmp_path: Path) -> None:
+    racks = [node(name, "4", labels={"rack": rack}) for name, rack in (("n1", "a"), ("n2", "b"))]
+    topology = {"key": "rack", "slice": {"size": 2}}
+    world = certify_objects(cluster(*racks, job("ctr", 2, 4, {"cpu": "1"}, topology=topology)), tmp_path)
+    assert faults(world.objects, world.plan, world.certificate) == []
+    world.plan["decisions"][0]["nodes"] = {"n1": 3, "n2": 1}
+    assert faults(world.objects, world.plan, world.certificate) == [
+        "job ads/ctr: a slice is not whole, or not in one domain"
+    ]
 
 
 def test_trainers_in_two_domains_are_a_fault(tmp_path: Path) -> None:

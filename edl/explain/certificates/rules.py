@@ -1,10 +1,10 @@
 """The rules under which a certificate bounds what any plan can reach, as numbers.
 
 They are weaker than the planner's own rules, so that a stranger can read them from the Kubernetes objects alone: no
-quota, no capacity for DaemonSet pods to come, no cap on a job but its maximum, no rule between pods or of volumes,
-and trainers that have no slot of their job count without one. Where trainers lend CPU, serving pods take no place:
-they may use what others declare. A weaker rule allows more plans, so a bound under these rules holds for edl's plans
-too.
+quota, no capacity for DaemonSet pods to come, no cap on a job but its maximum and what its domains hold, no rule
+between pods or of volumes, and trainers that have no slot of their job count without one. Where trainers lend CPU,
+serving pods take no place: they may use what others declare. A weaker rule allows more plans, so a bound under these
+rules holds for edl's plans too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from edl.errors import ConfigError
+from edl.explain.certificates.trees import Tree
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role, WorkloadKind
@@ -171,7 +172,7 @@ def rules_of(study: Study) -> Rules:
         ConfigError: the certificate does not cover such a plan; the message names the cause.
     """
     plan, problem = study.plan, study.context.problem
-    snapshot = problem.snapshot
+    snapshot = study.observed or problem.snapshot
     if plan.policy not in CERTIFIED:
         raise ConfigError(
             f"--certificate: policy {plan.policy} has no certificate in rationals; choose one of"
@@ -185,7 +186,7 @@ def rules_of(study: Study) -> Rules:
             " --certificate"
         )
     shapes = _Shapes()
-    jobs = tuple(_job_rules(study, shapes))
+    jobs = tuple(_job_rules(study, snapshot, shapes))
     serving = _serving_places(study, shapes)
     known = tuple(shapes.labels)
     for shape in known:
@@ -214,14 +215,14 @@ def lends(snapshot: ClusterSnapshot) -> bool:
     return any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.live_trainers)
 
 
-def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
+def _job_rules(study: Study, snapshot: ClusterSnapshot, shapes: _Shapes) -> Iterable[JobRule]:
     context = study.context
     problem, level = context.problem, context.shared.level
-    nodes = {node.name: node for node in problem.snapshot.nodes}
-    targets = {decision.job: decision for decision in study.plan.decisions}
+    nodes, jobs = {node.name: node for node in snapshot.nodes}, {job.key: job for job in snapshot.jobs}
+    targets, tree = {decision.job: decision for decision in study.plan.decisions}, Tree(snapshot)
     for j in context.shared.packing.members:
         demand = problem.demands[j]
-        job, decision = demand.job, targets[demand.job.key]
+        job, decision = jobs[demand.job.key], targets[demand.job.key]
         if job.refusal is not None and job.refusal.reason is Reason.UNSCHEDULABLE:
             raise ConfigError(
                 f"--certificate: {job.key} runs without a pod of its minimum ({job.refusal.message}), which a"
@@ -236,6 +237,7 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
             if starts[fixed.role]:
                 shapes.add(rule_of(job, fixed.role, fixed.shape), f"{job.key} {fixed.role}", len(starts[fixed.role]))
         low, high = replace(job, slowed_beyond=0).bounds  # the objects do not say up to where more trainers help
+        high = max(low, tree.most(job, trainer, high))
         cap = min(high, max(low, demand.max_trainers))
         yield JobRule(
             key=job.key,
@@ -255,9 +257,9 @@ def _job_rules(study: Study, shapes: _Shapes) -> Iterable[JobRule]:
 def rule_of(job: Job, role: Role, shape: PodShape) -> PodShape:
     """The shape of pods of a job without rules; for bounds, those that stay in one domain may be in any."""
     shape = without_rules(shape)
-    if job.topology is None or not job.topology.is_required or role not in TOGETHER:
+    if job.topology is None or role not in TOGETHER:
         return shape
-    return in_any_domain(shape, job.topology)
+    return in_any_domain(shape, job.topology if role is Role.TRAINER else job.topology.of_pservers)
 
 
 def _count_immovable(job: Job, nodes: Mapping[str, Node]) -> int:

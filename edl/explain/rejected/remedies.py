@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edl.model.resources import BY_HAND, ONE_POD, RULE_PREFIX, TAKES_NO_MORE, NodeRule
+from edl.model.topology import SEATS
 from edl.model.units import listed
 
 ALLOWED = "change the rule or the volume that the line names, or add a node that it allows"
@@ -18,6 +19,7 @@ _ONE_POD = (
 )
 _MAKE_MORE = "make more such volumes, or name a StorageClass that makes them"
 _OF_NODES = "{} {}, or give its pods a volume that other nodes reach: a node more does not help"
+_WHOLE_SLICE = "free capacity for a whole slice in one of the domains that the line names, or add nodes to one"
 _NODE_LABELS = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 
@@ -30,6 +32,8 @@ def _against(name: str) -> str:
     if f" {TAKES_NO_MORE} " in name:
         _, _, where = name.partition(f" {TAKES_NO_MORE} ")[0].rpartition(", and ")
         return _FULL_DOMAIN.format(f"{'on' if where.startswith('node ') else 'in'} {where}")
+    if name.startswith(SEATS):
+        return _WHOLE_SLICE
     if ONE_POD in name:
         return _ONE_POD
     return _MAKE_MORE if name.startswith(f"{RULE_PREFIX}{BY_HAND} ") else ALLOWED

@@ -25,7 +25,6 @@ from edl.model.job_policies import JobEvent, default_action
 from edl.model.jobs import FixedPods, Job, RolePolicy
 from edl.model.names import KUEUE_QUEUE, JobKey, Role
 from edl.model.resources import PODS, PodShape, Resources
-from edl.model.topology import Topology
 from edl.printable import printable
 
 _ONE_POD = PodShape(Resources.of({PODS: 1}))
@@ -85,7 +84,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         uid="",
         min_trainers=spec.trainer.min_trainers,
         max_trainers=spec.trainer.max_trainers,
-        sizes=spec.trainer.allowed,
+        sizes=spec.sizes,
         trainer=shape_of(specs[Role.TRAINER]),
         preferred=preferences_of(specs[Role.TRAINER]),
         limits=limits_of(specs[Role.TRAINER]),
@@ -109,7 +108,7 @@ def _job_of(parsed: TrainingJob, key: JobKey, specs: Mapping[Role, PodSpec]) -> 
         unkept=checkpoints_warning(parsed),
         lending=spec.elasticity.lending,
         scale_up=spec.elasticity.scale_up,
-        topology=Topology(spec.topology.key, spec.topology.mode) if spec.topology else None,
+        topology=spec.topology.model if spec.topology else None,
     )
 
 

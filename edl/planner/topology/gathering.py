@@ -1,9 +1,9 @@
-"""Which trainers of a job with `mode: Preferred` move once the cluster is quiet, so that all are in one domain.
+"""Which trainers of a job with a Preferred level move once the cluster is quiet, so that all are in one domain of it.
 
 Such a job spreads over domains rather than have fewer trainers, and stays so when capacity comes free. A few
 trainers at a time are deleted in other domains and start again in the domain that could hold all of them. The job
-never has fewer trainers than its minimum, and no other job loses any. A job with `mode: Required` is left alone: it
-would have to end first.
+never has fewer trainers than its minimum, and no other job loses any. The narrowest level on which that works counts.
+A job never leaves the domain of its Required level: it would have to end first. Slices stay where they are.
 
 What locality is worth is not known, so it is assumed to be a little: GAIN of the speed of the job over HORIZON_S must
 pay for the resizes. A job whose trainers have not all run that long does not move, so moves cannot follow each other
@@ -23,7 +23,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import PodPhase
-from edl.model.topology import Topology, domain_of
+from edl.model.topology import Path, path_of
 from edl.planner.consolidation import Moving, pays, with_moves, without
 from edl.planner.problem import JobDemand, LiveTrainer
 from edl.planner.topology.choices import towards
@@ -38,7 +38,7 @@ class Gathering(NamedTuple):
     """Trainers to delete so that they start again in another domain; their names are sorted."""
 
     job: JobKey
-    domain: str
+    domain: Path
     trainers: tuple[str, ...]
 
 
@@ -54,10 +54,12 @@ def gatherings(packing: TrialPacking) -> Iterator[Gathering]:
     )
     for j in turns:
         topology = demands[j].job.topology
-        if topology is not None and not topology.is_required and _may_move(packing, demands[j]):
-            found = _Spread(packing, demands[j], topology).gathered()
-            if found is not None:
-                yield found
+        if topology is None or topology.slices is not None or not _may_move(packing, demands[j]):
+            continue
+        depths = range(len(topology.levels), topology.depth, -1)
+        tries = (_Spread(packing, demands[j], topology.keys[:depth]).gathered() for depth in depths)
+        if (found := next(filter(None, tries), None)) is not None:
+            yield found
 
 
 def as_gathered(snapshot: ClusterSnapshot, gathering: Gathering) -> ClusterSnapshot:
@@ -80,8 +82,9 @@ def holds_together(snapshot: ClusterSnapshot, before: ScalePlan, after: ScalePla
     decision = after.decision(job.key)
     if job.topology is None or decision is None or not pays(before, after, 0):
         return False
-    labels, key = {node.name: node.labels for node in snapshot.nodes}, job.topology.key
-    there = sum(n for name, n in decision.nodes if domain_of(labels.get(name, ()), key) == gathering.domain)
+    labels = {node.name: node.labels for node in snapshot.nodes}
+    keys = job.topology.keys[: len(gathering.domain)]
+    there = sum(n for name, n in decision.nodes if path_of(labels.get(name, ()), keys) == gathering.domain)
     return there == len(gathering.trainers) == sum(n for _, n in decision.nodes)
 
 
@@ -120,11 +123,15 @@ def _pays_for(job: Job, moved: int, at_once: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """The domains in which the trainers of one job run."""
+    """The domains of one level in which the trainers of one job run.
+
+    Attributes:
+        keys: the labels of the level and of all wider ones.
+    """
 
     packing: TrialPacking
     demand: JobDemand
-    topology: Topology
+    keys: tuple[str, ...]
 
     def gathered(self) -> Gathering | None:
         """The trainers that move first; None if the job is in one domain already, or cannot be."""
@@ -146,27 +153,25 @@ class _Spread:
                 return Gathering(self.demand.job.key, domain, tuple(sorted(t.pod.name for t in part)))
         return None
 
-    def _by_domain(self) -> dict[str, list[LiveTrainer]]:
-        """The trainers by domain, in the order of deletion; those outside of all domains have the empty name."""
+    def _by_domain(self) -> dict[Path, list[LiveTrainer]]:
+        """The trainers by domain, in the order of deletion; those outside of all domains have the empty path."""
         trainers = [self.packing.problem.live_trainers[i] for i in self.demand.live_trainers]
-        found: dict[str, list[LiveTrainer]] = {}
+        found: dict[Path, list[LiveTrainer]] = {}
         for trainer in sorted(trainers, key=lambda t: t.order):
             found.setdefault(self._domain(trainer), []).append(trainer)
         return found
 
-    def _domain(self, trainer: LiveTrainer) -> str:
+    def _domain(self, trainer: LiveTrainer) -> Path:
         nodes = self.packing.problem.snapshot.nodes
-        return domain_of(nodes[trainer.node].labels, self.topology.key) if trainer.node >= 0 else ""
+        return path_of(nodes[trainer.node].labels, self.keys) if trainer.node >= 0 else ()
 
-    def _slots(self, domain: str) -> int:
+    def _slots(self, domain: Path) -> int:
         """How many more trainers fit in a domain now."""
         slots = self.packing.slots(self.demand.shape).tolist()
         nodes = self.packing.problem.snapshot.nodes
-        return sum(
-            n for n, node in zip(slots, nodes, strict=True) if domain_of(node.labels, self.topology.key) == domain
-        )
+        return sum(n for n, node in zip(slots, nodes, strict=True) if n and path_of(node.labels, self.keys) == domain)
 
-    def _all_may(self, outside: dict[str, list[LiveTrainer]]) -> bool:
+    def _all_may(self, outside: dict[Path, list[LiveTrainer]]) -> bool:
         """True if each of these trainers may be evicted, and would be created alike."""
         return all(
             trainer.pod.safe_to_evict is not False and trainer.shape == self.demand.shape
@@ -175,7 +180,7 @@ class _Spread:
         )
 
 
-def _part_of(outside: dict[str, list[LiveTrainer]], at_once: int) -> list[LiveTrainer]:
+def _part_of(outside: dict[Path, list[LiveTrainer]], at_once: int) -> list[LiveTrainer]:
     """The first trainers that move, from the domain with most of them at each step."""
     left = {name: list(trainers) for name, trainers in outside.items()}
     part: list[LiveTrainer] = []

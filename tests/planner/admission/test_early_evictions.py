@@ -99,7 +99,7 @@ def test_jobs_whose_pods_others_choose_give_nothing(kind: str) -> None:
     world = full()
     (job,) = world.jobs
     if kind == "topology":
-        job = replace(job, topology=Topology("zone", TopologyMode.PREFERRED))
+        job = replace(job, topology=Topology.of("zone", TopologyMode.PREFERRED))
     else:
         job = replace(job, owner_count=16)
     assert not evictions_in(replace(world, jobs=(job,)))

@@ -11,7 +11,7 @@ from edl.model.limits import Limits
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.topology import Topology, TopologyMode
-from edl.planner.topology.choices import Choices, read_choices
+from edl.planner.topology.choices import Choice, Choices, read_choices
 from tests.worlds.builders import make_job, make_node, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
@@ -25,7 +25,7 @@ RACKS = (
 
 
 def together(job: Job, mode: TopologyMode = TopologyMode.REQUIRED) -> Job:
-    return replace(job, topology=Topology(KEY, mode))
+    return replace(job, topology=Topology.of(KEY, mode))
 
 
 def choices_of(*jobs: Job) -> Choices:
@@ -35,7 +35,10 @@ def choices_of(*jobs: Job) -> Choices:
 
 
 def domains_of(*jobs: Job) -> dict[str, tuple[str, ...]]:
-    return {key.name: tuple(names) for key, names in choices_of(*jobs).domains.items()}
+    return {
+        key.name: tuple(dict.fromkeys("/".join(c.domain or c.order[0]) for c in options))
+        for key, options in choices_of(*jobs).options.items()
+    }
 
 
 def test_a_snapshot_without_such_jobs_is_not_even_read() -> None:
@@ -92,13 +95,16 @@ def test_the_guess_for_a_younger_job_leaves_the_older_one_its_room() -> None:
         together(make_job(name, min_trainers=6, max_trainers=6, age_s=age_s))
         for name, age_s in (("old", 9), ("young", 1))
     )
-    assert {key.name: name for key, name in choices_of(old, young).guess.items()} == {"old": "b", "young": "a"}
+    assert {key.name: choice.domain for key, choice in choices_of(old, young).guess.items()} == {
+        "old": ("b",),
+        "young": ("a",),
+    }
 
 
 def test_the_plan_sees_the_domain_and_what_the_largest_could_hold() -> None:
     choices = choices_of(together(make_job("job", min_trainers=2)), make_job("plain"))
-    placed = {job.key.name: job for job in choices.applied({JobKey("default", "job"): "b"}).jobs}
-    assert placed["job"].topology == Topology(KEY, TopologyMode.REQUIRED, "b", 8)
+    placed = {job.key.name: job for job in choices.applied({JobKey("default", "job"): Choice(("b",))}).jobs}
+    assert placed["job"].topology == replace(Topology.of(KEY, TopologyMode.REQUIRED), domain=("b",), most=8)
     assert placed["plain"] == make_job("plain")
     assert read_choices(choices.applied(choices.guess), Limits()) is None
 
@@ -182,3 +188,13 @@ def test_a_pserver_that_is_lost_is_replaced_in_the_domain_of_its_trainers() -> N
     job = make_job("job", trainers=2, min_trainers=2, max_trainers=2, on=("b1",))
     decision = decision_of(plan_for(make_snapshot(RACKS, (with_pservers(job, 1),))), "job")
     assert decision.fixed_nodes == ((Role.PSERVER, "b1"),)
+
+
+def test_what_is_free_for_an_elastic_job_is_left_to_it_by_the_guess_for_the_next_one() -> None:
+    """Both would fit in the larger rack with what is left of their maximums, and one rack would stay empty."""
+    old, young = (
+        together(make_job(name, min_trainers=1, max_trainers=high, age_s=age_s))
+        for name, high, age_s in (("old", 8, 9), ("young", 7, 1))
+    )
+    guess = {key.name: choice.domain for key, choice in choices_of(old, young).guess.items()}
+    assert guess == {"old": ("a",), "young": ("b",)}

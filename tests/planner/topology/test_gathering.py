@@ -35,7 +35,7 @@ def split(on: tuple[str, ...] = SPLIT, mode: TopologyMode = TopologyMode.PREFERR
     low = fields.pop("low", 2)
     job = make_job("job", trainers=len(on), min_trainers=low, max_trainers=len(on), on=on, age_s=100)
     job = with_status(job, admitted=True)
-    return replace(job, topology=Topology(KEY, mode), **fields)
+    return replace(job, topology=Topology.of(KEY, mode), **fields)
 
 
 def at_rest(*jobs: Job, nodes: Any = RACKS, now_s: float = 5000.0, pods: Any = ()) -> ClusterSnapshot:
@@ -107,7 +107,7 @@ def test_a_job_stays_if_the_rack_would_not_be_that_of_most_of_its_trainers() -> 
 
 
 def test_a_move_is_only_made_if_each_trainer_comes_back_in_that_rack() -> None:
-    world, gathering = at_rest(split()), Gathering(JobKey("default", "job"), "a", ("job-trainer-3",))
+    world, gathering = at_rest(split()), Gathering(JobKey("default", "job"), ("a",), ("job-trainer-3",))
     still, made = plan_for(world), plan_for(world, REST)
 
     def holds(*nodes: tuple[str, int]) -> bool:
@@ -159,7 +159,7 @@ def two_jobs() -> ClusterSnapshot:
     jobs = []
     for name in ("one", "two"):
         job = with_status(make_job(name, trainers=4, min_trainers=2, max_trainers=6, on=("a0", "a1")), admitted=True)
-        jobs.append(replace(job, topology=Topology(KEY, TopologyMode.PREFERRED)))
+        jobs.append(replace(job, topology=Topology.of(KEY, TopologyMode.PREFERRED)))
     return at_rest(*jobs, nodes=nodes)
 
 
@@ -220,7 +220,7 @@ def spread(draw: st.DrawFn) -> ClusterSnapshot:
         job = make_job(name, trainers=len(on), min_trainers=low, max_trainers=len(on), on=tuple(on), age_s=50.0)
         mode = draw(st.sampled_from([TopologyMode.PREFERRED, TopologyMode.PREFERRED, None]))
         job = with_status(job, admitted=True)
-        jobs.append(replace(job, topology=Topology(KEY, mode) if mode else None))
+        jobs.append(replace(job, topology=Topology.of(KEY, mode) if mode else None))
     return at_rest(*jobs, nodes=nodes)
 
 

@@ -15,7 +15,7 @@ from edl.model.names import Role
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.problem_reader import read_problem
 from edl.planner.scores import PlanScore
-from edl.planner.topology.choices import Choices, read_choices
+from edl.planner.topology.choices import Assignment, Choices, read_choices
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, decide_together
 from edl.planner.trial_packing import TrialPacking
@@ -29,12 +29,12 @@ LIMITS = Limits()
 def world(jobs: int, racks: int) -> ClusterSnapshot:
     nodes = tuple(make_node(f"n{i}", 8, labels={KEY: f"r{i}"}) for i in range(racks))
     made = (make_job(f"j{i}", max_trainers=8, age_s=float(i)) for i in range(jobs))
-    topology = Topology(KEY, TopologyMode.REQUIRED)
+    topology = Topology.of(KEY, TopologyMode.REQUIRED)
     return make_snapshot(nodes, tuple(replace(job, topology=topology) for job in made))
 
 
 def domains(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    return tuple(job.topology.domain for job in snapshot.jobs if job.topology is not None)
+    return tuple("/".join(job.topology.domain) for job in snapshot.jobs if job.topology is not None)
 
 
 def rated(value: Callable[[tuple[str, ...]], float]) -> Callable[[tuple[str, ...]], PlanScore]:
@@ -51,11 +51,13 @@ def search(snapshot: ClusterSnapshot, value: Callable[[tuple[str, ...]], float])
     """The domains that are chosen if decisions are worth this, and how many were tried."""
     tried: list[tuple[str, ...]] = []
 
-    def decide(placed: ClusterSnapshot) -> tuple[str, ...]:
-        tried.append(domains(placed))
+    choices = choices_of(snapshot)
+
+    def decide(chosen: Assignment) -> tuple[str, ...]:
+        tried.append(domains(choices.applied(chosen)))
         return tried[-1]
 
-    best = decide_together(choices_of(snapshot), LIMITS, decide, rated(value), lambda: 0.0)
+    best = decide_together(choices, LIMITS, decide, rated(value), lambda: 0.0)
     assert len(set(tried)) == len(tried)
     return best, len(tried)
 
@@ -79,10 +81,10 @@ def test_with_many_choices_the_domains_of_one_job_after_the_other_are_changed() 
 
 
 def test_no_more_is_tried_once_every_job_has_all() -> None:
-    decided: list[ClusterSnapshot] = []
+    decided: list[Assignment] = []
 
-    def decide(placed: ClusterSnapshot) -> int:
-        decided.append(placed)
+    def decide(chosen: Assignment) -> int:
+        decided.append(chosen)
         return 1
 
     full = PlanScore(0, (True, True), 1.0, 2.0, 0)
@@ -91,7 +93,7 @@ def test_no_more_is_tried_once_every_job_has_all() -> None:
 
 
 def test_no_more_is_tried_once_its_part_of_the_time_is_over() -> None:
-    tried: list[ClusterSnapshot] = []
+    tried: list[Assignment] = []
     limits = replace(LIMITS, deadline_s=10.0)
     decide_together(
         choices_of(world(2, 3)), limits, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 3.1
@@ -102,15 +104,17 @@ def test_no_more_is_tried_once_its_part_of_the_time_is_over() -> None:
 def test_a_large_cluster_gets_the_first_guess() -> None:
     small = world(2, 3)
     snapshot = replace(small, nodes=(*small.nodes, *make_nodes(MOST_CELLS // 2)))
-    tried: list[ClusterSnapshot] = []
+    tried: list[Assignment] = []
     decide_together(choices_of(snapshot), LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
     assert len(tried) == 1
 
 
 def test_another_choice_may_fail_and_the_first_may_not() -> None:
-    def only(wanted: tuple[str, ...]) -> Callable[[ClusterSnapshot], tuple[str, ...]]:
-        def decide(placed: ClusterSnapshot) -> tuple[str, ...]:
-            if domains(placed) != wanted:
+    choices = choices_of(world(2, 2))
+
+    def only(wanted: tuple[str, ...]) -> Callable[[Assignment], tuple[str, ...]]:
+        def decide(chosen: Assignment) -> tuple[str, ...]:
+            if domains(choices.applied(chosen)) != wanted:
                 raise PlanError("no plan")
             return wanted
 
@@ -125,7 +129,7 @@ def test_another_choice_may_fail_and_the_first_may_not() -> None:
 
 def job_of(name: str, low: int, high: int, age_s: float = 0.0) -> Job:
     job = make_job(name, min_trainers=low, max_trainers=high, age_s=age_s)
-    return replace(job, topology=Topology(KEY, TopologyMode.REQUIRED))
+    return replace(job, topology=Topology.of(KEY, TopologyMode.REQUIRED))
 
 
 def test_the_guess_is_corrected_where_a_younger_job_needs_the_larger_rack() -> None:
@@ -144,6 +148,20 @@ def test_the_bound_allows_every_rack() -> None:
     plan = plan_for(make_snapshot(nodes, (there,)))
     assert plan.certificate.achieved == pytest.approx(1 / 3)
     assert plan.certificate.bound == pytest.approx(1.0)
+
+
+def test_the_bound_allows_racks_that_a_job_of_one_size_is_not_tried_on() -> None:
+    """Without the fewest racks that hold it, the job would leave the other one its maximum."""
+    nodes = (make_node("a", 4, labels={KEY: "a"}), make_node("b", 6, labels={KEY: "b"}))
+    gang = replace(job_of("gang", 3, 3, age_s=9.0), topology=Topology.of(KEY, TopologyMode.PREFERRED))
+    choices = read_choices(make_snapshot(nodes, (gang, make_job("other", cpu=2, max_trainers=9))), LIMITS)
+    assert choices is not None
+    (limited, free) = choices.options[gang.key]
+    assert (limited.area, free.area) == ((("a",),), ())
+    problem = read_problem(choices.applied(choices.guess), LIMITS)
+    shape = problem.demands[0].shape
+    assert problem.opened[shape].tolist() == [True, False]
+    assert without_domains(TrialPacking(problem, (0,))).problem.opened[shape].tolist() == [True, True]
 
 
 def test_the_bound_allows_pservers_every_rack_too() -> None:

@@ -20,7 +20,7 @@ from edl.model.names import Role
 from edl.model.plan import ScalePlan
 from edl.model.pods import Pod
 from edl.model.resources import CPU
-from edl.model.topology import Topology, TopologyMode, domain_of, in_domain
+from edl.model.topology import Topology, TopologyMode, in_domain, path_of
 from edl.planner import decide
 from edl.planner.guard import check
 from edl.planner.problem import Problem
@@ -59,7 +59,7 @@ def worlds(
             fixed=pservers(draw(st.integers(0, most_pservers)), draw(st.integers(1, 2))) if most_pservers else (),
         )
         mode = draw(st.sampled_from(modes))
-        jobs.append(replace(job, topology=Topology(KEY, mode)) if mode else job)
+        jobs.append(replace(job, topology=Topology.of(KEY, mode)) if mode else job)
     return make_snapshot(nodes, tuple(jobs))
 
 
@@ -158,7 +158,7 @@ def carried_out(world: ClusterSnapshot, plan: ScalePlan) -> ClusterSnapshot:
     def required(job: Job, pod: Pod) -> Pod:
         if job.topology is None or not is_required(job):
             return pod
-        domain = domain_of(labels[pod.node], KEY)
+        domain = path_of(labels[pod.node], (KEY,))
         shape = next((fixed.shape for fixed in job.fixed if fixed.role is pod.role), job.trainer)
         return replace(pod, shape=in_domain(shape, replace(job.topology, domain=domain)))
 

@@ -25,6 +25,7 @@ from tests.worlds.hostile.manifests import (
     with_spec,
     without,
 )
+from tests.worlds.hostile.topologies import TOPOLOGIES
 
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
@@ -260,14 +261,6 @@ _FIELDS = [
         "with maxGlobalBatch the weights depend on the number of trainers",
     ),
     accepted("a range of batches", edited("elasticity", globalBatch=64, maxGlobalBatch=512)),
-    accepted("topology", edited("topology", key="topology.kubernetes.io/zone", mode="Required")),
-    accepted("a topology without a mode", edited("topology", key="rack")),
-    refused("a topology without a key", edited("topology", mode="Required"), "key is missing", "key: Required"),
-    refused(
-        "an unknown mode", edited("topology", key="rack", mode="Always"), "is not a known value", "Unsupported value"
-    ),
-    refused("a key that is no label", edited("topology", key="a rack"), "does not match", "should match"),
-    refused("an empty key", edited("topology", key=""), "is shorter than 1 character", "at least 1 chars long"),
     accepted("throughput", edited("elasticity", throughput=[{"instances": 4, "samplesPerSecond": 5200}])),
     accepted("a data set", edited(dataset={"source": "index:1000", "epochs": 2, "seed": 7, "shardSize": 10})),
     accepted("a journal", edited("master", storage={"size": "1Gi", "storageClassName": "fast"})),
@@ -458,4 +451,4 @@ _TEMPLATES = [
     ),
 ]
 
-CASES: tuple[Case, ...] = (*_BOUNDS, *_AMOUNTS, *_NAMES, *_FIELDS, *_TEMPLATES)
+CASES: tuple[Case, ...] = (*_BOUNDS, *_AMOUNTS, *_NAMES, *_FIELDS, *TOPOLOGIES, *_TEMPLATES)

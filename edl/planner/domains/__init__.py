@@ -1,0 +1,1 @@
+"""What a plan must keep to for jobs whose pods stay together, apart from how it is made: see `guard`."""
