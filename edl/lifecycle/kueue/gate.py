@@ -113,8 +113,14 @@ def used_trainers(job: Job) -> int:
 
 
 def awaited_trainers(job: Job) -> int:
-    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them."""
-    return 0 if job.owner_count is None or job.finishing or job.finished else job.owner_count
+    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them.
+
+    So does a higher count that it had before, as long as its controller may not have seen the lower one.
+    """
+    if job.owner_count is None or job.finishing or job.finished:
+        return 0
+    last = job.status.last_resize if job.status is not None else None
+    return max(job.owner_count, last.unseen.count if last is not None and last.unseen is not None else 0)
 
 
 def flavors_of(job: Job, role: Role) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """Every history of Jobs whose Workloads edl makes, beside models of their controller and of Kueue.
 
 Between any two steps of edl everything else may happen, and plans may be old. A crash after each of the writes of a
-step is another history. States that are equal are visited once.
+step is another history. States that are equal are visited once. The controller of a Job may act on a count that it
+had before, but not once so much time has passed that edl relies on it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from edl.model.actions import Action, ChangeWorkloads, Report, ReportWorkloads, 
 from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
+from edl.model.times import text_of
 from tests.worlds.kueue.objects import cluster_queue, cohort, flavor, local_queue, own_workload, workload
 from tests.worlds.kueue.owned_jobs import owned_batch_job, reference_to
 from tests.worlds.raw_objects import Object, batch_pod, node, take
@@ -50,7 +53,9 @@ class Sized(NamedTuple):
     Attributes:
         live, ending: its pods.
         asked: how many pods it asks for; 0 while it is suspended.
+        seen: the count that its controller acts on.
         recorded: the count that edl has written last; -1 if none.
+        unseen: the count in its record for which its controller may still make pods; 0 for none.
         plan: (current, target, is it admitted) of the last plan; None before the first.
     """
 
@@ -58,7 +63,9 @@ class Sized(NamedTuple):
     live: int = 0
     ending: int = 0
     asked: int = 0
+    seen: int = 0
     recorded: int = -1
+    unseen: int = 0
     plan: tuple[int, int, bool] | None = None
 
 
@@ -120,6 +127,10 @@ class Histories:
             for number in range(1, len(actions) + 1):
                 yield f"{job.name} acts {number}", _after(state, job.name, actions[:number])
             yield f"{job.name} controlled", state.with_job(_controlled(job))
+            if job.seen != job.asked:
+                yield f"{job.name} seen", state.with_job(job._replace(seen=job.asked))
+            elif job.unseen:
+                yield f"{job.name} waits", state.with_job(job._replace(unseen=0))
             if job.ending:
                 yield f"{job.name} ends one", state.with_job(job._replace(ending=job.ending - 1))
         yield "admit", self._admitted(state)
@@ -134,7 +145,8 @@ class Histories:
             state = self._planned(state)
             for name in [job.name for job in state.jobs]:
                 state = _after(state, name, self._actions(state, _job(state, name)))
-                state = state.with_job(_controlled(_job(state, name))._replace(ending=0))
+                seen = _job(state, name)._replace(seen=_job(state, name).asked)
+                state = state.with_job(_controlled(seen)._replace(ending=0, unseen=0))
             state = self._admitted(state)
             if state == before:
                 return state
@@ -222,7 +234,8 @@ def _after(state: State, name: str, actions: Sequence[Action]) -> State:
                     state = state._replace(own=own)
             case ResizeWorkload():
                 job = _job(state, name)
-                state = state.with_job(job._replace(asked=action.count, recorded=action.count))
+                unseen = action.resize.unseen.count if action.resize.unseen is not None else 0
+                state = state.with_job(job._replace(asked=action.count, recorded=action.count, unseen=unseen))
     return state
 
 
@@ -235,8 +248,8 @@ def _told(one: Own, name: str, report: Report) -> Own:
 
 
 def _controlled(job: Sized) -> Sized:
-    """The Job controller makes pods although others still end, and ends those beyond the count."""
-    return job._replace(live=job.asked, ending=job.ending + max(0, job.live - job.asked))
+    """The Job controller makes pods although others still end, and ends those beyond the count that it has seen."""
+    return job._replace(live=job.seen, ending=job.ending + max(0, job.live - job.seen))
 
 
 def _unused(state: State) -> int:
@@ -282,6 +295,8 @@ def _body(job: Sized) -> Object:
     metadata = body["metadata"]
     metadata |= {"name": job.name, "uid": f"uid-{job.name}"}
     if job.recorded >= 0:
-        record = f'{{"time": "1970-01-01T00:10:00Z", "from": 1, "to": {job.recorded}, "reason": "AtMax"}}'
-        metadata["annotations"]["paddlepaddle.org/last-resize"] = record
+        record: Object = {"time": "1970-01-01T00:10:00Z", "from": 1, "to": job.recorded, "reason": "AtMax"}
+        if job.unseen:
+            record["unseen"] = {"count": job.unseen, "until": text_of(_NOW_S + 1)}
+        metadata["annotations"]["paddlepaddle.org/last-resize"] = json.dumps(record)
     return body
