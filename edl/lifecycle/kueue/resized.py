@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from edl.lifecycle.kueue.gate import admitted_trainers, base_of, decision_under, owned, step_under
+from edl.lifecycle.kueue.gate import admitted_trainers, decision_under, owned, step_under
 from edl.lifecycle.kueue.workloads import workload_actions
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import WorkloadAction
@@ -75,7 +75,7 @@ def reason_under(job: Job, wanted: int, kept: int) -> tuple[str, str] | None:
     state = owned(job)
     if state is None or kept >= wanted:
         return None
-    base = base_of(state)
+    base = state.base
     if kept and base is not None:
         return Reason.QUOTA_REACHED.value, f"Kueue admits {count(admitted_trainers(state), 'pod')} of it"
     step = step_under(job, Step(Stage.RUNNING, wanted, "", ""))
@@ -128,7 +128,7 @@ def _ending(job: Job) -> int:
 
 def _is_between_bases(job: Job, state: KueueState) -> bool:
     """True if edl has started the workload, and its base waits although nobody has evicted it."""
-    base = base_of(state)
+    base = state.base
     last = job.status.last_resize if job.status is not None else None
     return bool(job.live_trainers) and last is not None and last.to_count > 0 and not (base and base.evicted)
 
