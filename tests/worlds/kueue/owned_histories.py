@@ -21,11 +21,12 @@ from edl.model.plan import ScaleDecision
 from edl.model.times import text_of
 from tests.worlds.kueue.objects import cluster_queue, cohort, flavor, local_queue, own_workload, workload
 from tests.worlds.kueue.owned_jobs import owned_batch_job, reference_to
-from tests.worlds.raw_objects import Object, batch_pod, node, take
+from tests.worlds.kueue.surroundings import LOADS, NO_NODE, Around
+from tests.worlds.raw_objects import Object, batch_pod, take
 
 LOW, HIGH, BLUE, GREEN = 1, 4, 2, 2
 SHARED = (
-    *(node("n1"), flavor(), cohort("all"), local_queue("blue"), local_queue("green")),
+    *(flavor(), cohort("all"), local_queue("blue"), local_queue("green")),
     *(cluster_queue("blue", BLUE, cohort="all"), cluster_queue("green", GREEN, cohort="all")),
 )
 OTHERS = {"urgent": ("blue", BLUE + GREEN, 10), "owner": ("green", 1, 0)}
@@ -75,12 +76,14 @@ class State(NamedTuple):
     Attributes:
         own: the Workloads that edl has made, the oldest first.
         others: (name, is it admitted) of the jobs of others that are there.
-        left: what may still happen once: `owner comes`, `owner goes`, `train scaled`.
+        around: what else uses the nodes.
+        left: what may still happen once: `owner comes`, `owner goes`, `train scaled`, and those of `LOADS`.
     """
 
     jobs: tuple[Sized, ...]
     own: tuple[Own, ...] = ()
     others: tuple[tuple[str, bool], ...] = ()
+    around: Around = Around()
     left: frozenset[str] = frozenset()
 
     def with_job(self, job: Sized) -> State:
@@ -124,6 +127,7 @@ class Histories:
         yield "plan", self._planned(state)
         for job in state.jobs:
             actions = self._actions(state, job)
+            self._judge_count(state, job, actions)
             for number in range(1, len(actions) + 1):
                 yield f"{job.name} acts {number}", _after(state, job.name, actions[:number])
             yield f"{job.name} controlled", state.with_job(_controlled(job))
@@ -134,6 +138,8 @@ class Histories:
             if job.ending:
                 yield f"{job.name} ends one", state.with_job(job._replace(ending=job.ending - 1))
         yield "admit", self._admitted(state)
+        for name, around in state.around.steps(_trainers(state)):
+            yield name, state._replace(around=around)
         for event in sorted(state.left):
             if (following := _happened(state, event)) is not None:
                 yield event, following._replace(left=state.left - {event})
@@ -148,6 +154,7 @@ class Histories:
                 seen = _job(state, name)._replace(seen=_job(state, name).asked)
                 state = state.with_job(_controlled(seen)._replace(ending=0, unseen=0))
             state = self._admitted(state)
+            state = state._replace(around=state.around.rested(_trainers(state)))
             if state == before:
                 return state
         return None
@@ -157,6 +164,12 @@ class Histories:
             reserved = sum(one.pods for one in state.own if one.job == job.name and one.state != "waiting")
             if job.live + job.ending > reserved and f"{job.name} scaled" not in way:
                 self.broken.append(f"{job.name}: {job.live} + {job.ending} pods of {reserved}: {', '.join(way)}")
+
+    def _judge_count(self, state: State, job: Sized, actions: Sequence[Action]) -> None:
+        base = next((one for one in state.own if one.job == job.name and not one.number), None)
+        is_kept = base is not None and base.state == "admitted"
+        if is_kept and any(isinstance(one, ResizeWorkload) and one.count < LOW for one in actions):
+            self.broken.append(f"{job.name} below its minimum in {state}")
 
     def _view(self, state: State) -> View:
         key = state._replace(left=frozenset(), jobs=tuple(job._replace(plan=None) for job in state.jobs))
@@ -207,8 +220,14 @@ def _job(state: State, name: str) -> Sized:
     return next(job for job in state.jobs if job.name == name)
 
 
+def _trainers(state: State) -> int:
+    return sum(job.live + job.ending for job in state.jobs)
+
+
 def _happened(state: State, event: str) -> State | None:
     """The state after an event; None if it cannot happen now."""
+    if event in LOADS:
+        return state._replace(around=state.around._replace(load=LOADS[event]))
     name, _, verb = event.partition(" ")
     if verb == "comes":
         return state._replace(others=(*state.others, (name, False)))
@@ -270,7 +289,8 @@ def _evicted(own: tuple[Own, ...], lacking: int, *, has_base: bool) -> tuple[Own
 
 
 def _objects(state: State) -> list[Object]:
-    found: list[Object] = [*SHARED]
+    found: list[Object] = [*SHARED, *state.around.objects()]
+    trainers = state.around.placed
     for one in state.own:
         owner = reference_to(_body(_job(state, one.job)))
         more: dict[str, Any] = {"owner": owner, "name": one.job, "ready": one.is_ready, "digest": one.digest}
@@ -279,6 +299,10 @@ def _objects(state: State) -> list[Object]:
         found.append(_body(job))
         for number in range(job.live + job.ending):
             pod = batch_pod(f"{job.name}-{number}", job=job.name, ready_at=number)
+            if (on := state.around.node_of(trainers)) != "n1":
+                pod["spec"] |= {"nodeName": on}
+                pod["status"] |= {} if on else {"phase": "Pending", "conditions": [NO_NODE]}
+            trainers += 1
             if number >= job.live:
                 pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:10:00Z"
             found.append(pod)
