@@ -209,6 +209,8 @@ class Histories:
                 state = state._replace(others=tuple((one, done or one == name) for one, done in state.others))
             elif priority or (self.reclaims and queue == "green"):
                 state = state._replace(own=_evicted(state.own, lacking, has_base=priority > 0))
+        if any(OTHERS[name][2] > 0 and not is_admitted for name, is_admitted in state.others):
+            return state  # nobody is admitted to a ClusterQueue in which a higher priority waits
         for one in sorted(state.own, key=lambda one: bool(one.number)):
             if one.state == "waiting" and one.pods <= _unused(state):
                 own = tuple(each._replace(state="admitted") if each is one else each for each in state.own)

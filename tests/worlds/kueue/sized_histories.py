@@ -24,12 +24,8 @@ from tests.worlds.kueue.surroundings import LOADS, Around
 from tests.worlds.raw_objects import Object, batch_pod, container, take
 
 LOW, HIGH, BLUE, GREEN = 1, 4, 2, 2
-NOMINAL = {"blue": BLUE, "green": GREEN}
-QUEUES = (
-    *(flavor(), cohort("all"), local_queue("blue"), local_queue("green")),
-    *(cluster_queue("blue", BLUE, cohort="all"), cluster_queue("green", GREEN, cohort="all")),
-)
-OTHERS = {"urgent": ("blue", 2, 10), "owner": ("green", 1, 0), "whole": ("blue", BLUE + GREEN, 10)}
+SHARED = (flavor(), cohort("all"), local_queue("blue"), local_queue("green"))
+OTHERS = {"urgent": ("blue", 2, 10), "owner": ("green", 1, 0), "rightful": ("blue", 4, 0)}
 """Name -> (queue, pods, priority) of the jobs of others."""
 _NOW_S = 1000
 REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
@@ -70,6 +66,7 @@ class State(NamedTuple):
     Attributes:
         others: (name, is it admitted) of the jobs of others that are there.
         admitted: the names of all that hold quota, the newest last.
+        nominal: the quota of each ClusterQueue.
         left: what may still happen once.
     """
 
@@ -78,6 +75,7 @@ class State(NamedTuple):
     admitted: tuple[str, ...] = ()
     around: Around = Around()
     left: frozenset[str] = frozenset()
+    nominal: tuple[tuple[str, int], ...] = (("blue", BLUE), ("green", GREEN))
 
     def with_job(self, job: Sized) -> State:
         """The same with another state of a Job."""
@@ -104,7 +102,16 @@ class State(NamedTuple):
     @property
     def unused(self) -> int:
         """What is unused in the cohort."""
-        return BLUE + GREEN - self.used("blue") - self.used("green")
+        return sum(amount - self.used(queue) for queue, amount in self.nominal)
+
+    def exceeds(self, queue: str, more: int = 0) -> bool:
+        """True if a ClusterQueue would have more than is its own, without what it gives back."""
+        return self.used(queue) - self.leaving(queue) + more > dict(self.nominal)[queue]
+
+    def is_behind(self, queue: str, priority: int = 0) -> bool:
+        """True if somebody of a higher priority waits in a ClusterQueue: nobody else is admitted to it then."""
+        waiting = (OTHERS[name] for name, is_admitted in self.others if not is_admitted)
+        return any(other[0] == queue and other[2] > priority for other in waiting)
 
 
 class Preemptor(NamedTuple):
@@ -249,11 +256,11 @@ class SizedHistories:
             if size <= state.unused:
                 others = tuple((one, done or one == name) for one, done in state.others)
                 state = state._replace(others=others, admitted=(*state.admitted, name))
-            elif priority or (self.reclaims and state.used(queue) + size <= NOMINAL[queue]):
+            elif priority or (self.reclaims and not state.exceeds(queue, size)):
                 state = _evicted(state, Preemptor(name, queue, size, priority), swapped)
         for job in sorted(state.jobs, key=lambda job: job.held > 0):
             more = job.wished - job.held
-            if not job.wished or job.is_evicted or more <= 0:
+            if not job.wished or job.is_evicted or more <= 0 or state.is_behind(job.queue):
                 continue
             if job.floor:
                 if state.unused >= job.floor:
@@ -264,7 +271,7 @@ class SizedHistories:
                 admitted = (*(one for one in state.admitted if one != job.name), job.name)
                 state = state.with_job(job._replace(held=job.wished, wished=0, is_late=False))
                 state = state._replace(admitted=admitted)
-            elif self.reclaims and state.used(job.queue) + more <= NOMINAL[job.queue]:
+            elif self.reclaims and not state.exceeds(job.queue, more):
                 state = _evicted(state, Preemptor(job.name, job.queue, more), swapped)
         return state
 
@@ -277,8 +284,9 @@ def _evicted(state: State, one: Preemptor, swapped: bool) -> State:
     for name in sorted(newest, key=lambda name: OTHERS[name][2] if name in OTHERS else 0):
         job = state.job(name)
         queue = OTHERS[name][0] if job is None else job.queue
-        borrows = state.used(queue) - state.leaving(queue) > NOMINAL[queue]
-        is_taken = borrows if queue != one.queue else one.priority > (OTHERS[name][2] if job is None else 0)
+        is_taken = (
+            state.exceeds(queue) if queue != one.queue else one.priority > (OTHERS[name][2] if job is None else 0)
+        )
         if (
             not is_taken
             or name == one.name
@@ -315,7 +323,8 @@ def _snapshot(state: State) -> ClusterSnapshot:
 
 
 def _objects(state: State) -> list[Object]:
-    found: list[Object] = [*QUEUES, *state.around.objects()]
+    found: list[Object] = [*SHARED, *state.around.objects()]
+    found += [cluster_queue(name, nominal, cohort="all") for name, nominal in state.nominal]
     number = state.around.placed
     for job in state.jobs:
         body = kueue_job(job.name, job.queue, size=job.asked, spec={"suspend": not job.held}, annotations=_ASKS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.kueue.loops import loops
-from tests.worlds.kueue.sized_histories import BLUE, GREEN, LOW, NOMINAL, OTHERS, Sized, SizedHistories, State
+from tests.worlds.kueue.sized_histories import BLUE, GREEN, LOW, OTHERS, Sized, SizedHistories, State
 from tests.worlds.kueue.surroundings import Around
 
 JOBS = (Sized("a", "blue"), Sized("b", "green"))
@@ -16,7 +16,10 @@ FULL = State(
     (Sized("a", "blue", asked=2, held=2, live=2), Sized("b", "green", asked=2, held=2, live=2)), admitted=("a", "b")
 )
 BORROWED = State(
-    (Sized("a", "blue", held=1, live=1), Sized("b", "green", asked=3, held=3, live=3)), admitted=("b", "a")
+    tuple(Sized(name, "green", asked=3, held=3) for name in ("a", "b")),
+    admitted=("a", "b"),
+    around=Around(has_extra=True),
+    nominal=(("blue", 4), ("green", 2)),
 )
 GROWING = State((Sized("a", "blue", asked=3, held=2, wished=3, live=2),), admitted=("a",))
 
@@ -37,7 +40,7 @@ def test_every_state_comes_to_rest_without_a_circle_and_no_job_is_below_its_mini
         rest = histories.rest(state)
         assert rest is not None, f"never at rest after {way}"
         for job in rest.jobs:  # one may wait whose quota others of its own ClusterQueue have
-            assert job.held >= LOW or rest.used(job.queue) + LOW > NOMINAL[job.queue], f"a job waits after {way}"
+            assert job.held >= LOW or rest.exceeds(job.queue, LOW), f"a job waits after {way}"
         assert all(is_admitted for _, is_admitted in rest.others), f"somebody waits after {way}"
         left = BLUE + GREEN - sum(OTHERS[name][1] for name, _ in rest.others)
         room = min(left, rest.around.cpus - rest.around.placed)
@@ -48,7 +51,7 @@ def test_every_state_comes_to_rest_without_a_circle_and_no_job_is_below_its_mini
 def test_the_search_finds_the_preemption_loop_of_kueue_which_needs_no_step_of_edl() -> None:
     """Kueue issue 13662: of two that are evicted together the first is admitted again before the second is gone."""
     histories = SizedHistories(reclaims=True)
-    found = histories.search(BORROWED._replace(left=frozenset({"whole comes"})), 300)
+    found = histories.search(BORROWED._replace(left=frozenset({"rightful comes"})), 300)
     circle = {name for name, _ in loops(found, histories.steps, (*PAUSE, "plan", "acts"))}
     assert {"admit", "a reconciled"} <= circle
 
