@@ -64,6 +64,10 @@ class Moment:
             if owner_of(pod) == job and is_live(pod) and pod["spec"].get("nodeName")
         }
 
+    def held(self, workload: str) -> int:
+        """For how many pods a Workload holds quota."""
+        return _held(self.workloads[workload])
+
     def reserved(self, job: str) -> int:
         """For how many pods of a job its Workloads hold quota; of the sizes of an elastic job the largest counts."""
         found = [one for one in self.workloads.values() if owner_of(one) == job]

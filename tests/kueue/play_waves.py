@@ -35,6 +35,7 @@ def test_waves_of_serving_owners_and_borrowers(cluster: Cluster) -> None:
         print(f"\n{len(waves)} waves, seed {SEED}\n{table(results)}")
         for mode, found in results.items():
             print(f"{mode}, {found.waves} waves, used of what is allowed: {found.used}")
+            print(f"{mode}, longest above quota: {found.worst}")
         print(legs_table([leg for found in results.values() for leg in found.legs]))
     for mode in set(EDL) & results.keys():
         found = results[mode]

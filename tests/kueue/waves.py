@@ -84,6 +84,7 @@ class Result:
         serving_s: from each growth of serving until all of its pods had nodes; a later change ends the wait.
         stops: how often a job that was not deleted lost all of its pods.
         above: the longest time in which more pods of a job ran than it held quota for, in seconds.
+        worst: which job that was, with how many pods and Workloads.
         ended: pods of jobs that were not deleted and ended.
         writes: changes of pods, Jobs and Workloads, and events of edl, in the last QUIET_S. Other programs count
             equal events of theirs some seconds later.
@@ -98,6 +99,7 @@ class Result:
     serving_s: list[float] = field(default_factory=list)
     stops: int = 0
     above: float = 0.0
+    worst: str = ""
     ended: int = 0
     writes: int = 0
     legs: list[dict[str, float]] = field(default_factory=list)
@@ -284,8 +286,10 @@ class _Player:
             self._found.ended += len(gone)
             self._found.stops += not live
         since_s = self._above_s.pop(name, None)
-        if since_s is not None:
-            self._found.above = max(self._found.above, at_s - since_s)
+        if since_s is not None and at_s - since_s > self._found.above:
+            self._found.above = at_s - since_s
+            own = [f"{key} {moment.held(key)}" for key, one in moment.workloads.items() if owner_of(one) == name]
+            self._found.worst = f"{name} had {len(before)} pods, now {len(live)} of {', '.join(own)}"
         if len(live) > moment.reserved(name):
             self._above_s[name] = at_s if since_s is None else since_s
         self._live[name] = live
