@@ -34,6 +34,7 @@ STORMS ?= 150
 WAVES ?= 9
 MIXES ?= 300
 STATES ?= 2000000
+SCOPE ?= 2000
 FUZZ_S ?= 60
 SEED ?= 1
 JOBS ?= 1000
@@ -174,6 +175,9 @@ storms: $(STAMP) ## 150 hours of virtual time in which the world goes wrong at r
 small-scope: $(STAMP) ## every history of very small clusters under the controller, with figures: make small-scope [SCENES="serving"]
 	@EDL_STATES=$(STATES) $(BIN)/python -m tests.worlds.small_scope $(SCENES)
 
+kueue-scope: $(STAMP) ## histories of two jobs beside models of Kueue, an HPA and a node autoscaler, with figures: make kueue-scope [SCOPE=2000]
+	@EDL_STATES=$(SCOPE) $(BIN)/python -m tests.worlds.kueue
+
 api-faults: $(STAMP) ## each call of the controller goes wrong in each way, once (make searches tries a sample); prints a table
 	@$(PYTEST) -s --campaign full -o timeout=600 tests/e2e/calls
 
@@ -233,15 +237,19 @@ kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kuberay; ensure_kuberay()"
 	@$(PYTEST) --on cluster tests/kuberay
 
-kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module
+kueue-test kueue-waves kueue-sessions: export EDL_KUEUE = $(KUEUE)
+kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module; KUEUE=0.19.1 is a newer one
 	@$(STEP) 'build Kueue and the training operator, if they are missing'
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kueue; ensure_kueue(); ensure_kubeflow()"
 	@$(STEP) 'tests beside the real Kueue'
 	@$(PYTEST) --on cluster tests/kueue
 
-kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000]
+kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000 SEED=2 MODES=owner]
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
-	@EDL_KUEUE_WAVES=$(WAVES) $(PYTEST) -s --on cluster tests/kueue/play_waves.py
+	@EDL_KUEUE_SEED=$(SEED) EDL_KUEUE_MODES="$(MODES)" EDL_KUEUE_WAVES=$(WAVES) $(PYTEST) -s --on cluster tests/kueue/play_waves.py
+
+kueue-sessions: $(STAMP) ## record docs/kueue-sessions.md on a real control plane with Kueue
+	@$(BIN)/python -m tests.kueue.record_sessions
 
 kubeflow-test: $(STAMP) ## PyTorchJobs beside the real training operator (docs/pytorchjobs.md); the first run builds it from its Go module
 	@$(STEP) 'build the training operator, if it is missing'

@@ -59,6 +59,7 @@ OUTPUTS = {
     "docs/tutorial-paddle.md": "printed by `make ctr`; it needs Paddle",
     "docs/tutorial-torch.md": "printed by the commands above it; `make torch-test` plays the same with PyTorch",
     "docs/volcano-sessions.md": "recorded by `make volcano-sessions`, compared by tests/volcano/test_sessions.py",
+    "docs/kueue-sessions.md": "recorded by `make kueue-sessions`, compared by tests/kueue/test_sessions.py",
     "docs/without-kubectl.md": "tests/cli/test_jobs.py compares these lines",
     "docs/how-to/add-a-flag.md": "printed once the flag of the guide is added",
     "docs/how-to/get-the-trained-model-out.md": "`make torch-test` plays the same; it needs PyTorch",

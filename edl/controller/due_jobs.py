@@ -172,3 +172,5 @@ def _ends_of(job: Job, status: JobStatus) -> Iterator[float]:
         yield resize.time_s + max(job.cooldown_s, GROWTH_HOLD_S)
         if resize.voluntary_s is not None:
             yield resize.voluntary_s + job.cooldown_s
+        if resize.unseen is not None:
+            yield resize.unseen.until_s

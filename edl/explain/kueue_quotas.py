@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edl.model.cluster import ClusterSnapshot
-from edl.model.quota_trees import Pool, QuotaNode, SizedQueue
-from edl.model.units import amount
+from edl.model.jobs import Job
+from edl.model.quota_trees import KueueState, Pool, QuotaNode, SizedQueue
+from edl.model.sizes import at_most
+from edl.model.units import amount, count
 from edl.planner.queues.kueue_quotas import allotted, sized_uses
 from edl.planner.queues.pool_tree import PoolTree
 from edl.planner.quota import QuotaRow, QuotaShortage
@@ -51,19 +55,67 @@ class KueueQuotas:
         flavor = dict(queue.flavors).get(row.resource)
         if flavor is None:
             return ""
-        borrowers = self._borrowers(queue, Pool(flavor, row.resource))
-        return "".join(
-            f"; {name} borrows {amount(row.resource, borrowed)}"
-            + (f" and gives back {amount(row.resource, back)}" if back else "")
-            for borrowed, name, back in borrowers[:NAMED]
-        )
+        pool = Pool(flavor, row.resource)
+        return _named(pool, self._borrowers(queue.node, pool, self._snapshot.kueue.nodes))
 
-    def _borrowers(self, queue: SizedQueue, pool: Pool) -> list[tuple[int, str, int]]:
+    def of_base(self, job: Job) -> str:
+        """What keeps Kueue from admitting a job whose Workloads edl makes, or how many pods would fit now.
+
+        Args:
+            job: any job.
+
+        Returns:
+            A part of a sentence; empty for a job whose base holds quota, or whose ClusterQueue is not known.
+        """
+        state = job.kueue
+        if state is None or not state.needs:
+            return ""
+        fits: list[int] = []
+        for pool, need in state.needs:
+            if (unused := self._unused(state.cluster_queue, pool)) < need:
+                return self._lacks(state, pool, need, unused)
+            if each := job.trainer.request[pool.resource]:
+                fits.append((unused - need) // each)
+        pods = at_most(job.sizes, min(job.max_trainers, job.min_trainers + min(fits, default=0)))
+        quotas = ", ".join(dict.fromkeys(pool.flavor for pool, _ in state.needs))
+        unused_for = f"{state.cluster_queue} has unused quota {quotas} for {count(pods, 'pod')} of it"
+        return f"{unused_for}, and it asks for {job.min_trainers} to {job.max_trainers}"
+
+    def _lacks(self, state: KueueState, pool: Pool, need: int, unused: int) -> str:
+        """Say what a base waits for: whether that is its own, and who has it."""
+        nodes, name = self._snapshot.kueue.nodes, state.cluster_queue
+        own, used = PoolTree(nodes, pool).nominal(name), self._used(pool).get(name, 0)
+        lacking = amount(pool.resource, need - max(0, unused))
+        is_own = used + need <= own
+        if is_own and state.base is None:  # else Kueue has a Workload that claims it
+            nodes = tuple(_claiming(node, pool, need) if node.name == name else node for node in nodes)
+        borrowed = f"and can only borrow it (nominalQuota {amount(pool.resource, own)})"
+        whose = "which is its own" if is_own else borrowed
+        waits = f"waits for {lacking} of quota {pool.flavor} in {name}, {whose}"
+        return waits + _named(pool, self._borrowers(name, pool, nodes))
+
+    def _unused(self, name: str, pool: Pool) -> int:
+        """What a ClusterQueue may use more of a pool now; negative if too much is used."""
+        tree = PoolTree(self._snapshot.kueue.nodes, pool)
+        for node, used in self._used(pool).items():
+            tree.take(node, used)
+        return tree.available(name)
+
+    def _used(self, pool: Pool) -> dict[str, int]:
+        """What everybody has reserved of a pool, by node."""
+        used = {
+            node.name: dict(node.held).get(pool, 0) + dict(node.leaving).get(pool, 0)
+            for node in self._snapshot.kueue.nodes
+        }
+        for use in sized_uses(self._snapshot).get(pool, ()):
+            used[use.node] += use.reserved
+        return used
+
+    def _borrowers(self, node: str, pool: Pool, nodes: tuple[QuotaNode, ...]) -> list[tuple[int, str, int]]:
         """(what it borrows, its name, what it gives back now) of the others in the tree, the largest first."""
-        nodes: tuple[QuotaNode, ...] = self._snapshot.kueue.nodes
         uses = sized_uses(self._snapshot).get(pool, ())
         shares, tree = allotted(nodes, pool, uses), PoolTree(nodes, pool)
-        used = {node.name: dict(node.held).get(pool, 0) for node in nodes if node.name.startswith("ClusterQueue ")}
+        used = {one.name: dict(one.held).get(pool, 0) for one in nodes if one.name.startswith("ClusterQueue ")}
         back = dict.fromkeys(used, 0)
         for use in uses:
             used[use.node] += use.reserved
@@ -71,8 +123,24 @@ class KueueQuotas:
         found = [
             (borrowed, name, min(borrowed, back[name]))
             for name, amount_used in used.items()
-            if name != queue.node
-            and tree.top(name) == tree.top(queue.node)
+            if name != node
+            and tree.top(name) == tree.top(node)
             and (borrowed := amount_used - tree.nominal(name)) > 0
         ]
         return sorted(found, key=lambda one: (-one[0], one[1]))
+
+
+def _named(pool: Pool, borrowers: list[tuple[int, str, int]]) -> str:
+    """The largest borrowers as a part of a sentence."""
+    return "".join(
+        f"; {name} borrows {amount(pool.resource, borrowed)}"
+        + (f" and gives back {amount(pool.resource, back)}" if back else "")
+        for borrowed, name, back in borrowers[:NAMED]
+    )
+
+
+def _claiming(node: QuotaNode, pool: Pool, more: int) -> QuotaNode:
+    """A node that claims more of a pool."""
+    claimed = dict(node.claimed)
+    claimed[pool] = claimed.get(pool, 0) + more
+    return replace(node, claimed=tuple(sorted(claimed.items())))

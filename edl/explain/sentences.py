@@ -167,7 +167,7 @@ class _Writer:
         """The sentence of one job."""
         found, demand = find_reason(job, self._context), self._context.demand(job)
         if demand is None:
-            return _excluded(found, job)
+            return _excluded(found, job, self._waiting.base_of_kueue(job))
         if demand.index not in self._context.shared.packing.count:
             return self._beside_avoided(found, job, *self._waiting.write(found, demand))
         of = f"{self._context.shared.packing.count[demand.index]} of {job.max_trainers}"
@@ -349,9 +349,12 @@ class _Writer:
         return f"{cost} and add {_percent(trade.gain)} here{weights}{_verdict(trade)}"
 
 
-def _excluded(found: Finding, job: Job) -> Sentence:
-    """The sentence of a job that is given nothing, however much capacity there is."""
+def _excluded(found: Finding, job: Job, base: str) -> Sentence:
+    """The sentence of a job that is given nothing, however much there is; `base` says what Kueue lacks for it."""
     if found.cause is Cause.REFUSED and job.refusal is not None:
+        if base and not job.refusal.details:
+            whole = f"{job.refusal.message}; {base}"
+            return Sentence(job.refusal.message if job.kueue and job.kueue.base else whole, whole)
         return Sentence(job.refusal.message, _with_answer(job.refusal))
     if found.cause is Cause.DELETING and job.orphans_pods:
         return Sentence("the job is being deleted and leaves its pods behind (--cascade=orphan)")

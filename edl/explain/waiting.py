@@ -10,6 +10,7 @@ from edl.explain.kueue_quotas import KueueQuotas
 from edl.explain.queue_capacity import QueueCapacities
 from edl.explain.rejected.rejections import Rejections
 from edl.explain.together import TogetherWriter
+from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.resources import DEVICE_PREFIX, HOST_PORT_PREFIX, RULE_PREFIX, PodShape, Resources
 from edl.model.units import amount, amounts, count, listed, minutes, plain, rank_of
@@ -78,6 +79,10 @@ class WaitingWriter:
                     apart or f"waits for capacity for {_pods_of(demand)}",
                     f"waits for capacity: needs {needs}; {apart or self._lacks(demand)}",
                 )
+
+    def base_of_kueue(self, job: Job) -> str:
+        """What a job whose Workloads edl makes lacks of Kueue's quotas; empty if that is not known, or nothing."""
+        return self._kueue.of_base(job)
 
     def quota_reached(self, shortage: QuotaShortage) -> tuple[str, str]:
         """Write the short and the full explanation of a job that a quota keeps from one more trainer."""

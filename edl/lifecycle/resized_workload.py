@@ -7,7 +7,7 @@ together, so a new controller continues where a killed one stopped.
 from __future__ import annotations
 
 from edl.lifecycle.kueue.gate import decision_under, flavors_of
-from edl.lifecycle.kueue.resized import count_under, own_workload_actions, reason_under
+from edl.lifecycle.kueue.resized import count_under, own_workload_actions, reason_under, unseen_after, without_seen
 from edl.model.actions import Action, EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.names import Role
@@ -30,6 +30,7 @@ def workload_actions(job: Job, decision: ScaleDecision | None, free: int, now_s:
         order. For a workload that edl does not resize, an event that says why: each time, so the caller leaves out
         what the object has already. That it is finishing is no warning.
     """
+    job = without_seen(job, now_s)
     return (*own_workload_actions(job, decision), *_resize(job, decision, free, now_s))
 
 
@@ -52,7 +53,8 @@ def _resize(job: Job, decision: ScaleDecision | None, free: int, now_s: float) -
         return ()
     reason, message = reason_under(job, wanted, count) or _reason(decision, is_shrink=count < before)
     voluntary_s = _voluntary_s(job, reason, now_s, is_shrink=count < before)
-    resize = Resize(float(int(now_s)), before, count, reason, voluntary_s)
+    unseen = unseen_after(job, before, count, now_s) if is_owned else None
+    resize = Resize(float(int(now_s)), before, count, reason, voluntary_s, unseen=unseen)
     message = f"edl changes the number of pods from {before} to {count}: {message}"
     event = EmitEvent(job.key, job.uid, EventKind.NORMAL, reason, message)
     requests = None if job.declared is None else (job.declared, job.trainer.request)

@@ -145,6 +145,8 @@ class KueueState:
         priority_class: the WorkloadPriorityClass that such a job names; empty for none.
         workloads: those that edl has made, by index.
         is_unknown: the objects of Kueue cannot be read, so such a job keeps what it has.
+        cluster_queue: of a job whose base holds no quota: its ClusterQueue, as `QuotaNode.name` has it.
+        needs: what that base needs of the flavors that Kueue would try first, sorted.
     """
 
     local_queue: str
@@ -155,3 +157,10 @@ class KueueState:
     priority_class: str = ""
     workloads: tuple[OwnedWorkload, ...] = ()
     is_unknown: bool = False
+    cluster_queue: str = ""
+    needs: PoolAmounts = ()
+
+    @property
+    def base(self) -> OwnedWorkload | None:
+        """The Workload of the master, the pservers and the minimum; None if there is none that has not ended."""
+        return next((one for one in self.workloads if not one.index and not one.is_finished), None)

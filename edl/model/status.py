@@ -81,6 +81,19 @@ class RoleCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """A higher count for which the controller of a workload may still make pods: it shows nowhere what it has seen.
+
+    Attributes:
+        count: how many pods.
+        until_s: until when, in seconds since the epoch.
+    """
+
+    count: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Resize:
     """The last change of a job's trainer count.
 
@@ -88,6 +101,7 @@ class Resize:
         voluntary_s: when the job last gave trainers to another job; the cooldown starts there. None if it never did,
             or if the cooldown is over.
         lost_s: the training time that the resize cost, in seconds at the speed after it; None if not measured.
+        unseen: of a workload whose Workloads of Kueue edl makes; None if its controller makes no more than asked for.
     """
 
     time_s: float
@@ -96,6 +110,7 @@ class Resize:
     reason: str
     voluntary_s: float | None = None
     lost_s: float | None = None
+    unseen: Unseen | None = None
 
 
 @dataclass(frozen=True, slots=True)

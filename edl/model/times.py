@@ -48,6 +48,11 @@ def text_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def exact_text_of(seconds: float) -> str:
+    """The same with milliseconds, rounded down."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 @lru_cache(maxsize=16384)
 def _seconds_of(value: str) -> float | None:
     if not _TIME.fullmatch(value):

@@ -41,7 +41,7 @@ class Change:
 
 @dataclass
 class Moment:
-    """What exists at one moment, by name."""
+    """What exists at one moment, by name, without finished Workloads."""
 
     pods: dict[str, Object] = field(default_factory=dict)
     workloads: dict[str, Object] = field(default_factory=dict)
@@ -51,8 +51,8 @@ class Moment:
         known = {"pods": self.pods, WORKLOADS: self.workloads}.get(change.kind)
         if known is None:
             return
-        if change.body is None:
-            known.pop(change.name, None)
+        if change.body is None or (change.kind == WORKLOADS and "Finished" in true_of(change.body)):
+            known.pop(change.name, None)  # each growth leaves a finished Workload, and nobody asks for those
         else:
             known[change.name] = change.body
 
@@ -64,9 +64,13 @@ class Moment:
             if owner_of(pod) == job and is_live(pod) and pod["spec"].get("nodeName")
         }
 
+    def held(self, workload: str) -> int:
+        """For how many pods a Workload holds quota."""
+        return _held(self.workloads[workload])
+
     def reserved(self, job: str) -> int:
         """For how many pods of a job its Workloads hold quota; of the sizes of an elastic job the largest counts."""
-        found = [one for one in self.workloads.values() if owner_of(one) == job and "Finished" not in true_of(one)]
+        found = [one for one in self.workloads.values() if owner_of(one) == job]
         own = [_held(one) for one in found if "paddlepaddle.org/workload-index" in _annotations(one)]
         return sum(own) if own else max(map(_held, found), default=0)
 

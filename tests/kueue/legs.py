@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -83,21 +83,34 @@ class _Trace:
         self.stamps.setdefault(stamp, change.at_s)
 
 
-def legs_of(changes: Iterable[Change], owners: Sequence[str]) -> list[dict[str, float]]:
-    """Return the seconds of each leg, by `STAMPS`, of every owner for which Kueue evicted Workloads of edl.
+class Legs:
+    """Follows the owners of waves, change by change."""
 
-    Args:
-        changes: all, in the order of the API server.
-        owners: names of Jobs.
-    """
-    traces, counts = [_Trace(name) for name in owners], dict[str, int]()
-    for change in changes:
-        for trace in traces:
-            trace.note(change, counts)
-        if change.kind == "jobs" and change.body is not None:
-            counts[change.name] = int(change.body["spec"]["parallelism"])
-    whole = [trace.stamps for trace in traces if trace.stamps.keys() == STAMPS.keys()]
-    return [{after: stamps[after] - stamps[before] for before, after in pairwise(STAMPS)} for stamps in whole]
+    def __init__(self) -> None:
+        self._found: list[dict[str, float]] = []
+        self._traces: dict[str, _Trace] = {}
+        self._counts: dict[str, int] = {}
+
+    def follow(self, owner: str) -> None:
+        """Follow a Job from its creation on."""
+        self._traces[owner] = _Trace(owner)
+
+    def note(self, change: Change) -> None:
+        """Take a change into account; they come in the order of the API server."""
+        for trace in list(self._traces.values()):
+            trace.note(change, self._counts)
+            if trace.stamps.keys() == STAMPS.keys():
+                stamps = self._traces.pop(trace.owner).stamps
+                self._found.append({after: stamps[after] - stamps[before] for before, after in pairwise(STAMPS)})
+        if change.kind == "jobs" and change.body is None:
+            self._traces.pop(change.name, None)
+            self._counts.pop(change.name, None)
+        elif change.kind == "jobs" and change.body is not None:
+            self._counts[change.name] = int(change.body["spec"]["parallelism"])
+
+    def found(self) -> list[dict[str, float]]:
+        """The seconds of each leg, by `STAMPS`, of every owner for which Kueue evicted Workloads of edl."""
+        return self._found
 
 
 def legs_table(legs: Sequence[Mapping[str, float]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kueue.legs import legs_table
 from tests.kueue.scene import Cluster
-from tests.kueue.waves import EDL, MODES, play, table, waves_of
+from tests.kueue.waves import EDL, MODES, Result, play, table, waves_of
 
 pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
 SEED = int(os.environ.get("EDL_KUEUE_SEED", "1"))
@@ -27,11 +27,16 @@ USED_AT_REST = 0.95
 @pytest.mark.timeout(0)
 def test_waves_of_serving_owners_and_borrowers(cluster: Cluster) -> None:
     waves = waves_of(SEED, WAVES)
-    results = {mode: play(cluster, mode, waves) for mode in PLAYED}
-    print(f"\n{len(waves)} waves, seed {SEED}\n{table(results)}")
-    for mode, found in results.items():
-        print(f"{mode}, used of what is allowed: {found.used}")
-    print(legs_table([leg for found in results.values() for leg in found.legs]))
+    results = {mode: Result() for mode in PLAYED}
+    try:
+        for mode, found in results.items():
+            play(cluster, mode, waves, found, print)
+    finally:
+        print(f"\n{len(waves)} waves, seed {SEED}\n{table(results)}")
+        for mode, found in results.items():
+            print(f"{mode}, {found.waves} waves, used of what is allowed: {found.used}")
+            print(f"{mode}, longest above quota: {found.worst}")
+        print(legs_table([leg for found in results.values() for leg in found.legs]))
     for mode in set(EDL) & results.keys():
         found = results[mode]
         assert found.never == 0, f"{mode}: every owner is admitted"

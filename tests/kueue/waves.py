@@ -10,7 +10,7 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +20,7 @@ from statistics import fmean
 from edl.model.limits import GROWTH_HOLD_S
 from tests.e2e.control_plane.kube import KubeError
 from tests.kueue.history import Change, History, is_live
-from tests.kueue.legs import legs_of
+from tests.kueue.legs import Legs
 from tests.kueue.owned_jobs import OwnedScene
 from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
 from tests.kueue.scene import Cluster, Scene, owner_of, true_of
@@ -34,6 +34,7 @@ HOLD_S = GROWTH_HOLD_S + 4.0
 """A job that has shrunk for serving, or for pods of owners, grows again only then."""
 QUIET_S = 30.0
 """For so long nothing may be written at the end."""
+Say = Callable[[str], object]
 EDL = ("sizer", "owner")
 MODES = (*EDL, "Kueue, minimum", "Kueue, maximum")
 
@@ -83,10 +84,12 @@ class Result:
         serving_s: from each growth of serving until all of its pods had nodes; a later change ends the wait.
         stops: how often a job that was not deleted lost all of its pods.
         above: the longest time in which more pods of a job ran than it held quota for, in seconds.
+        worst: which job that was, with how many pods and Workloads.
         ended: pods of jobs that were not deleted and ended.
         writes: changes of pods, Jobs and Workloads, and events of edl, in the last QUIET_S. Other programs count
             equal events of theirs some seconds later.
-        legs: where the time of owners went that waited for an eviction, see `legs_of`.
+        legs: where the time of owners went that waited for an eviction, see `Legs`.
+        waves: how many were played.
     """
 
     used: list[tuple[int, int]] = field(default_factory=list)
@@ -96,9 +99,11 @@ class Result:
     serving_s: list[float] = field(default_factory=list)
     stops: int = 0
     above: float = 0.0
+    worst: str = ""
     ended: int = 0
     writes: int = 0
     legs: list[dict[str, float]] = field(default_factory=list)
+    waves: int = 0
 
     @property
     def utilisation(self) -> float:
@@ -106,13 +111,18 @@ class Result:
         return _part(self.used)
 
 
-def play(cluster: Cluster, mode: str, waves: Sequence[Wave]) -> Result:
+def play(cluster: Cluster, mode: str, waves: Sequence[Wave], found: Result, say: Say = lambda _: None) -> Result:
     """Play waves in a namespace of their own.
 
     Args:
         cluster: with Kueue and edl.
         mode: one of `MODES`.
         waves: at least one.
+        found: takes what each wave shows, so that it is known of those before one that never comes to rest.
+        say: is told of each wave.
+
+    Returns:
+        `found`.
     """
     with closing(OwnedScene(cluster)) as scene:
         reclaim = "Never" if mode == "sizer" else "Any"
@@ -120,10 +130,12 @@ def play(cluster: Cluster, mode: str, waves: Sequence[Wave]) -> Result:
             Scene.queue(scene, queue, 8, reclaim=reclaim)
             if mode == "owner":
                 _cover_memory(scene, queue)
-        player = _Player(scene, mode)
+        player = _Player(scene, mode, found)
         try:
-            for wave in waves:
+            for number, wave in enumerate(waves, start=1):
                 player.play(wave)
+                found.waves = number
+                say(f"{mode}, wave {number} of {len(waves)}: used {found.used[-1]}, above {found.above:.2f} s")
             return player.result()
         finally:
             player.close()
@@ -135,14 +147,13 @@ class _Player:
     Args:
         scene: has both queues.
         mode: one of `MODES`.
+        found: takes what is measured.
     """
 
-    def __init__(self, scene: OwnedScene, mode: str) -> None:
+    def __init__(self, scene: OwnedScene, mode: str, found: Result) -> None:
         self._scene, self._mode, self._kube = scene, mode, scene.kube
-        self._found, self._numbers = Result(), count(1)
+        self._found, self._numbers, self._legs = found, count(1), Legs()
         self._owners: set[str] = set()
-        self._every_owner: list[str] = []
-        self._seen: list[Change] = []
         self._waiting: dict[str, float] = {}  # owners that are not admitted yet: when they were created
         self._borrowers: dict[str, str] = {}  # those that are there: the name of the object
         self._deleted: dict[str, float] = {}  # by name of the object: when
@@ -182,7 +193,7 @@ class _Player:
         for name, queue, size in wave.owners:
             if name not in self._owners:
                 self._waiting[name] = time.monotonic()
-                self._every_owner.append(name)
+                self._legs.follow(name)
                 self._scene.submit(name, queue, size, elastic=False)
         self._owners = names
         for name in wave.borrowers:
@@ -203,7 +214,7 @@ class _Player:
         self._judge()
         time.sleep(QUIET_S)
         self._found.writes = sum(_is_of_interest(change) for change in self._history.take())
-        self._found.legs = legs_of(self._seen, self._every_owner)
+        self._found.legs = self._legs.found()
         return self._found
 
     def _held_s(self) -> float:
@@ -244,7 +255,7 @@ class _Player:
     def _judge(self) -> None:
         """Look at everything that has happened since the last call."""
         for change in self._history.take():
-            self._seen.append(change)
+            self._legs.note(change)
             if change.kind == WORKLOADS and change.body is not None and "Admitted" in true_of(change.body):
                 created_s = self._waiting.pop(owner_of(change.body), None)
                 if created_s is not None:
@@ -275,8 +286,10 @@ class _Player:
             self._found.ended += len(gone)
             self._found.stops += not live
         since_s = self._above_s.pop(name, None)
-        if since_s is not None:
-            self._found.above = max(self._found.above, at_s - since_s)
+        if since_s is not None and at_s - since_s > self._found.above:
+            self._found.above = at_s - since_s
+            own = [f"{key} {moment.held(key)}" for key, one in moment.workloads.items() if owner_of(one) == name]
+            self._found.worst = f"{name} had {len(before)} pods, now {len(live)} of {', '.join(own)}"
         if len(live) > moment.reserved(name):
             self._above_s[name] = at_s if since_s is None else since_s
         self._live[name] = live

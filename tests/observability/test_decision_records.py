@@ -59,6 +59,7 @@ NEW_FIELDS = {
     ("snapshot", "jobs", "qos"),
     ("snapshot", "jobs", "unkept"),
     ("snapshot", "jobs", "status", "qos"),
+    ("snapshot", "jobs", "status", "last_resize", "unseen"),
     ("snapshot", "pods", "limits"),
     ("snapshot", "jobs", "pods", "grace_s"),
     ("snapshot", "jobs", "pods", "ends_by_s"),

@@ -21,6 +21,7 @@ from edl.api.unknown import unknown_fields
 from edl.api.v1 import API_VERSION, GROUP, KIND, parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.snapshot_files.documents import list_objects, quoted, read_documents
+from edl.kube.snapshot_files.kueue_files import kueue_warnings
 from edl.kube.translate.admission.objects import ADMISSION, LIMIT_RANGES
 from edl.kube.translate.admission.saved import not_asked
 from edl.kube.translate.decoders import (
@@ -158,6 +159,7 @@ class SavedCluster:
         yield from self.dropped()
         yield from self.replaced_jobs()
         yield from self.not_asked()
+        yield from kueue_warnings(self._of, self._workloads())
 
     def dropped(self) -> Iterator[str]:
         """Yield a warning for each unknown field of a valid job or queue, and for checkpoints that nothing keeps."""

@@ -31,7 +31,7 @@ from edl.model.quantity import parse_quantity
 from edl.model.quota_trees import KueueState
 from edl.model.ranges import indexes_of
 from edl.model.resources import CPU, PodShape, QosClass, Resources
-from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount
+from edl.model.status import Condition, JobPhase, JobStatus, LentCpu, NodeTrouble, Resize, RoleCount, Unseen
 from edl.model.times import seconds_of
 
 MAX_AMOUNT = 1e15
@@ -260,7 +260,14 @@ def _resize(value: object) -> Resize | None:
         _text(resize.get("reason")),
         seconds_of(resize.get("voluntaryTime")),
         _amount(resize.get("seconds")),
+        _unseen(resize.get("unseen")),
     )
+
+
+def _unseen(value: object) -> Unseen | None:
+    unseen = mapping(value)
+    until_s = seconds_of(unseen.get("until"))
+    return None if until_s is None else Unseen(_count(unseen.get("count")), until_s)
 
 
 def _qos(value: object) -> QosClass | None:

@@ -82,7 +82,7 @@ class BatchJobs:
             _finishing(source)
             or _owner_problem(source)
             or wish.problem
-            or owned_problem(_metadata(source))
+            or owned_problem(_metadata(source), _stored_template(source))
             or kueue_problem(_metadata(source), wish, _spec(source).template, "pods")
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)

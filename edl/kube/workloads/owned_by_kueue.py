@@ -18,6 +18,7 @@ from edl.kube.translate.kueue.objects import FlavorSpec
 from edl.kube.translate.objects import PodSpec, TolerationObject
 from edl.kube.translate.scalars import text
 from edl.kube.workloads.annotations import FLAVOR_NODES, QUEUE
+from edl.kube.workloads.kueue import ELASTIC_JOB
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.names import ANNOTATION_KUEUE_PRIORITY, ANNOTATION_KUEUE_QUEUE, KUEUE_QUEUE, Role
 from edl.model.quota_trees import KueueState
@@ -51,8 +52,13 @@ def owned_state(metadata: WorkloadMetadata[Any]) -> KueueState | None:
     return KueueState(queue, Role.TRAINER.value, is_owned=True, priority_class=priority)
 
 
-def owned_problem(metadata: WorkloadMetadata[Any]) -> str:
-    """Return why edl makes no Workloads for an object that asks for them, and the remedy; empty if it does."""
+def owned_problem(metadata: WorkloadMetadata[Any], template: PodSpec) -> str:
+    """Return why edl makes no Workloads for an object that asks for them, and the remedy; empty if it does.
+
+    Args:
+        metadata: of the object.
+        template: of its pods.
+    """
     asked, label = metadata.annotations or {}, text((metadata.labels or {}).get(KUEUE_QUEUE))
     if not text(asked.get(ANNOTATION_KUEUE_QUEUE)):
         if ANNOTATION_KUEUE_PRIORITY in asked:
@@ -72,6 +78,12 @@ def owned_problem(metadata: WorkloadMetadata[Any]) -> str:
     if QUEUE in asked:
         return (
             f"annotation {QUEUE} names a queue of edl, and {ANNOTATION_KUEUE_QUEUE} one of Kueue; remove one of both"
+        )
+    if ELASTIC_JOB in asked or any(gate.get("name") == ELASTIC_JOB for gate in template.scheduling_gates or ()):
+        return (
+            f"annotation {ELASTIC_JOB} makes Kueue gate the pods of a Job when it is created, and Kueue lets them"
+            f" start only if it makes the Workload itself; create it again without {ELASTIC_JOB}, or with label"
+            f" {KUEUE_QUEUE} instead of annotation {ANNOTATION_KUEUE_QUEUE}"
         )
     return ""
 

@@ -89,7 +89,7 @@ class PyTorchJobs:
             or _owner_problem(source)
             or ("" if self._as_if else _policy_problem(source) or _restart_problem(source))
             or _wish(source).problem
-            or owned_problem(_metadata(source))
+            or owned_problem(_metadata(source), _template(source, _WORKER))
             or ("" if self._as_if else _bounds_problem(source) or self._other_writer(source))
             or template_problem(_template(source, _WORKER), "workers")
         )

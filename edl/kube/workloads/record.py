@@ -18,7 +18,8 @@ from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.actions import ResizeWorkload
 from edl.model.quantity import format_quantity
 from edl.model.resources import PODS, Resources, is_amount
-from edl.model.times import seconds_of, text_of
+from edl.model.status import Unseen
+from edl.model.times import exact_text_of, seconds_of, text_of
 
 
 def read_record(metadata: WorkloadMetadata[Any]) -> dict[str, Any]:
@@ -81,7 +82,12 @@ def record_of(action: ResizeWorkload) -> str:
     voluntary = {} if resize.voluntary_s is None else {"voluntaryTime": text_of(resize.voluntary_s)}
     counts = {"from": resize.from_count, "to": resize.to_count}
     record = {"time": text_of(resize.time_s), **counts, "reason": resize.reason, **voluntary, "uid": action.job_uid}
-    return json.dumps({**record, **({} if action.requests is None else _requests(*action.requests))})
+    unseen = {} if resize.unseen is None else {"unseen": _unseen(resize.unseen)}
+    return json.dumps({**record, **unseen, **({} if action.requests is None else _requests(*action.requests))})
+
+
+def _unseen(unseen: Unseen) -> dict[str, object]:
+    return {"count": unseen.count, "until": exact_text_of(unseen.until_s)}
 
 
 def _requests(template: Resources, pods: Resources) -> dict[str, object]:

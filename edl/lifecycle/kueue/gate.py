@@ -25,11 +25,6 @@ def owned(job: Job) -> KueueState | None:
     return state if state is not None and state.is_owned and state.local_queue else None
 
 
-def base_of(state: KueueState) -> OwnedWorkload | None:
-    """The Workload of the master, the pservers and the minimum; None if there is none now."""
-    return next((one for one in state.workloads if not one.index and not one.is_finished), None)
-
-
 def surplus_of(state: KueueState) -> tuple[OwnedWorkload, ...]:
     """The Workloads of the trainers above the base, by index."""
     return tuple(one for one in state.workloads if one.index and not one.is_finished)
@@ -44,7 +39,7 @@ def decision_under(job: Job, decision: ScaleDecision | None) -> ScaleDecision | 
     state = owned(job)
     if state is None:
         return decision
-    base = base_of(state)
+    base = state.base
     is_settled = base is not None and (base.is_admitted or bool(base.evicted))
     return decision if is_settled or not (state.is_unknown or job.live_trainers) else None
 
@@ -54,7 +49,7 @@ def step_under(job: Job, step: Step) -> Step:
     state = owned(job)
     if state is None or step.stage is not Stage.RUNNING or state.is_unknown:
         return step
-    base = base_of(state)
+    base = state.base
     if base is not None and base.evicted and (base.is_reserved or job.live_trainers):
         return _waiting(step, f"Kueue has evicted Workload {job.key.namespace}/{base.name}: {base.message}")
     if job.live_trainers or (base is not None and base.is_admitted):
@@ -72,7 +67,7 @@ def taken_back(job: Job, victims: Collection[str]) -> list[Pod]:
         victims: names of the trainers that end in any case.
     """
     state = owned(job)
-    base = base_of(state) if state is not None else None
+    base = state.base if state is not None else None
     if state is None or state.is_unknown or base is None or not base.is_admitted or base.evicted:
         return []
     kept = base.trainers + sum(one.trainers for one in surplus_of(state) if not one.evicted)
@@ -99,7 +94,7 @@ def most_new_under(job: Job, most_new: int | None) -> int | None:
 
 def admitted_trainers(state: KueueState) -> int:
     """For how many trainers Kueue lets pods run; 0 if the base is not admitted."""
-    base = base_of(state)
+    base = state.base
     if state.is_unknown or base is None or not base.is_admitted or base.evicted:
         return 0
     return base.trainers + sum(one.trainers for one in surplus_of(state) if one.is_admitted and not one.evicted)
@@ -113,14 +108,20 @@ def used_trainers(job: Job) -> int:
 
 
 def awaited_trainers(job: Job) -> int:
-    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them."""
-    return 0 if job.owner_count is None or job.finishing or job.finished else job.owner_count
+    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them.
+
+    So does a higher count that it had before, as long as its controller may not have seen the lower one.
+    """
+    if job.owner_count is None or job.finishing or job.finished:
+        return 0
+    last = job.status.last_resize if job.status is not None else None
+    return max(job.owner_count, last.unseen.count if last is not None and last.unseen is not None else 0)
 
 
 def flavors_of(job: Job, role: Role) -> tuple[str, ...]:
     """The ResourceFlavors whose nodes the pods of a role need."""
     state = owned(job)
-    base = base_of(state) if state is not None else None
+    base = state.base if state is not None else None
     return dict(base.flavors).get(role.value, ()) if base is not None else ()
 
 

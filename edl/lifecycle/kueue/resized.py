@@ -7,8 +7,9 @@ count. While the base is not admitted the workload is suspended, and its count n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from edl.lifecycle.kueue.gate import admitted_trainers, base_of, decision_under, owned, step_under
+from edl.lifecycle.kueue.gate import admitted_trainers, decision_under, owned, step_under
 from edl.lifecycle.kueue.workloads import workload_actions
 from edl.lifecycle.step import Stage, Step
 from edl.model.actions import WorkloadAction
@@ -17,8 +18,11 @@ from edl.model.names import Role
 from edl.model.plan import ScaleDecision
 from edl.model.quota_trees import KueueState
 from edl.model.sizes import at_most
-from edl.model.status import JobPhase, Reason
+from edl.model.status import JobPhase, Reason, Unseen
 from edl.model.units import count
+
+SEEN_WITHIN_S = 1.5
+"""The controller of a workload acts on no count later than so long after a lower one was written."""
 
 
 def own_workload_actions(job: Job, decision: ScaleDecision | None) -> Iterator[WorkloadAction]:
@@ -71,12 +75,50 @@ def reason_under(job: Job, wanted: int, kept: int) -> tuple[str, str] | None:
     state = owned(job)
     if state is None or kept >= wanted:
         return None
-    base = base_of(state)
+    base = state.base
     if kept and base is not None:
         return Reason.QUOTA_REACHED.value, f"Kueue admits {count(admitted_trainers(state), 'pod')} of it"
     step = step_under(job, Step(Stage.RUNNING, wanted, "", ""))
     message = step.message or f"Kueue has not admitted it in LocalQueue {state.local_queue}"
     return Reason.QUOTA_REACHED.value, message
+
+
+def without_seen(job: Job, now_s: float) -> Job:
+    """Return a workload without an earlier count whose time is over, or longer than edl ever writes it.
+
+    Args:
+        job: the workload.
+        now_s: seconds since the epoch.
+    """
+    status, unseen = job.status, _unseen(job)
+    if status is None or status.last_resize is None or unseen is None:
+        return job
+    if now_s < unseen.until_s <= now_s + 2 * SEEN_WITHIN_S:
+        return job
+    return replace(job, status=replace(status, last_resize=replace(status.last_resize, unseen=None)))
+
+
+def unseen_after(job: Job, before: int, after: int, now_s: float) -> Unseen | None:
+    """Return the count for which the controller of a workload may still make pods once another count is written.
+
+    Once it has made all pods of a count, they are there to be counted until they have ended. Before that it may be
+    making them, and neither a Job nor a PyTorchJob says which count its controller has seen.
+
+    Args:
+        job: one whose Workloads edl makes, without an earlier count whose time is over.
+        before: the count until now.
+        after: the count that is written.
+        now_s: seconds since the epoch.
+    """
+    unseen = _unseen(job)
+    if after < before and len(job.live_trainers) < before:
+        unseen = Unseen(max(before, unseen.count if unseen is not None else 0), now_s + SEEN_WITHIN_S)
+    return unseen if unseen is not None and unseen.count > after else None
+
+
+def _unseen(job: Job) -> Unseen | None:
+    last = job.status.last_resize if job.status is not None else None
+    return last.unseen if last is not None else None
 
 
 def _ending(job: Job) -> int:
@@ -86,7 +128,7 @@ def _ending(job: Job) -> int:
 
 def _is_between_bases(job: Job, state: KueueState) -> bool:
     """True if edl has started the workload, and its base waits although nobody has evicted it."""
-    base = base_of(state)
+    base = state.base
     last = job.status.last_resize if job.status is not None else None
     return bool(job.live_trainers) and last is not None and last.to_count > 0 and not (base and base.evicted)
 

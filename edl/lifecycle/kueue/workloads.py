@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from edl.lifecycle.kueue.gate import (
     awaited_trainers,
-    base_of,
     flavors_of,
     owned,
     surplus_of,
@@ -54,7 +53,7 @@ def workload_actions(job: Job, step: Step, *, grows: bool = False) -> Iterator[W
         yield from _change(job, job.kueue, gone=_named(job.kueue.workloads))  # it has left Kueue, or is not valid
     if state is None or state.is_unknown or job.deleting:
         return
-    base, surplus = base_of(state), surplus_of(state)
+    base, surplus = state.base, surplus_of(state)
     if step.stage in {Stage.SUCCEEDED, Stage.FAILED}:
         if not has_pods:
             yield from _change(job, state, gone=_named(surplus))

@@ -25,7 +25,6 @@ from tests.e2e.control_plane.versions import (
     KARPENTER_PROGRAMS,
     KUBEFLOW_PROGRAMS,
     KUBERAY_PROGRAMS,
-    KUEUE_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PREVIOUS_PROGRAMS,
@@ -35,6 +34,7 @@ from tests.e2e.control_plane.versions import (
     Program,
     binary_dir,
     cache_root,
+    kueue_programs,
     ldflags,
     required_by,
 )
@@ -195,12 +195,12 @@ def ensure_kuberay() -> KubeRayBinary:
 
 
 def ensure_kueue() -> KueueBinary:
-    """The same for Kueue.
+    """The same for Kueue, of the version that the environment names in EDL_KUEUE.
 
     Raises:
-        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+        ControlPlaneError: there is no Go and none can be fetched, the build failed, or the version is not known.
     """
-    return KueueBinary(**_ensure(KUEUE_PROGRAMS))
+    return KueueBinary(**_ensure(kueue_programs(os.environ.get("EDL_KUEUE", ""))))
 
 
 def ensure_kubeflow() -> KubeflowBinary:

@@ -89,8 +89,11 @@ KUBERAY_PROGRAMS = (
     ),
 )
 
-# What only the tests beside Kueue need.
-KUEUE_PROGRAMS = (Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue", ("config",)),)
+# What only the tests beside Kueue need: the oldest version that edl takes, and the newest that there was.
+KUEUE_PROGRAMS = {
+    module: (Program("kueue", module, "sigs.k8s.io/kueue/cmd/kueue", ("config",)),)
+    for module in ("kueue", "kueue-0.19.1")
+}
 # What only the tests beside the training operator of Kubeflow need.
 KUBEFLOW_PROGRAMS = (
     Program(
@@ -122,7 +125,7 @@ _REQUIRED_OF_UPGRADES = {"kubernetes-1.35": "k8s.io/kubernetes"}
 _REQUIRED_OF_VOLCANO = {"volcano": "volcano.sh/volcano"}
 _REQUIRED_OF_KARPENTER = {"karpenter": "sigs.k8s.io/karpenter"}
 _REQUIRED_OF_KUBERAY = {"kuberay": "github.com/ray-project/kuberay/ray-operator"}
-_REQUIRED_OF_KUEUE = {"kueue": "sigs.k8s.io/kueue"}
+_REQUIRED_OF_KUEUE = dict.fromkeys(KUEUE_PROGRAMS, "sigs.k8s.io/kueue")
 _REQUIRED_OF_KUBEFLOW = {"training-operator": "github.com/kubeflow/training-operator"}
 _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_NODES,
@@ -149,6 +152,24 @@ def version_of(module: str) -> str:
     if found is None:
         raise ControlPlaneError(f"{path}: no requirement of {required}; add one")
     return found.group(1)
+
+
+def kueue_programs(version: str = "") -> tuple[Program, ...]:
+    """The programs of a version of Kueue.
+
+    Args:
+        version: such as `0.19.1`; by default that of `modules/kueue`.
+
+    Raises:
+        ControlPlaneError: there is no module of that version.
+    """
+    by_version = {version_of(module).removeprefix("v"): programs for module, programs in KUEUE_PROGRAMS.items()}
+    if not version:
+        return KUEUE_PROGRAMS["kueue"]
+    if version not in by_version:
+        known = ", ".join(by_version)
+        raise ControlPlaneError(f"KUEUE is {version}, and there are modules of {known}; take one of them, or add one")
+    return by_version[version]
 
 
 def ldflags(module: str) -> str:

@@ -17,7 +17,7 @@ from edl.model.names import JobKey, WorkloadKind
 from edl.model.quota_trees import KueueState
 from edl.model.status import Resize
 from edl.sandbox.apiserver.patches.json_patch import merge_patch
-from tests.worlds.kueue.objects import cluster_queue, flavor, kueue_job, local_queue, own_workload, workload
+from tests.worlds.kueue.objects import GATE, cluster_queue, flavor, kueue_job, local_queue, own_workload, workload
 from tests.worlds.kueue.owned_jobs import flavor_spec, owned_batch_job, owned_pytorch_job, reference_to
 from tests.worlds.raw_objects import (
     Object,
@@ -34,6 +34,8 @@ from tests.worlds.raw_objects import (
 )
 
 QUEUE, CLASS = "paddlepaddle.org/kueue-queue", "paddlepaddle.org/kueue-priority-class"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
+GATED = {"containers": [container("1", "1Gi")], **GATE}
 ADDED = "paddlepaddle.org/flavor-nodes"
 BATCH = JobKey.of(WorkloadKind.BATCH_JOB, "ads", "train")
 TORCH = JobKey.of(WorkloadKind.PYTORCH_JOB, "ads", "torch")
@@ -85,6 +87,9 @@ def test_the_annotations_name_the_queue_and_suspension_is_edls(key: JobKey, make
     [
         (owned_batch_job({"paddlepaddle.org/queue": "x"}), "one of Kueue; remove one of both"),
         (owned_batch_job({QUEUE: "", CLASS: "high"}), f"needs {QUEUE}"),
+        (owned_batch_job({ELASTIC: "true"}), f"create it again without {ELASTIC}, or with label"),
+        (owned_pytorch_job({ELASTIC: "true"}), f"create it again without {ELASTIC}, or with label"),
+        (owned_batch_job(template={"spec": GATED}), "Kueue lets them start only if it makes the Workload"),
         (kueue_job(annotations={QUEUE: "blue"}), "so Kueue makes a Workload for it"),
         (elastic_pytorch_job(labels={"kueue.x-k8s.io/queue-name": "blue"}), f"name the queue in annotation {QUEUE}"),
         (volcano_job(annotations={QUEUE: "blue"}), "is for Jobs and PyTorchJobs, and this is a Volcano Job"),

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
+from edl.controller.due_jobs import next_end_s
 from edl.kube.workloads.annotations import RECORD
 from edl.kube.workloads.resize import resize_request
 from edl.kube.workloads.volcano_tasks import STOPPED
 from edl.model.actions import ResizeWorkload
 from edl.model.names import JobKey, WorkloadKind
-from edl.model.status import Resize
+from edl.model.status import Resize, Unseen
 from tests.worlds.raw_objects import Object, batch_job, decoded, ray_cluster, task, the_job, volcano_job
 
 MADE = "2026-11-28T00:09:57Z"
@@ -85,6 +86,27 @@ def test_a_resize_is_recorded_with_the_uid_of_its_object() -> None:
     )
     assert mine.status is not None
     assert mine.status.last_resize == Resize(0.0, 3, 5, "AtMax")
+
+
+def test_a_higher_count_that_its_controller_may_still_act_on_is_recorded_to_the_millisecond() -> None:
+    key = JobKey.of(WorkloadKind.BATCH_JOB, "ads", "train")
+    resize = Resize(0.0, 5, 3, "AtMax", unseen=Unseen(5, 1.25))
+    patch = resize_request(ResizeWorkload(key, "uid-train", 3, 3, resize), decoded(batch_job())).patch
+    assert isinstance(patch, dict)
+    annotations = patch["metadata"]["annotations"]
+    assert json.loads(annotations[RECORD])["unseen"] == {"count": 5, "until": "1970-01-01T00:00:01.250Z"}
+    mine = the_job(batch_job(annotations=annotations))
+    assert mine.status is not None
+    assert mine.status.last_resize == resize
+    assert next_end_s(mine, 0.5) == 1.25, "then its Workloads may go"
+
+
+@pytest.mark.parametrize("wrong", [5, {"count": 5}, {"count": -1, "until": "soon"}, {"until": ["1970"]}, "5"])
+def test_such_a_count_that_cannot_be_read_is_none(wrong: object) -> None:
+    status = the_job(batch_job(annotations=recorded(unseen=wrong))).status
+    assert status is not None
+    assert status.last_resize is not None
+    assert status.last_resize.unseen is None
 
 
 @pytest.mark.parametrize("made", [None, "2026-11-28T00:09:48Z", "2026-11-28T00:09:49Z", "yesterday"])

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from edl.lifecycle.kueue.resized import SEEN_WITHIN_S
 from edl.lifecycle.resized_workload import workload_actions
 from edl.model.actions import Action, EmitEvent, Report, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.names import JobKey, WorkloadKind
 from edl.model.quota_trees import KueueState, OwnedWorkload
-from edl.model.status import JobPhase, JobStatus, Reason, Resize
+from edl.model.status import JobPhase, JobStatus, Reason, Resize, Unseen
 from tests.lifecycle.kueue.test_workloads import evicted, gone, made, own, told, waiting, with_state
 from tests.worlds.builders import make_job
 from tests.worlds.job_by_target import decision
@@ -91,6 +92,46 @@ def test_quota_is_held_for_pods_that_the_controller_of_the_job_is_about_to_make(
     base = evicted(trainers=2)
     assert told(actions_of(job_of(0, base, owner_count=2), 3)) == {}
     assert told(actions_of(job_of(0, base, owner_count=0), 3)) == {"w0": Report.RELEASED}
+
+
+def unseen_of(actions: tuple[Action, ...]) -> Unseen | None:
+    (resize,) = (a.resize for a in actions if isinstance(a, ResizeWorkload))
+    return resize.unseen
+
+
+def after(count: int, until_s: float) -> JobStatus:
+    return JobStatus(last_resize=Resize(999.0, count, 2, "AtMax", unseen=Unseen(count, until_s)))
+
+
+def test_a_count_whose_pods_were_not_made_holds_its_quota_after_a_lower_one_is_written() -> None:
+    """The controller of the job may be making them by the older count at that moment."""
+    workloads = own(trainers=2), own(1), evicted(2), evicted(3)
+    lowered = actions_of(job_of(3, *workloads, owner_count=5), 5)
+    assert (count_of(lowered), unseen_of(lowered)) == (3, Unseen(5, 1000.0 + SEEN_WITHIN_S))
+    assert unseen_of(actions_of(job_of(5, *workloads), 5)) is None, "all are there, to be counted until they end"
+    held = job_of(3, *workloads, status=after(5, 1000.5))
+    assert gone(actions_of(held, 3)) == set()
+    assert gone(actions_of(replace(held, status=after(5, 1000.0)), 3)) == {"w2", "w3"}
+    assert gone(actions_of(replace(held, status=after(5, 9000.0)), 3)) == {"w2", "w3"}, "edl writes no such time"
+    assert gone(actions_of(replace(held, status=after(4, 1000.5)), 3)) == {"w3"}, "for one"
+
+
+def test_a_base_is_not_released_while_pods_of_a_job_that_was_just_suspended_may_come() -> None:
+    suspended = actions_of(job_of(0, evicted(trainers=2), owner_count=2), 3)
+    assert (count_of(suspended), unseen_of(suspended)) == (0, Unseen(2, 1000.0 + SEEN_WITHIN_S))
+    held = job_of(0, evicted(trainers=2), status=after(2, 1000.5))
+    assert told(actions_of(held, 3)) == {}
+    assert told(actions_of(replace(held, status=after(2, 1000.0)), 3)) == {"w0": Report.RELEASED}
+
+
+def test_the_highest_count_is_remembered_until_its_time_is_over() -> None:
+    workloads = own(trainers=2), own(1), own(2), own(3)
+    lower = actions_of(job_of(2, *workloads, owner_count=4, status=after(5, 1000.5)), 3)
+    assert unseen_of(lower) == Unseen(5, 1000.0 + SEEN_WITHIN_S)
+    higher = job_of(2, *workloads, owner_count=2, status=after(5, 1000.5))
+    assert unseen_of(actions_of(higher, 4)) == Unseen(5, 1000.5)
+    assert unseen_of(actions_of(higher, 5)) is None
+    assert unseen_of(actions_of(replace(higher, status=after(5, 999.5)), 4)) is None
 
 
 def test_a_growth_waits_for_the_end_of_pods_that_still_hold_quota() -> None:

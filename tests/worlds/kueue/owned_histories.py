@@ -1,11 +1,13 @@
 """Every history of Jobs whose Workloads edl makes, beside models of their controller and of Kueue.
 
 Between any two steps of edl everything else may happen, and plans may be old. A crash after each of the writes of a
-step is another history. States that are equal are visited once.
+step is another history. States that are equal are visited once. The controller of a Job may act on a count that it
+had before, but not once so much time has passed that edl relies on it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,13 +18,15 @@ from edl.model.actions import Action, ChangeWorkloads, Report, ReportWorkloads, 
 from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
+from edl.model.times import text_of
 from tests.worlds.kueue.objects import cluster_queue, cohort, flavor, local_queue, own_workload, workload
 from tests.worlds.kueue.owned_jobs import owned_batch_job, reference_to
-from tests.worlds.raw_objects import Object, batch_pod, node, take
+from tests.worlds.kueue.surroundings import LOADS, NO_NODE, Around
+from tests.worlds.raw_objects import Object, batch_pod, take
 
 LOW, HIGH, BLUE, GREEN = 1, 4, 2, 2
 SHARED = (
-    *(node("n1"), flavor(), cohort("all"), local_queue("blue"), local_queue("green")),
+    *(flavor(), cohort("all"), local_queue("blue"), local_queue("green")),
     *(cluster_queue("blue", BLUE, cohort="all"), cluster_queue("green", GREEN, cohort="all")),
 )
 OTHERS = {"urgent": ("blue", BLUE + GREEN, 10), "owner": ("green", 1, 0)}
@@ -50,7 +54,9 @@ class Sized(NamedTuple):
     Attributes:
         live, ending: its pods.
         asked: how many pods it asks for; 0 while it is suspended.
+        seen: the count that its controller acts on.
         recorded: the count that edl has written last; -1 if none.
+        unseen: the count in its record for which its controller may still make pods; 0 for none.
         plan: (current, target, is it admitted) of the last plan; None before the first.
     """
 
@@ -58,7 +64,9 @@ class Sized(NamedTuple):
     live: int = 0
     ending: int = 0
     asked: int = 0
+    seen: int = 0
     recorded: int = -1
+    unseen: int = 0
     plan: tuple[int, int, bool] | None = None
 
 
@@ -68,12 +76,14 @@ class State(NamedTuple):
     Attributes:
         own: the Workloads that edl has made, the oldest first.
         others: (name, is it admitted) of the jobs of others that are there.
-        left: what may still happen once: `owner comes`, `owner goes`, `train scaled`.
+        around: what else uses the nodes.
+        left: what may still happen once: `owner comes`, `owner goes`, `train scaled`, and those of `LOADS`.
     """
 
     jobs: tuple[Sized, ...]
     own: tuple[Own, ...] = ()
     others: tuple[tuple[str, bool], ...] = ()
+    around: Around = Around()
     left: frozenset[str] = frozenset()
 
     def with_job(self, job: Sized) -> State:
@@ -117,12 +127,19 @@ class Histories:
         yield "plan", self._planned(state)
         for job in state.jobs:
             actions = self._actions(state, job)
+            self._judge_count(state, job, actions)
             for number in range(1, len(actions) + 1):
                 yield f"{job.name} acts {number}", _after(state, job.name, actions[:number])
             yield f"{job.name} controlled", state.with_job(_controlled(job))
+            if job.seen != job.asked:
+                yield f"{job.name} seen", state.with_job(job._replace(seen=job.asked))
+            elif job.unseen:
+                yield f"{job.name} waits", state.with_job(job._replace(unseen=0))
             if job.ending:
                 yield f"{job.name} ends one", state.with_job(job._replace(ending=job.ending - 1))
         yield "admit", self._admitted(state)
+        for name, around in state.around.steps(_trainers(state)):
+            yield name, state._replace(around=around)
         for event in sorted(state.left):
             if (following := _happened(state, event)) is not None:
                 yield event, following._replace(left=state.left - {event})
@@ -134,8 +151,10 @@ class Histories:
             state = self._planned(state)
             for name in [job.name for job in state.jobs]:
                 state = _after(state, name, self._actions(state, _job(state, name)))
-                state = state.with_job(_controlled(_job(state, name))._replace(ending=0))
+                seen = _job(state, name)._replace(seen=_job(state, name).asked)
+                state = state.with_job(_controlled(seen)._replace(ending=0, unseen=0))
             state = self._admitted(state)
+            state = state._replace(around=state.around.rested(_trainers(state)))
             if state == before:
                 return state
         return None
@@ -145,6 +164,12 @@ class Histories:
             reserved = sum(one.pods for one in state.own if one.job == job.name and one.state != "waiting")
             if job.live + job.ending > reserved and f"{job.name} scaled" not in way:
                 self.broken.append(f"{job.name}: {job.live} + {job.ending} pods of {reserved}: {', '.join(way)}")
+
+    def _judge_count(self, state: State, job: Sized, actions: Sequence[Action]) -> None:
+        base = next((one for one in state.own if one.job == job.name and not one.number), None)
+        is_kept = base is not None and base.state == "admitted"
+        if is_kept and any(isinstance(one, ResizeWorkload) and one.count < LOW for one in actions):
+            self.broken.append(f"{job.name} below its minimum in {state}")
 
     def _view(self, state: State) -> View:
         key = state._replace(left=frozenset(), jobs=tuple(job._replace(plan=None) for job in state.jobs))
@@ -184,6 +209,8 @@ class Histories:
                 state = state._replace(others=tuple((one, done or one == name) for one, done in state.others))
             elif priority or (self.reclaims and queue == "green"):
                 state = state._replace(own=_evicted(state.own, lacking, has_base=priority > 0))
+        if any(OTHERS[name][2] > 0 and not is_admitted for name, is_admitted in state.others):
+            return state  # nobody is admitted to a ClusterQueue in which a higher priority waits
         for one in sorted(state.own, key=lambda one: bool(one.number)):
             if one.state == "waiting" and one.pods <= _unused(state):
                 own = tuple(each._replace(state="admitted") if each is one else each for each in state.own)
@@ -195,8 +222,14 @@ def _job(state: State, name: str) -> Sized:
     return next(job for job in state.jobs if job.name == name)
 
 
+def _trainers(state: State) -> int:
+    return sum(job.live + job.ending for job in state.jobs)
+
+
 def _happened(state: State, event: str) -> State | None:
     """The state after an event; None if it cannot happen now."""
+    if event in LOADS:
+        return state._replace(around=state.around._replace(load=LOADS[event]))
     name, _, verb = event.partition(" ")
     if verb == "comes":
         return state._replace(others=(*state.others, (name, False)))
@@ -222,7 +255,8 @@ def _after(state: State, name: str, actions: Sequence[Action]) -> State:
                     state = state._replace(own=own)
             case ResizeWorkload():
                 job = _job(state, name)
-                state = state.with_job(job._replace(asked=action.count, recorded=action.count))
+                unseen = action.resize.unseen.count if action.resize.unseen is not None else 0
+                state = state.with_job(job._replace(asked=action.count, recorded=action.count, unseen=unseen))
     return state
 
 
@@ -235,8 +269,8 @@ def _told(one: Own, name: str, report: Report) -> Own:
 
 
 def _controlled(job: Sized) -> Sized:
-    """The Job controller makes pods although others still end, and ends those beyond the count."""
-    return job._replace(live=job.asked, ending=job.ending + max(0, job.live - job.asked))
+    """The Job controller makes pods although others still end, and ends those beyond the count that it has seen."""
+    return job._replace(live=job.seen, ending=job.ending + max(0, job.live - job.seen))
 
 
 def _unused(state: State) -> int:
@@ -257,7 +291,8 @@ def _evicted(own: tuple[Own, ...], lacking: int, *, has_base: bool) -> tuple[Own
 
 
 def _objects(state: State) -> list[Object]:
-    found: list[Object] = [*SHARED]
+    found: list[Object] = [*SHARED, *state.around.objects()]
+    trainers = state.around.placed
     for one in state.own:
         owner = reference_to(_body(_job(state, one.job)))
         more: dict[str, Any] = {"owner": owner, "name": one.job, "ready": one.is_ready, "digest": one.digest}
@@ -266,6 +301,10 @@ def _objects(state: State) -> list[Object]:
         found.append(_body(job))
         for number in range(job.live + job.ending):
             pod = batch_pod(f"{job.name}-{number}", job=job.name, ready_at=number)
+            if (on := state.around.node_of(trainers)) != "n1":
+                pod["spec"] |= {"nodeName": on}
+                pod["status"] |= {} if on else {"phase": "Pending", "conditions": [NO_NODE]}
+            trainers += 1
             if number >= job.live:
                 pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:10:00Z"
             found.append(pod)
@@ -282,6 +321,8 @@ def _body(job: Sized) -> Object:
     metadata = body["metadata"]
     metadata |= {"name": job.name, "uid": f"uid-{job.name}"}
     if job.recorded >= 0:
-        record = f'{{"time": "1970-01-01T00:10:00Z", "from": 1, "to": {job.recorded}, "reason": "AtMax"}}'
-        metadata["annotations"]["paddlepaddle.org/last-resize"] = record
+        record: Object = {"time": "1970-01-01T00:10:00Z", "from": 1, "to": job.recorded, "reason": "AtMax"}
+        if job.unseen:
+            record["unseen"] = {"count": job.unseen, "until": text_of(_NOW_S + 1)}
+        metadata["annotations"]["paddlepaddle.org/last-resize"] = json.dumps(record)
     return body

@@ -139,7 +139,7 @@ def _holding(own: Iterable[Load]) -> list[Load]:
 
 
 def _waits(job: Job, state: KueueState) -> str:
-    base = next((one for one in state.workloads if not one.index), None)
+    base = state.base
     if base is None:
         return f"edl makes a Workload for it in LocalQueue {state.local_queue} of Kueue"
     name = f"Workload {job.key.namespace}/{base.name}"

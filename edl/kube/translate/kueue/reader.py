@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from edl.errors import ConfigError
+from edl.kube.translate.kueue.bases import Base, with_base
 from edl.kube.translate.kueue.flavors import Flavor
 from edl.kube.translate.kueue.growth import LateSizes, behind, blocked, closed
 from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
@@ -223,7 +224,9 @@ def _found(
         problem = f"{name} names a ClusterQueue that does not exist; create it, or correct spec.clusterQueue"
     if state.is_owned:
         problem = problem or quotas.closed(node or "", job.key.namespace, state.local_queue)
-        return as_waiting(job, replace(state, workloads=workloads), problem)
+        state = replace(state, workloads=workloads)
+        base = Base(state) if problem else with_base(job, state, quotas)
+        return as_waiting(job, base.state, problem or base.never)
     return replace(job, problem=job.problem or problem)
 
 

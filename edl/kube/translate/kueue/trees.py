@@ -17,6 +17,7 @@ from edl.kube.translate.kueue.objects import (
     ResourceQuotaObject,
 )
 from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.rules.namespaces import NamespaceLabels, chooses
 from edl.kube.translate.rules.terms import Selector, read_selector
 from edl.kube.translate.scalars import Scalar
@@ -176,7 +177,7 @@ def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
         found.nodes[parent] = QuotaNode(parent)  # a Cohort needs no object to exist
     for local in objects.local_queues:
         metadata, spec = local.metadata or ObjectMetadata(), local.spec
-        key = metadata.namespace or "", metadata.name or ""
+        key = metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""
         node_name = node_of_cluster_queue((spec.cluster_queue if spec else None) or "")
         found.queues[key] = node_name if node_name in selectors else ""
         if spec is not None and spec.stop_policy not in _NO_POLICY:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.kueue.loops import loops
 from tests.worlds.kueue.owned_histories import BLUE, GREEN, OTHERS, Histories, Sized, State
 
 OWNER, URGENT, SCALED = {"owner comes", "owner goes"}, {"urgent comes", "urgent goes"}, {"train scaled"}
+LOAD = {"load rises", "load falls"}
 WHOLE = 2000
 """More states than any scene of one Job has."""
 
@@ -19,6 +21,8 @@ WHOLE = 2000
         (("train",), URGENT, WHOLE),
         (("train",), SCALED, WHOLE),
         (("train", "next"), {"owner comes"}, 120),
+        (("train", "next"), LOAD, 60),
+        (("train",), {"owner comes", "load rises"}, 120),
     ],
 )
 def test_no_pod_is_without_quota_and_every_state_comes_to_rest(
@@ -28,11 +32,13 @@ def test_no_pod_is_without_quota_and_every_state_comes_to_rest(
     found = histories.search(State(tuple(map(Sized, jobs)), left=frozenset(events)), most)
     assert len(found) < WHOLE
     assert not histories.broken, histories.broken[0]
+    assert not [name for name, _ in loops(found, histories.steps, ("waits",)) if " acts" in name]
     for state, way in found.items():
         rest = histories.rest(state)
         assert rest is not None, f"never at rest after {way}"
         others = dict(rest.others)
         assert all(others.values()), f"somebody waits after {way}"
-        left = BLUE + GREEN - sum(OTHERS[name][1] for name in others)
+        quota = BLUE + GREEN - sum(OTHERS[name][1] for name in others)
+        left = min(quota, rest.around.cpus - rest.around.placed)
         if "train scaled" not in way:
             assert sum(job.live for job in rest.jobs) == left, f"of {left} pods are unused after {way}"

@@ -1,0 +1,366 @@
+"""Every history of two elastic Jobs that Kueue manages and edl sizes, beside models of Kueue and of what uses nodes.
+
+Kueue admits each larger size as a Workload of its own, all or nothing, and evicts a job as a whole: for an owner of
+the other ClusterQueue whose quota is borrowed, and for a higher priority. It evicts the newest first; of two that it
+admitted in the same second, either. Between any two steps of edl everything else may happen, and plans may be old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from edl.controller.planning import plan_snapshot
+from edl.kube.translate.snapshot import Translator
+from edl.lifecycle.resized_workload import workload_actions
+from edl.model.actions import ResizeWorkload
+from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
+from tests.worlds.kueue.objects import GATE, cluster_queue, cohort, flavor, kueue_job, local_queue, workload
+from tests.worlds.kueue.surroundings import LOADS, Around
+from tests.worlds.raw_objects import Object, batch_pod, container, take
+
+LOW, HIGH, BLUE, GREEN = 1, 4, 2, 2
+SHARED = (flavor(), cohort("all"), local_queue("blue"), local_queue("green"))
+OTHERS = {"urgent": ("blue", 2, 10), "owner": ("green", 1, 0), "rightful": ("blue", 4, 0)}
+"""Name -> (queue, pods, priority) of the jobs of others."""
+_NOW_S = 1000
+REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
+
+
+class Sized(NamedTuple):
+    """One Job.
+
+    Attributes:
+        asked: its parallelism.
+        held: for how many pods it holds quota; 0 while it waits, and is suspended.
+        wished: how many its Workload without a reservation asks for; 0 if there is none.
+        live, ending: its pods that are not gated.
+        is_evicted: Kueue takes the quota back once no pod is left.
+        is_late: what it wishes has not been admitted for five seconds.
+        is_paused: edl asks for no larger size for a while.
+        floor: of how many pods Kueue admits it at least, if that is not `wished`; 0 if it is.
+        plan: (current, target, is it admitted) of the last plan; None before the first.
+    """
+
+    name: str
+    queue: str
+    asked: int = LOW
+    held: int = 0
+    wished: int = 0
+    live: int = 0
+    ending: int = 0
+    is_evicted: bool = False
+    is_late: bool = False
+    is_paused: bool = False
+    floor: int = 0
+    plan: tuple[int, int, bool] | None = None
+
+
+class State(NamedTuple):
+    """One moment.
+
+    Attributes:
+        others: (name, is it admitted) of the jobs of others that are there.
+        admitted: the names of all that hold quota, the newest last.
+        nominal: the quota of each ClusterQueue.
+        left: what may still happen once.
+    """
+
+    jobs: tuple[Sized, ...]
+    others: tuple[tuple[str, bool], ...] = ()
+    admitted: tuple[str, ...] = ()
+    around: Around = Around()
+    left: frozenset[str] = frozenset()
+    nominal: tuple[tuple[str, int], ...] = (("blue", BLUE), ("green", GREEN))
+
+    def with_job(self, job: Sized) -> State:
+        """The same with another state of a Job."""
+        return self._replace(jobs=tuple(job if one.name == job.name else one for one in self.jobs))
+
+    def job(self, name: str) -> Sized | None:
+        """The Job of that name; None for the job of somebody else."""
+        return next((job for job in self.jobs if job.name == name), None)
+
+    @property
+    def trainers(self) -> int:
+        """All pods of jobs that are not gated."""
+        return sum(job.live + job.ending for job in self.jobs)
+
+    def used(self, queue: str) -> int:
+        """What is reserved in a ClusterQueue."""
+        others = (OTHERS[name] for name, is_admitted in self.others if is_admitted)
+        return sum(job.held for job in self.jobs if job.queue == queue) + sum(o[1] for o in others if o[0] == queue)
+
+    def leaving(self, queue: str) -> int:
+        """What evicted jobs of a ClusterQueue still hold."""
+        return sum(job.held for job in self.jobs if job.queue == queue and job.is_evicted)
+
+    @property
+    def unused(self) -> int:
+        """What is unused in the cohort."""
+        return sum(amount - self.used(queue) for queue, amount in self.nominal)
+
+    def exceeds(self, queue: str, more: int = 0) -> bool:
+        """True if a ClusterQueue would have more than is its own, without what it gives back."""
+        return self.used(queue) - self.leaving(queue) + more > dict(self.nominal)[queue]
+
+    def is_behind(self, queue: str, priority: int = 0) -> bool:
+        """True if somebody of a higher priority waits in a ClusterQueue: nobody else is admitted to it then."""
+        waiting = (OTHERS[name] for name, is_admitted in self.others if not is_admitted)
+        return any(other[0] == queue and other[2] > priority for other in waiting)
+
+
+class Preemptor(NamedTuple):
+    """Who needs so much more quota of a queue."""
+
+    name: str
+    queue: str
+    size: int
+    priority: int = 0
+
+
+View = tuple[Mapping[str, Job], Mapping[str, ScaleDecision]]
+
+
+@dataclass
+class SizedHistories:
+    """Finds every state.
+
+    Attributes:
+        reclaims: Kueue evicts a job that borrows for an owner.
+        partial: larger sizes may be admitted in part, which edl refuses (`elastic-job-scale-up-strategy`): of a job
+            that is evicted meanwhile, Kueue then admits no fewer pods than one more than it had.
+        broken: what was wrong, and the state before.
+    """
+
+    reclaims: bool
+    partial: bool = False
+    broken: list[tuple[str, State]] = field(default_factory=list)
+    _views: dict[State, View] = field(default_factory=dict)
+
+    def search(self, start: State, most: int) -> dict[State, tuple[str, ...]]:
+        """Return the states that can be reached, each with the shortest way to it; about so many at most."""
+        found: dict[State, tuple[str, ...]] = {start: ()}
+        due = [start]
+        while due and len(found) < most:
+            later = []
+            for state in due:
+                for name, following in self.steps(state):
+                    if following not in found:
+                        found[following] = (*found[state], name)
+                        later.append(following)
+            due = later
+        return found
+
+    def steps(self, state: State) -> Iterator[tuple[str, State]]:
+        """Return what may happen next."""
+        yield "plan", self._planned(state)
+        for job in state.jobs:
+            if (count := self.written(state, job)) is not None:
+                self._judge(state, job, count)
+                yield f"{job.name} acts", state.with_job(job._replace(asked=count))
+            yield f"{job.name} reconciled", self._reconciled(state, job)
+            if job.ending:
+                yield f"{job.name} ends one", state.with_job(job._replace(ending=job.ending - 1))
+            if job.wished > job.held and not job.is_late and job.held:
+                yield f"{job.name} is late", state.with_job(job._replace(is_late=True))
+            if job.is_paused:
+                yield f"{job.name} goes on", state.with_job(job._replace(is_paused=False))
+        for swapped in (False, True):
+            if (following := self._admitted(state, swapped)) != state:
+                yield f"admit{' the other' if swapped else ''}", following
+        for name, around in state.around.steps(state.trainers):
+            yield name, state._replace(around=around)
+        for event in sorted(state.left):
+            if (following := _happened(state, event)) != state:
+                yield event, following._replace(left=state.left - {event})
+
+    def _judge(self, state: State, job: Sized, count: int) -> None:
+        fresh = self._view(state)[1][job.name]
+        if count < LOW:
+            self.broken.append((f"edl takes {job.name} below its minimum", state))
+        if job.held and job.plan == (fresh.current, fresh.target, fresh.admitted) and count - job.held > state.unused:
+            self.broken.append((f"edl asks for {count} pods of {job.name} although others use that quota", state))
+
+    def rest(self, state: State, turns: int = 40) -> State | None:
+        """Return where a state leads if nothing happens any more and everybody acts in turn; None if nowhere."""
+        for _ in range(turns):
+            before = state
+            state = self._planned(state)
+            for name in [job.name for job in state.jobs]:
+                job = state.job(name)
+                assert job is not None
+                if (count := self.written(state, job)) is not None:
+                    job = job._replace(asked=count)
+                state = self._reconciled(state.with_job(job), job._replace(ending=0))
+            state = self._admitted(state, swapped=False)
+            state = state._replace(around=state.around.rested(state.trainers))
+            if state == before:
+                return state
+        return None
+
+    def written(self, state: State, job: Sized) -> int | None:
+        """The count that edl writes now; None if it writes none."""
+        if job.plan is None:
+            return None
+        jobs, decisions = self._view(state)
+        current, target, is_admitted = job.plan
+        fresh = decisions[job.name]
+        decision = ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, fresh.reason, fresh.message)
+        actions = workload_actions(jobs[job.name], decision, 8, float(_NOW_S))
+        return next((one.count for one in actions if isinstance(one, ResizeWorkload)), None)
+
+    def _planned(self, state: State) -> State:
+        decisions = self._view(state)[1]
+        for job in state.jobs:
+            one = decisions[job.name]
+            is_paused = job.is_paused or (job.is_late and one.target <= job.held)
+            plan = one.current, one.target, one.admitted
+            state = state.with_job(job._replace(plan=plan, is_paused=is_paused))
+        return state
+
+    def _view(self, state: State) -> View:
+        key = state._replace(left=frozenset(), jobs=tuple(job._replace(plan=None) for job in state.jobs))
+        if key not in self._views:
+            snapshot = _snapshot(state)
+            plan = plan_snapshot(snapshot, "maxmin", Limits())
+            jobs = {job.key.object_name: job for job in snapshot.jobs}
+            self._views[key] = jobs, {one.job.object_name: one for one in plan.decisions}
+        return self._views[key]
+
+    def _reconciled(self, state: State, job: Sized) -> State:
+        """Kueue follows the size, and releases what is evicted; the Job controller makes and ends pods."""
+        if job.is_evicted:
+            job = job._replace(live=0, ending=job.ending + job.live)
+            if not job.ending:
+                floor = job.held + 1 if self.partial and job.wished > job.held else 0
+                job = job._replace(held=0, wished=job.asked, is_evicted=False, is_late=False, floor=floor)
+                state = state._replace(admitted=tuple(one for one in state.admitted if one != job.name))
+            return state.with_job(job)
+        if not job.held:
+            return state.with_job(job._replace(wished=job.asked, is_late=False))
+        is_larger = job.asked > job.held
+        wished = job.asked if is_larger else 0
+        job = job._replace(held=min(job.asked, job.held), wished=wished, is_late=job.is_late and wished == job.wished)
+        return state.with_job(job._replace(live=job.held, ending=job.ending + max(0, job.live - job.held)))
+
+    def _admitted(self, state: State, swapped: bool) -> State:
+        """One round of Kueue: others by priority, then jobs that wait, then larger sizes."""
+        for name, (queue, size, priority) in OTHERS.items():
+            if dict(state.others).get(name, True):
+                continue
+            if size <= state.unused:
+                others = tuple((one, done or one == name) for one, done in state.others)
+                state = state._replace(others=others, admitted=(*state.admitted, name))
+            elif priority or (self.reclaims and not state.exceeds(queue, size)):
+                state = _evicted(state, Preemptor(name, queue, size, priority), swapped)
+        for job in sorted(state.jobs, key=lambda job: job.held > 0):
+            more = job.wished - job.held
+            if not job.wished or job.is_evicted or more <= 0 or state.is_behind(job.queue):
+                continue
+            if job.floor:
+                if state.unused >= job.floor:
+                    held = max(job.floor, min(job.wished, state.unused))
+                    state = state.with_job(job._replace(held=held, wished=0, floor=0))
+                    state = state._replace(admitted=(*state.admitted, job.name))
+            elif more <= state.unused:
+                admitted = (*(one for one in state.admitted if one != job.name), job.name)
+                state = state.with_job(job._replace(held=job.wished, wished=0, is_late=False))
+                state = state._replace(admitted=admitted)
+            elif self.reclaims and not state.exceeds(job.queue, more):
+                state = _evicted(state, Preemptor(job.name, job.queue, more), swapped)
+        return state
+
+
+def _evicted(state: State, one: Preemptor, swapped: bool) -> State:
+    """Evict what borrows, or has a lower priority in the same queue, as a whole: by priority, and then the newest."""
+    newest = list(reversed(state.admitted))
+    if swapped:
+        newest = [*newest[1::-1], *newest[2:]]
+    for name in sorted(newest, key=lambda name: OTHERS[name][2] if name in OTHERS else 0):
+        job = state.job(name)
+        queue = OTHERS[name][0] if job is None else job.queue
+        is_taken = (
+            state.exceeds(queue) if queue != one.queue else one.priority > (OTHERS[name][2] if job is None else 0)
+        )
+        if (
+            not is_taken
+            or name == one.name
+            or one.size <= state.unused + state.leaving("blue") + state.leaving("green")
+        ):
+            continue
+        if job is not None:
+            state = state.with_job(job._replace(is_evicted=True))
+        else:  # its pods end at once
+            others = tuple((other, done and other != name) for other, done in state.others)
+            state = state._replace(others=others, admitted=tuple(x for x in state.admitted if x != name))
+    return state
+
+
+def _happened(state: State, event: str) -> State:
+    """The state after an event; the same if it cannot happen now."""
+    if event in LOADS:
+        return state._replace(around=state.around._replace(load=LOADS[event]))
+    name, _, verb = event.partition(" ")
+    if verb == "comes":
+        return state._replace(others=(*state.others, (name, False)))
+    others = tuple(one for one in state.others if one[0] != name)
+    return state._replace(others=others, admitted=tuple(one for one in state.admitted if one != name))
+
+
+def _snapshot(state: State) -> ClusterSnapshot:
+    """What edl reads; a size that was late before has been seen by the same translator."""
+    translator = Translator()
+    if any(job.is_paused for job in state.jobs):
+        late = [job._replace(wished=HIGH, held=job.held or LOW, is_late=True) for job in state.jobs if job.is_paused]
+        kept = [job for job in state.jobs if not job.is_paused]
+        take(*_objects(state._replace(jobs=(*kept, *late))), now_s=float(_NOW_S - 1), translator=translator)
+    return take(*_objects(state), now_s=float(_NOW_S), translator=translator)
+
+
+def _objects(state: State) -> list[Object]:
+    found: list[Object] = [*SHARED, *state.around.objects()]
+    found += [cluster_queue(name, nominal, cohort="all") for name, nominal in state.nominal]
+    number = state.around.placed
+    for job in state.jobs:
+        body = kueue_job(job.name, job.queue, size=job.asked, spec={"suspend": not job.held}, annotations=_ASKS)
+        found += [body, *_workloads(job)]
+        for index in range(job.live + job.ending):
+            pod = batch_pod(f"{job.name}-{index}", job=job.name, ready_at=index)
+            pod["spec"]["nodeName"] = state.around.node_of(number)
+            if not pod["spec"]["nodeName"]:
+                del pod["spec"]["nodeName"]
+                pod["status"] = {"phase": "Pending"}
+            if index >= job.live:
+                pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:10:00Z"
+            found.append(pod)
+            number += 1
+        for index in range(job.held, job.asked if job.held else 0):
+            gated = batch_pod(f"{job.name}-gated-{index}", job=job.name, status={"phase": "Pending"})
+            gated["spec"] = {"containers": [container("1", "1Gi")], **GATE}
+            found.append(gated)
+    for name, is_admitted in state.others:
+        queue, size, priority = OTHERS[name]
+        admitted: dict[str, Any] = {"admitted": size} if is_admitted else {}
+        found.append(workload(name, size, queue=queue, priority=priority, at=50, **admitted))
+    return found
+
+
+_ASKS = {"paddlepaddle.org/min-instance": str(LOW), "paddlepaddle.org/max-instance": str(HIGH)}
+
+
+def _workloads(job: Sized) -> Iterator[Object]:
+    more: dict[str, Any] = {"queue": job.queue, "job": job.name}
+    if job.held:
+        evicted = {"type": "Evicted", "status": "True", "reason": "Preempted"}
+        body = workload(f"w-{job.name}", min(job.asked, job.held), admitted=job.held, at=60, **more)
+        body["status"]["conditions"] += [evicted] if job.is_evicted else []
+        yield body
+    if job.wished:
+        annotations = {REPLACES: f"ads/w-{job.name}"} if job.held else {}
+        at = _NOW_S - (60 if job.is_late else 1)
+        yield workload(f"n-{job.name}", job.wished, at=at, annotations=annotations, **more)
