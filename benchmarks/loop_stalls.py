@@ -59,10 +59,10 @@ class Memory:
         self._event.set()
 
     async def list(
-        self, path: str, *, params: Mapping[str, str], limit: int, continue_: str, timeout_s: float
+        self, path: str, *, params: Mapping[str, str], limit: int, continue_: str, timeout_s: float, max_bytes: int
     ) -> bytes:
         """A page, which comes from a network: other tasks get their turn."""
-        del limit, timeout_s
+        del limit, timeout_s, max_bytes
         await asyncio.sleep(0)
         found, begin = self._collections.get(_key(path, params), []), int(continue_ or 0)
         page, after = found[begin : begin + PAGE], begin + PAGE

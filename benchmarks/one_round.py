@@ -93,12 +93,12 @@ def job(name: str) -> Object:
     return training_job(name, min_trainers=1, max_trainers=TRAINERS, master=master)
 
 
-def pods_of_jobs(jobs: list[Object], hosts: list[str]) -> Iterator[Object]:
-    """A master and all trainers of each job, three trainers on a node."""
+def pods_of_jobs(jobs: list[Object], hosts: list[str], trainers: int = TRAINERS) -> Iterator[Object]:
+    """A master and some trainers of each job, three trainers on a node."""
     place = 0
     for body in jobs:
         parsed = parse_job(body)
-        for role, count in ((Role.MASTER, 1), (Role.TRAINER, TRAINERS)):
+        for role, count in ((Role.MASTER, 1), (Role.TRAINER, trainers)):
             for index in range(count):
                 pod = pod_manifest(parsed, role, index, default_master_image="example/edl", priority_classes=())
                 pod["spec"]["nodeName"] = hosts[place // 3 % len(hosts)]

@@ -76,6 +76,13 @@ class Allotment:
             return self.decision
         return replace(self.decision, victims=victims, moves=moves)
 
+    def explained(self, decision: ScaleDecision) -> Allotment:
+        """The same with the sentences of a decision; the allotment itself if more than these differs, or nothing."""
+        mine = self.decision
+        if mine == decision or replace(decision, message=mine.message, details=mine.details) != mine:
+            return self
+        return replace(self, decision=decision)
+
     @property
     def ends_for_other_jobs(self) -> bool:
         """True if trainers of an admitted job end so that other jobs get their capacity."""

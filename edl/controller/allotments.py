@@ -97,6 +97,8 @@ class Allotments:
         requests: Mapping[JobKey, tuple[ResizePod, ...]],
         awaited: frozenset[str],
         jobs: Collection[Job],
+        *,
+        is_explained: bool = True,
     ) -> list[str]:
         """A plan was made: it replaces all allotments. None: there is no plan, and nothing grows.
 
@@ -110,6 +112,7 @@ class Allotments:
             requests: the changed CPU requests of running trainers.
             awaited: UIDs of the serving pods for which the plan evicts trainers.
             jobs: as the cache shows them now.
+            is_explained: its decisions have their sentences; else those that are as before keep theirs.
 
         Returns:
             UIDs of the jobs for which something changes, those whose trainers end for serving first.
@@ -122,11 +125,34 @@ class Allotments:
         self.ignored_evictions = repeats
         if repeats:
             granted = self._without_evictions(granted)
+        if not is_explained:
+            before = self.by_job
+            granted = {k: a.explained(before[k].decision) if k in before else a for k, a in granted.items()}
         granted |= planning.amended
         self.keeps_donors, self.kept_donors = False, self.keeps_donors
         changed = self._replace(granted, planning.node_requests_sent, jobs)
         known = serving_needing_capacity(planning.snapshot) if not repeats else frozenset()
         self.known = known | planning.evicted_for
+        return changed
+
+    def unexplained(self) -> frozenset[JobKey]:
+        """The jobs whose decision has no sentence yet."""
+        return frozenset(key for key, allotment in self.by_job.items() if not allotment.decision.message)
+
+    def explain(self, plan: ScalePlan, awaiting: Collection[JobKey]) -> list[str]:
+        """Take the sentences of the plan that was published; returns the UIDs of the jobs whose status they change.
+
+        Args:
+            plan: the plan with its sentences.
+            awaiting: the jobs whose status waits for them.
+        """
+        changed = []
+        for decision in plan.decisions:
+            if (old := self.by_job.get(decision.job)) is None:
+                continue
+            self.by_job[decision.job] = new = old.explained(decision)
+            if new is not old or decision.job in awaiting:
+                changed.append(new.uid)
         return changed
 
     def amend(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> list[str]:

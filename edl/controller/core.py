@@ -22,7 +22,7 @@ from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
 from edl.controller.due_jobs import DueJobs, next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
-from edl.controller.pending_writes import STATUS_EVERY, Lane, PendingWrites, Write
+from edl.controller.pending_writes import STATUS_EVERY, URGENT, Lane, PendingWrites, Write, lanes_in_turn
 from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
@@ -39,9 +39,6 @@ REPEAT_S = 1.0
 """The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 SHORTEST_S = 0.01
 """A job is looked at again after this time at the earliest, if only the time changes what it needs."""
-STARTS = (Lane.END, Lane.BASE, Lane.MINIMUM)
-"""What comes before first statuses in every second turn."""
-URGENT = tuple(lane for lane in Lane if lane < Lane.SURPLUS)
 
 
 class Core:
@@ -104,8 +101,7 @@ class Core:
 
         Args:
             uids: the UIDs of the jobs.
-            is_news: something has happened to the jobs themselves: they come first. After a plan hundreds of jobs are
-                looked at, and none of them waits as much.
+            is_news: something has happened to the jobs themselves: they come before hundreds after a plan.
         """
         for uid in uids:
             if uid not in self._jobs:
@@ -141,11 +137,19 @@ class Core:
         requests: Mapping[JobKey, tuple[ResizePod, ...]] | None = None,
         *,
         awaited: frozenset[str] = frozenset(),
+        is_explained: bool = True,
     ) -> None:
         """Replace the allotments by those of a new plan; see `Allotments.publish`."""
         if plan is not None and self.allotments.planning is not None:
             self._statuses.plan_s = plan.seconds
-        self.look_at(self.allotments.publish(plan, starts, requests or {}, awaited, self._jobs.values()))
+        jobs = self._jobs.values()
+        changed = self.allotments.publish(plan, starts, requests or {}, awaited, jobs, is_explained=is_explained)
+        self._statuses.unexplained = frozenset() if is_explained else self.allotments.unexplained()
+        self.look_at(changed)
+
+    def explained(self, plan: ScalePlan) -> None:
+        """Take the sentences of the plan that was published; the statuses that waited for them may be sent."""
+        self.look_at(self.allotments.explain(plan, self._statuses.explained()))
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:
         """Trainers are evicted ahead of a plan; see `Allotments.amend`."""
@@ -209,13 +213,9 @@ class Core:
         now_s = self._clock.monotonic_s()
         self._compute(now_s)
         is_held = self.is_held(now_s) or self.has_more
-        lanes = [lane for lane in Lane if (background or lane in URGENT) and not (is_held and lane is Lane.SURPLUS)]
+        lanes = lanes_in_turn(self._turns, background=background, is_held=is_held)
         if not self._statuses.may_send_oversized(now_s, at_once=self.at_once):
             lanes = [lane for lane in lanes if lane is not Lane.OVERSIZED]
-        if self._turns % 2:  # hundreds of new jobs do not keep pods from others
-            lanes.sort(key=lambda lane: (lane is not Lane.EVICT and lane not in STARTS, lane))
-        if background and (self._turns + 1) % STATUS_EVERY == 0:
-            lanes = [Lane.STATUS, *lanes]
         write = self._pending.take(lanes)
         if write is None:
             return None
@@ -295,15 +295,9 @@ class Core:
             self.look_at(job.uid for job in snapshot.jobs if job.key in keys)
         if snapshot.missing_priority_classes != before.missing_priority_classes:
             self.look_at_all()
-        self._facts = Facts(
-            snapshot.nodes,
-            unreachable,
-            before.watch,
-            snapshot.missing_priority_classes,
-            requests,
-            serving_waits=bool(waits),
-            in_the_way=in_the_way,
-        )
+        missing = snapshot.missing_priority_classes
+        facts = (snapshot.nodes, unreachable, before.watch, missing, requests)
+        self._facts = Facts(*facts, serving_waits=bool(waits), in_the_way=in_the_way)
 
     def _note_job(self, before: Job | None, job: Job) -> None:
         """Look at a job that has changed: at once, or a little later if only the counts of its status change."""
@@ -358,8 +352,9 @@ class Core:
         for write in self._needed(job, (*mine, *again)):
             is_planned = job.key not in self.allotments.unknown
             sent_s = self._repeated_s(write)
-            if write.status is not None and not self.at_once:
-                sent_s = max(sent_s, self._statuses.due_s(job, write, now_s, is_planned=is_planned))
+            pace = self._statuses
+            if write.status is not None and not (self.at_once and job.key not in pace.unexplained):
+                sent_s = max(sent_s, pace.due_s(job, write, now_s, is_planned=is_planned))
             if sent_s <= now_s:
                 yield write
             else:

@@ -50,6 +50,11 @@ class KeptPlan(Generic[S]):
         self._view, self._plan, self.starts = (view, plan, None) if is_whole else (None, None, None)
         self._due_s = next_timer_s(view, self._limits, plan.seconds) if is_whole else 0.0
 
+    def explain(self, plan: ScalePlan, said: ScalePlan) -> None:
+        """Keep a plan with its sentences instead of the plan without."""
+        if self._plan is plan:
+            self._plan = said
+
     def forget(self) -> None:
         """Make the next plan anew."""
         self._view = self._plan = self.starts = None

@@ -31,6 +31,25 @@ class Lane(IntEnum):
     OVERSIZED = 8  # the same of jobs that are too large to be read, one after the other
 
 
+STARTS = (Lane.END, Lane.BASE, Lane.MINIMUM)
+"""What comes before first statuses in every second turn."""
+URGENT = tuple(lane for lane in Lane if lane < Lane.SURPLUS)
+
+
+def lanes_in_turn(turn: int, *, background: bool, is_held: bool) -> list[Lane]:
+    """The lanes to send from, the first one first.
+
+    Args:
+        turn: counts the writes, from 0 to `STATUS_EVERY`.
+        background: also surplus growth and events, which nobody waits for.
+        is_held: no surplus grows.
+    """
+    lanes = [lane for lane in Lane if (background or lane in URGENT) and not (is_held and lane is Lane.SURPLUS)]
+    if turn % 2:  # hundreds of new jobs do not keep pods from others
+        lanes.sort(key=lambda lane: (lane is not Lane.EVICT and lane not in STARTS, lane))
+    return [Lane.STATUS, *lanes] if background and (turn + 1) % STATUS_EVERY == 0 else lanes
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """Actions that are carried out one after the other; the first failure ends them.

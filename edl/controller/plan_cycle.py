@@ -165,15 +165,23 @@ class PlanCycle:
     async def publish(self, view: ClusterSnapshot, plan: ScalePlan | None) -> RoundResult:
         """Publish the plan made from the result of `begin`; None if no plan could be made.
 
-        What the cache shows by now decides which CPU requests change.
+        What the cache shows by now decides which CPU requests change. Its sentences follow, unless events of the
+        workloads of others, which edl resizes, need them at once.
         """
         if plan is None:
             self._core.published(None)
             return RoundResult.FAILED
+        if is_explained := any(job.owner_count is not None for job in view.jobs):
+            plan = await self._plans.explained(view, plan)
         starts = await self._starts(view, plan)
         await self._look()
         requests = self._changed_requests(self._core.snapshot, {start.node for start in starts})
-        self._core.published(plan, starts, requests, awaited=serving_needing_capacity(view))
+        awaited = serving_needing_capacity(view)
+        self._core.published(plan, starts, requests, awaited=awaited, is_explained=is_explained)
+        if not is_explained:
+            self._wake()
+            plan = await self._plans.explained(view, plan)
+            self._core.explained(plan)
         self._undone.note(view, plan, self._clock.monotonic_s())
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
@@ -191,6 +199,7 @@ class PlanCycle:
         self.timer.wake(began_s + next_timer_s(view, self.limits) - view.observed_at_s)
         plan = await self._plans.plan(view)
         if plan is not None:
+            plan = await self._plans.explained(view, plan)
             show(view, plan)
         return RoundResult.SHOWN if plan is not None else RoundResult.FAILED
 

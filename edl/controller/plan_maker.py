@@ -69,6 +69,7 @@ class Planner:
         new_thread: makes the threads that these functions run in.
         early_evictions: chooses evictions for pending serving pods ahead of a plan, as decisions for the jobs that
             lose trainers; it may be called while `decide` runs.
+        explain: writes the sentences of the plan that `decide` made last; None if that had them already.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
@@ -76,6 +77,7 @@ class Planner:
     startable: Callable[[ClusterSnapshot, ScalePlan], Sequence[StartablePod]]
     new_thread: Callable[[], FunctionRunner] = PlannerThread
     early_evictions: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
+    explain: Callable[[ScalePlan], ScalePlan] | None = None
 
 
 class PlanMaker:
@@ -90,6 +92,7 @@ class PlanMaker:
         self._thread, self._fallback_thread = planner.new_thread(), planner.new_thread()
         self._search_thread = planner.new_thread()
         self._last: ScalePlan | None = None
+        self._unexplained: ScalePlan | None = None
         self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
         self.took_s = 0.0
@@ -101,7 +104,8 @@ class PlanMaker:
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """Return a checked plan: a new one, else a fallback plan; None leaves the cluster unchanged.
 
-        The last plan counts as new while nothing has changed that a decision depends on.
+        The last plan counts as new while nothing has changed that a decision depends on. A new one may have no
+        sentences yet; `explained` writes them.
 
         Args:
             view: the snapshot as the planner sees it: jobs with their effective bounds, unplaceable pods marked.
@@ -114,11 +118,32 @@ class PlanMaker:
         except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
             self._recorder.not_planned(view, error)
             return await self._fall_back(view, failure_of(error))
-        self._last, self.took_s = plan, plan.seconds
+        self._last = self._unexplained = plan
+        self.took_s = plan.seconds
         self._kept.keep(view, plan)
-        await asyncio.sleep(0)  # both take long on a large cluster
-        self._recorder.planned(view, self._limits, plan)
         return plan
+
+    async def explained(self, view: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
+        """Return the plan that `plan` returned with its sentences, and record it if it is new.
+
+        Args:
+            view: the snapshot as the planner saw it.
+            plan: the plan.
+        """
+        if plan is not self._unexplained:
+            return plan
+        self._unexplained, explain, said = None, self._planner.explain, plan
+        if explain is not None:
+            try:
+                said = await self._compute(self._thread, lambda: explain(plan))
+            except Exception as error:  # a plan counts without its sentences, too
+                self._recorder.failed("the sentences of a plan", error)
+                said = replace(plan, decisions=tuple(map(_without_sentence, plan.decisions)))
+        self._last = said
+        self._kept.explain(plan, said)
+        await asyncio.sleep(0)
+        self._recorder.planned(view, self._limits, said)
+        return said
 
     async def early_evictions(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
         """Choose evictions for pending serving pods ahead of the next plan; none if that would take too long.
@@ -196,3 +221,8 @@ class PlanMaker:
 
     async def _compute(self, thread: FunctionRunner, call: Callable[[], T]) -> T:
         return await thread.run(call, self._limits.deadline_s + _DEADLINE_SLACK_S)
+
+
+def _without_sentence(decision: ScaleDecision) -> ScaleDecision:
+    of = f"{decision.target} of {decision.max_trainers}"
+    return replace(decision, message=decision.message or f"{of}: {decision.reason}; edl could not say why")

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 
 from edl.controller.plan_maker import Planner
 from edl.errors import PlanError
-from edl.explain.decision import explained_study
+from edl.explain.decision import explained
 from edl.explain.early_evictions import early_decisions
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits, Quota
 from edl.model.plan import NO_COLUMNS, ScaleDecision, ScalePlan
 from edl.planner.clock import Clock
+from edl.planner.decide import Study, study
 from edl.planner.guard import check, check_early_evictions
 from edl.planner.policies.base import Policy
 from edl.planner.problem import Problem
+from edl.planner.reading.kept import KeptReading
 from edl.planner.starts import Start, startable
 
 PLAN_WAITS_S = 0.3
@@ -35,7 +37,13 @@ def planner_of(policy: Policy, quotas: Callable[[], tuple[Quota, ...]]) -> Plann
     def broken_rules(snapshot: ClusterSnapshot, plan: ScalePlan) -> Sequence[str]:
         return check(snapshot, plan, quotas())
 
-    return Planner(deciding.decide, broken_rules, deciding.startable, early_evictions=deciding.early_evictions)
+    return Planner(
+        deciding.choose,
+        broken_rules,
+        deciding.startable,
+        early_evictions=deciding.early_evictions,
+        explain=deciding.explain,
+    )
 
 
 class PolicyPlanner:
@@ -53,24 +61,41 @@ class PolicyPlanner:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._columns = NO_COLUMNS
+        self._columns, self._kept = NO_COLUMNS, KeptReading()
         self._read: Problem | None = None
+        self._made: tuple[Study, ClusterSnapshot, Clock] | None = None
         self._is_free = threading.Event()
         self._is_free.set()
         self._plan_waits_until_s = 0.0
 
     def decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
-        """Make a plan that has passed its checks; see `explain.decision.decide`.
+        """Make a plan that has passed its checks, with its sentences; errors as in `choose`."""
+        return self.explain(self.choose(snapshot, limits))
+
+    def choose(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
+        """Make a plan that has passed its checks and has no sentences yet; see `planner.decide.study`.
 
         Raises:
             PlanError: no plan was made in time.
             RefusedPlanError: the plan broke a rule.
         """
-        self._read = None
+        self._read = self._made = None
         clock = Clock(limits.deadline_s, self._now_s)
-        made = explained_study(snapshot, self._policy, limits, self._columns, clock)
+        made = study(snapshot, self._policy, limits, self._columns, clock, kept=self._kept)
         self._columns, self._read = made.plan.columns, made.context.problem
+        self._made = (made, snapshot, clock)
         return made.plan
+
+    def explain(self, plan: ScalePlan) -> ScalePlan:
+        """Write the sentences of the plan that `choose` returned last, once.
+
+        Raises:
+            PlanError: another plan was chosen since, or the sentences were written already.
+        """
+        made, self._made = self._made, None  # its arrays are large
+        if made is None or made[0].plan.decisions is not plan.decisions:
+            raise PlanError("the sentences of a plan can be written once, before another one is chosen")
+        return explained(*made)
 
     def early_evictions(self, snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
         """Choose evictions for pending serving pods ahead of a plan; see `planner.admission.early_evictions`.

@@ -13,6 +13,7 @@ from math import inf
 from edl.controller.pending_writes import Lane, Write
 from edl.model.actions import EmitEvent, Outcome
 from edl.model.jobs import Job
+from edl.model.names import JobKey
 from edl.model.status import JobStatus
 
 DEBOUNCE_S, LONGEST_S = 0.2, 1.0
@@ -28,14 +29,21 @@ class StatusPace:
 
     Attributes:
         plan_s: how long the last plan took.
+        unexplained: the jobs of a new plan that has no sentences for them yet: their statuses wait for these.
         oversized_s: when the next status of a job that is too large to be read may be sent, in monotonic seconds;
             infinity while one is under way.
     """
 
     def __init__(self) -> None:
         self.plan_s, self.oversized_s = 0.0, -inf
+        self.unexplained: frozenset[JobKey] = frozenset()
         self._changed_s: dict[str, float] = {}
         self._counted_s: dict[str, tuple[float, float]] = {}
+
+    def explained(self) -> frozenset[JobKey]:
+        """Let the statuses be sent that waited for sentences; returns their jobs."""
+        waited, self.unexplained = self.unexplained, frozenset()
+        return waited
 
     def changed(self, job_uid: str, now_s: float) -> None:
         """Note that a job was created or changed."""
@@ -84,6 +92,8 @@ class StatusPace:
     def due_s(self, job: Job, write: Write, now_s: float, *, is_planned: bool) -> float:
         """When a write may be sent, in monotonic seconds; minus infinity for one that need not wait.
 
+        It is infinity until the decision of the job is explained.
+
         Args:
             job: the job of the write.
             write: a status or anything else.
@@ -93,6 +103,8 @@ class StatusPace:
         patch = write.status
         if patch is None or patch.status.phase.is_final:
             return -inf
+        if job.key in self.unexplained:
+            return inf
         is_same_phase = job.status is None or job.status.phase is patch.status.phase
         if not is_planned and is_same_phase and self.plan_s <= BRIEF_S:
             return self._changed_s.get(job.uid, -inf) + PLAN_WITHIN_S

@@ -37,9 +37,22 @@ def explained_study(
     watch = clock or Clock(limits.deadline_s)
     with without_collections():
         made = study(snapshot, policy, limits, columns, watch)
-        watch.allow(SAY_BY)
-        watch.begin("sentences")
-        plan = with_node_sentences(with_sentences(made, watch), snapshot)
-    watch.begin("")
-    timed = replace(plan, seconds=watch.spent_s, stages=tuple(watch.stages.items()), cut=tuple(watch.cut))
-    return replace(made, plan=timed)
+        return replace(made, plan=explained(made, snapshot, watch))
+
+
+def explained(made: Study, snapshot: ClusterSnapshot, clock: Clock) -> ScalePlan:
+    """The plan of a study with its sentences.
+
+    Args:
+        made: the study.
+        snapshot: what it was made from.
+        clock: its clock, which counts the time of the sentences, too.
+    """
+    with without_collections():
+        clock.allow(SAY_BY)
+        began_s = clock.spent_s
+        clock.begin("sentences")
+        plan = with_node_sentences(with_sentences(made, clock), snapshot)
+    clock.begin("")
+    seconds = made.plan.seconds + clock.spent_s - began_s  # it may have been published meanwhile
+    return replace(plan, seconds=seconds, stages=tuple(clock.stages.items()), cut=tuple(clock.cut))

@@ -250,7 +250,14 @@ class Job:
     @property
     def live_trainers(self) -> tuple[Pod, ...]:
         """Trainers that count as `current`: not terminating and not finished."""
-        return tuple([p for p in self.pods if p.role is Role.TRAINER and p.is_live])  # a list is faster: many pods
+        trainer, succeeded, failed = Role.TRAINER, PodPhase.SUCCEEDED, PodPhase.FAILED
+        return tuple(  # of a list, and no property is asked of each: there are many pods
+            [
+                p
+                for p in self.pods
+                if p.role is trainer and not p.terminating and p.phase is not succeeded and p.phase is not failed
+            ]
+        )
 
     @property
     def minimum_trainers(self) -> frozenset[str]:

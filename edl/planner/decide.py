@@ -50,6 +50,7 @@ from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
 from edl.planner.programs.fair_share import Proof
+from edl.planner.reading.kept import KeptReading
 from edl.planner.scores import DIGITS, PlanScore, from_worst
 from edl.planner.sharing import share
 from edl.planner.sizes.rounding import in_sizes
@@ -103,6 +104,7 @@ def study(
     clock: Clock | None = None,
     *,
     solver: Solver = DEFAULT_SOLVER,
+    kept: KeptReading | None = None,
 ) -> Study:
     """Decide which jobs run, how many trainers each has, where new ones go and which are deleted.
 
@@ -114,12 +116,13 @@ def study(
             and equal columns give equal plans.
         clock: a clock that runs already; by default one that begins now and ends at `deadline_s`.
         solver: what solves the linear programs.
+        kept: what the last plan has read; the plan does not depend on it.
 
     Raises:
         PlanError: no plan was made in time; the last one stays in force.
         RefusedPlanError: the plan broke a rule.
     """
-    first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver)
+    first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver, kept or KeptReading())
     make = _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
         if not any(may_have_fewer(job) for job in snapshot.jobs):
@@ -139,6 +142,7 @@ class _Making:
     columns: KeptColumns
     watch: Clock
     solver: Solver
+    kept: KeptReading
 
     def further(self, columns: KeptColumns, *, may_move: bool = False) -> _Making:
         """Return the same for another plan, in the time that this one has left.
@@ -236,7 +240,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     policy, limits, watch = making.policy, making.limits, making.watch
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    read = read_problem(adapted, limits, making.columns, watch, defers=True)
+    read = read_problem(adapted, limits, making.columns, watch, defers=True, kept=making.kept)
     problem = with_engine(replace(read, solver=making.solver))
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)

@@ -11,7 +11,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,8 @@ class _Labels:
     """The labels of all nodes, by key: each value once, and which one each node has."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._labels = [dict(node.labels) for node in nodes]
-        self._fields = [{"metadata.name": node.name} for node in nodes]
+        self._nodes = nodes
+        self._labels: list[dict[str, str]] | None = None
         self._columns: dict[tuple[bool, str], tuple[dict[str | None, int], NDArray[np.int64]]] = {}
 
     def select(self, placement: Placement) -> BoolArray:
@@ -91,12 +91,12 @@ class _Labels:
     def meet(self, term: NodeTerm) -> BoolArray:
         """(nodes,) `is_met`."""
         if not term.expressions and not term.fields:
-            return np.zeros(len(self._labels), dtype=np.bool_)
+            return np.zeros(len(self._nodes), dtype=np.bool_)
         return self._all(term.expressions) & self._all(term.fields, is_field=True)
 
     def _all(self, requirements: Sequence[Requirement], *, is_field: bool = False) -> BoolArray:
         """(nodes,) True if a node meets all of these."""
-        found = np.ones(len(self._labels), dtype=np.bool_)
+        found = np.ones(len(self._nodes), dtype=np.bool_)
         for requirement in requirements:
             number, which = self._column(requirement.key, is_field=is_field)
             if number:
@@ -108,11 +108,18 @@ class _Labels:
         column = self._columns.get((is_field, key))
         if column is None:
             number: dict[str | None, int] = {}
-            which = [
-                number.setdefault(have.get(key), len(number)) for have in (self._fields if is_field else self._labels)
-            ]
+            values = self._values(key, is_field=is_field)
+            which = [number.setdefault(value, len(number)) for value in values]
             column = self._columns[is_field, key] = (number, np.array(which, dtype=np.int64))
         return column
+
+    def _values(self, key: str, *, is_field: bool) -> Iterator[str | None]:
+        """The value of a label, or of a field, on each node; most plans ask for none."""
+        if is_field:
+            return (node.name if key == "metadata.name" else None for node in self._nodes)
+        if self._labels is None:
+            self._labels = [dict(node.labels) for node in self._nodes]
+        return (have.get(key) for have in self._labels)
 
 
 def _met(requirement: Requirement, number: Mapping[str | None, int]) -> BoolArray:

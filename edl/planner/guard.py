@@ -7,7 +7,7 @@ mathematics never reaches a pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -158,6 +158,8 @@ def _check_refusal(job: Job, decision: ScaleDecision) -> Iterable[str]:
 
 def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
     """Victims are live trainers, each listed once, and they have a reason."""
+    if decision.admitted and not decision.victims and not decision.shrink_reason:
+        return
     live = {p.name for p in trainers}
     for victim, count in sorted(Counter(decision.victims).items()):
         if victim not in live:
@@ -176,6 +178,8 @@ def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -
 
 def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
     """Only live pservers move that are safe to evict, of jobs that go on without them."""
+    if not decision.moves:
+        return
     live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and p.safe_to_evict is not False}
     for name in sorted(decision.moves):
         if name not in live:
@@ -212,12 +216,13 @@ def _check_capacity(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecis
     nodes = {node.name: node for node in snapshot.nodes}
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
     held: dict[str, list[tuple[Resources, int]]] = {name: [] for name, _, _ in planned}
-    staying = (pod for job, decision in pairs for pod in _staying(job, decision))
+    if not held:
+        return
     others = chain(snapshot.pods, snapshot.pods_left_alone)
     here = [pod for pod in others if (pod.node or pod.nominated) in held]  # of tens of thousands, few remain
+    staying = [pod for job, decision in pairs for pod in _staying(job, decision, held)]
     for pod in chain((pod for pod in here if not pod.is_finished), staying):
-        if (node := pod.node or pod.nominated) in held:
-            held[node].append((pod.shape.request, 1))
+        held[pod.node or pod.nominated].append((pod.shape.request, 1))
     new: dict[str, list[Resources]] = {name: [] for name in held}
     for name, shape, count in planned:
         held[name].append((shape.request, count))
@@ -268,10 +273,19 @@ def _check_node(
             )
 
 
-def _staying(job: Job, decision: ScaleDecision) -> list[Pod]:
-    """The live pods that the plan keeps; a job that is not admitted loses its masters and pservers too."""
+def _staying(job: Job, decision: ScaleDecision, nodes: Container[str] | None = None) -> list[Pod]:
+    """The live pods that the plan keeps; a job that is not admitted loses its masters and pservers too.
+
+    Args:
+        job: the job.
+        decision: what the plan says of it.
+        nodes: only pods on these nodes, or nominated for them; None for all.
+    """
+    if not decision.admitted:
+        return []
     deleted = {*decision.victims, *decision.moves}
-    return [p for p in job.pods if p.is_live and p.name not in deleted] if decision.admitted else []
+    pods = job.pods if nodes is None else [p for p in job.pods if (p.node or p.nominated) in nodes]
+    return [p for p in pods if p.is_live and p.name not in deleted]
 
 
 def _most_at_one_address(held: Counter[str]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from edl.controller.plan_maker import PlanMaker, Planner
 from edl.controller.policy_planner import PolicyPlanner
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
@@ -64,3 +65,48 @@ async def test_a_plan_that_answers_something_urgent_waits_for_no_such_look_for_h
     assert counts[0] == counts[299] == 1
     assert counts[300] == counts[599] == 2
     assert counts[-1] == 3
+
+
+class Sayings:
+    """A planner whose plans have their sentences only once it is asked for them, and what was recorded."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.problem, self.recorder = problem, FakeRecorder()
+        self.deciding = PolicyPlanner(policy_named("maxmin"))
+        self.view = make_snapshot(make_nodes(1), (make_job("a"),))
+        functions = Planner(self.deciding.choose, check, self.deciding.startable, InlineRunner, explain=self.explain)
+        self.plans = PlanMaker(functions, Limits(), self.recorder)
+
+    def explain(self, plan: ScalePlan) -> ScalePlan:
+        if self.problem is not None:
+            raise self.problem
+        return self.deciding.explain(plan)
+
+    async def plan(self) -> ScalePlan:
+        plan = await self.plans.plan(self.view)
+        assert plan is not None
+        return plan
+
+
+async def test_a_plan_is_recorded_with_its_sentences_and_once() -> None:
+    sayings = Sayings()
+    plan = await sayings.plan()
+    assert (plan.decisions[0].message, sayings.recorder.plans) == ("", [])
+    said = await sayings.plans.explained(sayings.view, plan)
+    assert said.decisions[0].message.startswith("8 of 10")
+    assert await sayings.plans.explained(sayings.view, said) is said
+    assert sayings.recorder.plans == [said]
+
+
+async def test_a_plan_that_is_kept_has_its_sentences() -> None:
+    sayings = Sayings()
+    said = await sayings.plans.explained(sayings.view, await sayings.plan())
+    assert await sayings.plan() is said
+
+
+async def test_a_plan_whose_sentences_cannot_be_written_counts_without_them() -> None:
+    sayings = Sayings(RuntimeError("a bug"))
+    said = await sayings.plans.explained(sayings.view, await sayings.plan())
+    assert said.decisions[0].message == "8 of 10: InsufficientCapacity; edl could not say why"
+    assert sayings.recorder.failures
+    assert sayings.recorder.plans == [said]

@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.controller.policy_planner import PLAN_WAITS_S, PolicyPlanner
+from edl.errors import PlanError
+from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
+from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
@@ -100,3 +103,19 @@ def test_a_plan_goes_on_once_the_search_has_ended(monkeypatch: pytest.MonkeyPatc
     with searching(planner, monkeypatch, ends):
         threading.Timer(0.05, ends.set).start()
         assert planner.decide(WORLD, Limits()).decisions
+
+
+@given(running_worlds())
+@examples(30)
+def test_a_plan_whose_sentences_come_later_is_the_same(world: ClusterSnapshot) -> None:
+    planner, at_once = PolicyPlanner(policy_named("maxmin")), explain_at_once(world)
+    plan = planner.choose(world, Limits())
+    assert not any(decision.message for decision in plan.decisions)
+    said = planner.explain(plan)
+    assert said.decisions == at_once.decisions
+    with pytest.raises(PlanError, match="once"):
+        planner.explain(said)
+
+
+def explain_at_once(world: ClusterSnapshot) -> ScalePlan:
+    return decide(world, policy_named("maxmin"), Limits())

@@ -34,7 +34,7 @@ def check_lent_capacity(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limi
     Returns:
         One sentence for each broken rule; empty if nothing is lent, or the plan may be carried out.
     """
-    if plan.fallback is not None or not any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.live_trainers):
+    if plan.fallback is not None or not any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.pods):
         return ()
     decisions = {decision.job: decision for decision in plan.decisions}
     pairs = [(job, decisions[job.key]) for job in snapshot.jobs if job.key in decisions]

@@ -178,12 +178,13 @@ def _program(steps: _Steps, need: FloatArray) -> Program:
     """The linear program of these steps; trainers of one shape and gain share one variable."""
     is_minimum = steps.gain == inf
     need = need + np.bincount(steps.shape[is_minimum], minlength=len(need))
-    kinds, kind = np.unique(np.column_stack([steps.shape, steps.gain])[~is_minimum], axis=0, return_inverse=True)
+    gains, gain = np.unique(steps.gain[~is_minimum], return_inverse=True)
+    kinds, count = np.unique(steps.shape[~is_minimum] * len(gains) + gain, return_counts=True)
+    shape, gain = np.divmod(kinds, max(1, len(gains)))
     use = np.zeros((len(need), len(kinds)))
-    use[kinds[:, 0].astype(np.int64), np.arange(len(kinds))] = 1.0
-    count = np.bincount(kind, minlength=len(kinds)).astype(np.float64)
+    use[shape, np.arange(len(kinds))] = 1.0
     nothing = np.zeros((0, len(kinds)))
-    return Program(kinds[:, 1], np.zeros(len(kinds)), count, use, need, nothing, np.zeros(0))
+    return Program(gains[gain], np.zeros(len(kinds)), count.astype(np.float64), use, need, nothing, np.zeros(0))
 
 
 def _slots(columns: Columns, solution: Solution, most: FloatArray, waits: NDArray[np.bool_]) -> list[list[int]]:

@@ -123,12 +123,16 @@ def distinct(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     Returns:
         The index of the first row of each set of equal rows, ascending; (rows,) for each row, which set it is in.
     """
-    is_bits = rows.dtype == np.bool_ and rows.shape[1] > 0
-    flat = np.ascontiguousarray(np.packbits(rows, axis=1)) if is_bits else np.ascontiguousarray(rows, dtype=np.int64)
-    cells = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
-    numbers: dict[object, int] = {}
-    kind = np.fromiter((numbers.setdefault(c, len(numbers)) for c in cells.tolist()), dtype=np.int64, count=len(flat))
-    return np.unique(kind, return_index=True)[1], kind
+    cells = (np.packbits(rows, axis=1) if rows.dtype == np.bool_ else rows).astype(np.int64)
+    mixed = cells.view(np.uint64) @ _factors(cells.shape[1])
+    _, first, kind = np.unique(mixed, return_index=True, return_inverse=True)
+    if not np.array_equal(cells, cells[first[kind]]):  # unequal rows with the same sum
+        numbers: dict[bytes, int] = {}
+        kind = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in cells], dtype=np.int64)
+        return np.unique(kind, return_index=True)[1], kind
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return np.sort(first), number[kind]
 
 
 def list_patterns(classes: Sequence[NodeClass], request: IntArray, limit: int = ENUMERATION_LIMIT) -> list[Menu]:
@@ -365,6 +369,12 @@ def _filled(capacity: IntArray, request: IntArray, most: IntArray, order: Iterab
         pattern[s] = min(int(count_slots(left[None], request[s])[0]), int(most[s]))
         left -= pattern[s] * request[s]
     return pattern
+
+
+@lru_cache(maxsize=64)
+def _factors(count: int) -> NDArray[np.uint64]:
+    """Odd factors by which the columns of a row are mixed into one number, modulo 2 ** 64."""
+    return np.random.default_rng(count).integers(1 << 63, size=count, dtype=np.uint64) * 2 + 1
 
 
 @lru_cache(maxsize=4096)

@@ -158,3 +158,20 @@ def test_a_search_looks_for_better_patterns_than_those_known_and_keeps_the_best_
     assert float(np.dot(again.pattern, worth)) >= float((good @ worth)[0]) - 1e-9 > 0
     assert again.bound <= short.bound + 1e-9
     assert (np.dot(again.pattern, rows) <= capacity).all()
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_rows_are_found_even_if_their_numbers_collide(
+    seed: int, collide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(seed)
+    drawn = random.integers(-2, 3, size=(random.integers(0, 60), random.integers(0, 4)))
+    rows = drawn > 0 if seed % 3 == 0 else drawn * 2**40
+    if collide:
+        monkeypatch.setattr(patterns, "_factors", lambda count: np.zeros(count, dtype=np.uint64))
+    first, kind = patterns.distinct(rows)
+    known: dict[tuple[int, ...], int] = {}
+    numbers = [known.setdefault(tuple(row), len(known)) for row in rows.tolist()]
+    assert kind.tolist() == numbers
+    assert first.tolist() == [numbers.index(k) for k in range(len(known))]

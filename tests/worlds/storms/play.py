@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 
 from edl.controller.loop import Controller
-from edl.controller.plan_maker import Planner
-from edl.controller.policy_planner import PolicyPlanner
+from edl.controller.policy_planner import planner_of
 from edl.kube.cluster import KubernetesCluster
 from edl.kube.master_key import MasterKey
 from edl.kube.mirror.cache import ClusterCache
 from edl.kube.writer import Writer
 from edl.model.limits import Limits
-from edl.planner.guard import check
 from edl.planner.policies.registry import policy_named
 from edl.sandbox.apiserver.storage.store import Change, ChangeType
 from edl.sim.virtual_time import START_S, InlineRunner, VirtualLoop
@@ -96,15 +94,12 @@ class Played:
         clock = StormClock()
         key = MasterKey(self.folder / "key", session, "red")
         writer = Writer(session, cache, clock, key=key, default_master_image=MASTER, max_grace_s=600)
-        deciding = PolicyPlanner(policy_named("maxmin"))
         return Controller(
             cluster=KubernetesCluster(cache, writer, clock),
             clock=clock,
             lease=FakeLease(),
             recorder=self.recorder,
-            planner=Planner(
-                deciding.decide, check, deciding.startable, InlineRunner, early_evictions=deciding.early_evictions
-            ),
+            planner=replace(planner_of(policy_named("maxmin"), lambda: ()), new_thread=InlineRunner),
             limits=LIMITS,
         )
 
