@@ -158,7 +158,7 @@ class Core:
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
         """Note how a write ended; the cache shows what the API server answered already."""
         now_s, uid = self._clock.monotonic_s(), write.job_uid
-        self.under_way.writes.remove(write)
+        self.under_way.ended(write)
         self._statuses.ended(write, outcomes, now_s)
         for outcome in outcomes:
             self._backoff.record(outcome, now_s)
@@ -221,7 +221,7 @@ class Core:
             return None
         self._turns = (self._turns + 1) % STATUS_EVERY
         self._statuses.begins(write)
-        self.under_way.writes.append(write)
+        self.under_way.sent(write, now_s)
         self._note_sent(write)
         return write
 

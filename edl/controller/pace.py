@@ -6,12 +6,13 @@ brings one once the growth is sent, or after an interval.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 
 PROBES_S = 1.0
 """How long a plan waits for the answers of the API server about the pods of new jobs."""
+NOTHING_ASKED: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class PlanTimer:
     """Says when the next plan is due; all times are monotonic seconds.
 
     Urgent changes of a namespace come in groups. A plan waits for the end of the group, and for what the API server
-    was asked about its jobs. The changes of one namespace never postpone a plan for another one.
+    is asked about its jobs. The changes of one namespace never postpone a plan for another one. A plan that is due
+    for another reason waits for what the API server was asked by then, whoever's job it is about.
 
     Args:
         pace: the pauses.
@@ -81,17 +83,22 @@ class PlanTimer:
         """Make a plan due at that time in any case."""
         self._wake_s = at_s
 
-    def due_s(self, *, is_growing: bool, asked: Collection[str] = ()) -> float:
+    def due_s(self, *, is_growing: bool, asked_s: Mapping[str, float] = NOTHING_ASKED) -> float:
         """When the next plan is due.
 
         Args:
             is_growing: trainers that the last plan granted have yet to be created.
-            asked: the namespaces of the jobs about whose pods the API server is being asked.
+            asked_s: by namespace, since when the API server is being asked about the pods of its jobs.
         """
         due_s = min(self._began_s + self._pace.interval_s, self._wake_s)
+        due_s = due_s if is_growing else min(due_s, self._changed_s + self._pace.debounce_s)
+        due_s = self._after_answers_s(due_s, min(asked_s.values(), default=inf))
         for namespace, (first_s, last_s) in self._urgent.items():
             group_s = min(first_s + self._pace.debounce_s, last_s + self._pace.urgent_debounce_s)
-            if namespace in asked:
-                group_s = max(group_s, self._ended_s) + PROBES_S
-            due_s = min(due_s, group_s)
-        return due_s if is_growing else min(due_s, self._changed_s + self._pace.debounce_s)
+            due_s = min(due_s, self._after_answers_s(group_s, -inf if namespace in asked_s else inf))
+        return due_s
+
+    def _after_answers_s(self, due_s: float, asked_s: float) -> float:
+        """When a plan is due that waits a little for the API server, if it was asked by then."""
+        at_s = max(due_s, self._ended_s)
+        return at_s + PROBES_S if asked_s <= at_s else due_s

@@ -112,7 +112,7 @@ class PlanCycle:
         if self._task is not None:
             return inf
         is_growing = self._core.is_growing and not self._core.is_held(self._clock.monotonic_s())
-        return self.timer.due_s(is_growing=is_growing, asked=self._core.namespaces_of(self._core.under_way.probes()))
+        return self.timer.due_s(is_growing=is_growing, asked_s=self._core.under_way.asked_s())
 
     def begin_if_due(self) -> None:
         """Begin a plan if one is due and none is being made."""

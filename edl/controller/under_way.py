@@ -29,6 +29,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self._asked_s: dict[str, float] = {}
         self.unanswered: dict[tuple[str, str], CreatePod] = {}
 
     def is_repeat(self, action: CreatePod) -> bool:
@@ -53,6 +54,23 @@ class UnderWay:
     def probes(self) -> set[str]:
         """UIDs of the jobs about whose pods the API server is being asked."""
         return {write.job_uid for write in self.writes if is_probe(write)}
+
+    def sent(self, write: Write, now_s: float) -> None:
+        """Note that a write is being sent."""
+        self.writes.append(write)
+        if is_probe(write):
+            self._asked_s[write.job_uid] = now_s
+
+    def ended(self, write: Write) -> None:
+        """Note that a write has ended."""
+        self.writes.remove(write)
+        if is_probe(write):
+            self._asked_s.pop(write.job_uid, None)
+
+    def asked_s(self) -> dict[str, float]:
+        """By namespace, since when the API server is being asked about the pods of its jobs; monotonic seconds."""
+        probes = sorted(filter(is_probe, self.writes), key=lambda write: -self._asked_s[write.job_uid])
+        return {write.actions[0].job.namespace: self._asked_s[write.job_uid] for write in probes}
 
     def pods_of(self, job_uid: str) -> list[CreatePod | DeletePod]:
         """The creations and deletions of a job that were sent and have not ended."""

@@ -77,8 +77,16 @@ def test_changes_of_another_namespace_without_end_postpone_no_plan() -> None:
 def test_a_plan_waits_for_answers_about_jobs_of_the_namespace_that_it_is_for_alone() -> None:
     found = timer()
     found.changed(101.0, urgent={"ads"})
-    assert found.due_s(is_growing=True, asked={"mallory"}) == pytest.approx(101.2)
-    assert found.due_s(is_growing=True, asked={"mallory", "ads"}) == pytest.approx(102.2)
+    assert found.due_s(is_growing=True, asked_s={"mallory": 101.0}) == pytest.approx(101.2)
+    assert found.due_s(is_growing=True, asked_s={"mallory": 101.0, "ads": 101.1}) == pytest.approx(102.2)
     found.ended(101.7)
-    assert found.due_s(is_growing=True, asked={"ads"}) == pytest.approx(102.7)
-    assert found.due_s(is_growing=False, asked={"ads"}) == pytest.approx(101.5)
+    assert found.due_s(is_growing=True, asked_s={"ads": 101.1}) == pytest.approx(102.7)
+
+
+def test_a_plan_that_is_for_no_namespace_waits_for_what_was_asked_by_then() -> None:
+    found = timer()
+    found.changed(101.0)
+    assert found.due_s(is_growing=False, asked_s={"ads": 101.5}) == pytest.approx(102.5)
+    assert found.due_s(is_growing=False, asked_s={"ads": 101.6}) == pytest.approx(101.5)
+    found.ended(103.0)
+    assert found.due_s(is_growing=False, asked_s={"ads": 103.0}) == pytest.approx(104.0)
