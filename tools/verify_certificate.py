@@ -242,7 +242,8 @@ def check(cluster: Cluster, plan: Any, cert: Any) -> list[str]:
         stay = ([p["node"] for p in job["live"] if p["role"] == r and p["name"] not in gone] for r in ROLES[:2])
         places = [[*new, *facts["pserver"]], *map(list, stay)]
         here, *old = ({cluster.path(node, job["domain"]) for node in place} for place in places)
-        is_one = len(here) < 2 and () not in here and here <= (old[0] - {()} or old[1] - {()} or here)
+        at_home = here <= (old[0] - {()} or old[1] - {()} or here) or cluster.straddles(job)
+        is_one = len(here) < 2 and () not in here and at_home
         found += [f"job {key}: its pods are not in one domain"] * bool(job["domain"] and not is_one)
         parts = Counter(cluster.path(node, job["slice"]) for node in [*Counter(new).elements(), *places[1]])
         is_part = any(n % job["size"] for n in parts.values()) and not cluster.straddles(job)
@@ -300,8 +301,7 @@ def bound_of(
 ) -> Fraction:
     """Lagrange's: no plan is worth more than trainers beyond prices >= 0 of their places, plus what nodes earn.
 
-    `least` has the fewest trainers of each job, `kept` those that stay on their nodes. What trainers are `worth` is
-    linear between the knots of a job. If they are worth nothing, a bound below 0 says that there is no such plan.
+    `least` has the fewest trainers of each job, `kept` those that stay on their nodes. `worth` has knots.
     """
     nodes, total, paid, unit = cluster.nodes, Fraction(0), 0, int(cert["denominator"])
     named = {pod: cluster.waiting[pod] for pod in cert["pods"]}
@@ -337,7 +337,7 @@ def check_levels(cluster: Cluster, plan: Any, cert: Any, worth: dict[str, Fracti
             low, span = cluster.jobs[key]["low"], facts["cap"] - cluster.jobs[key]["low"]
             least[key] = low if span == 0 else target[key] if worth[key] < level else low + floor(bound * span) + 1
         is_plain = any(n > cluster.jobs[key]["high"] for key, n in least.items())
-        proved = is_plain or bound_of(cluster, cert, proof, least, worth=lambda *_: 0) < 0
+        proved = is_plain or bound_of(cluster, cert, proof, least, worth=lambda *_: 0) < 0  # there is no such plan
         found += [f"level {float(level)}: its prices do not prove that {float(bound)} is the most"] * (not proved)
         others = "while those below keep theirs: " * bool(held)
         held.append(f"the worst off have {float(level)}, {others}no plan gives all of them more than {float(bound)}")
@@ -373,11 +373,10 @@ def verify(snapshot: Any, plan: Any, cert: Any, by_speed: Any = None) -> tuple[l
     more, wrong = check_levels(cluster, plan, cert, worth)
     held, found, last = held + more, found + wrong, max([Fraction(0), *levels_of(cluster, jobs, worth)])
     low = {key: cluster.jobs[key]["low"] for key in jobs}
-    floors = {key: facts["floor"] for key, facts in jobs.items()}
-    fair = {key: min(chosen[key]["target"], n + ceil(last * (jobs[key]["cap"] - n))) for key, n in low.items()}
-    fair = {key: max(n, floors[key]) for key, n in fair.items()}
+    cap, floors = ({key: facts[name] for key, facts in jobs.items()} for name in ("cap", "floor"))
+    fair = {k: max(floors[k], min(chosen[k]["target"], n + ceil(last * (cap[k] - n)))) for k, n in low.items()}
     kept = {key: {p["name"] for p in cluster.jobs[key]["trainers"]} - {*chosen[key]["victims"]} for key in jobs}
-    steps = lcm(*(max(1, jobs[key]["cap"] - n) for key, n in low.items()))  # whole trainers are such parts of 1
+    steps = lcm(*(max(1, cap[key] - n) for key, n in low.items()))  # whole trainers are such parts of 1
     cases = {"promised": (floors, None), "minimum": (low, None), "repacked": (fair, None), "staying": (fair, kept)}
     for name, (least, stays) in cases.items():
         bound = Fraction(int(cert["proofs"][name]["bound"]), unit)

@@ -40,7 +40,8 @@ def check_topologies(
 def _check_domain(job: Job, decision: ScaleDecision, topology: Topology, labels: ByNode) -> Iterable[str]:
     """New trainers and pservers go to one domain: that of the pods that the job keeps.
 
-    If it keeps trainers, theirs counts: a pserver may be elsewhere from a time before the rule.
+    If it keeps trainers, theirs counts: a pserver may be elsewhere from a time before the rule. If a change of labels has
+    divided its trainers, new ones may go to the domain of most of them, too, although the plan may delete these.
     """
     keys = topology.keys[: topology.depth]
     places = [name for name, _ in decision.nodes]
@@ -49,6 +50,9 @@ def _check_domain(job: Job, decision: ScaleDecision, topology: Topology, labels:
     kept = [pod for pod in _staying(job, decision) if pod.node]
     homes = ({path_of(labels.get(p.node, ()), keys) for p in kept if p.role is role} for role in TOGETHER)
     old = next(filter(None, (home - {()} for home in homes)), set[Path]())
+    trainers = [pod for pod in job.live_trainers if pod.node]
+    if len({path_of(labels.get(pod.node, ()), keys) for pod in trainers} - {()}) > 1:
+        old |= {home_of(trainers, labels, keys)}
     if () in new or len(new) > 1 or (new and old and not new <= old):
         found = ", ".join("/".join(path) or "no domain" for path in sorted(new | old))
         kind = "trainers and pservers" if job.companions else "trainers"

@@ -19,7 +19,7 @@ from edl.planner.topology.choices import Assignment, Choices, read_choices
 from edl.planner.topology.relaxed import without_domains
 from edl.planner.topology.search import MOST_CELLS, MOST_TRIED, decide_together
 from edl.planner.trial_packing import TrialPacking
-from tests.worlds.builders import make_job, make_node, make_nodes, make_shape, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.small_clusters import decision_of, plan_for
 
 KEY = "example.com/rack"
@@ -174,3 +174,15 @@ def test_the_bound_allows_pservers_every_rack_too() -> None:
     assert problem.opened[need.shape].tolist() == [True, False, False]
     relaxed = without_domains(TrialPacking(problem, (0,))).problem
     assert relaxed.opened[need.shape].tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("serving", [4, 6, 8])
+@pytest.mark.parametrize("on", [("a", "c"), ("a", "c", "a"), ("a", "c", "c"), ("c", "a", "a", "c")])
+def test_trainers_that_a_change_of_labels_divided_refuse_no_plan(on: tuple[str, ...], serving: int) -> None:
+    racks = {"a": "r1", "b": "r1", "c": "r2"}
+    nodes = tuple(make_node(name, 8, labels={KEY: rack}) for name, rack in racks.items())
+    divided = make_job("divided", trainers=len(on), min_trainers=1, max_trainers=6, cpu=3, on=on)
+    divided = replace(divided, topology=Topology.of(KEY, TopologyMode.REQUIRED))
+    full = (make_serving("full", cpu=5, node="b"), make_serving("waits", cpu=serving))
+    plan = plan_for(make_snapshot(nodes, (divided,), full))
+    assert plan.serving.placed == 1
