@@ -29,6 +29,7 @@ SOURCES = (
     "explain/plan_table.py",
     "explain/whatif.py",
     "explain/job_text.py",
+    "explain/speeds/lines.py",
     "explain/node_asks.py",
     "explain/tiers.py",
     "observability/replay.py",
@@ -80,11 +81,15 @@ def test_the_page_has_every_field_that_a_plan_prints(file: Path) -> None:
     assert undeclared(value if file.parent.name == "plan" else {"changes": value}, PLAN) == []
 
 
+@pytest.mark.parametrize(
+    ("cluster", "job", "policy"), [("two-nodes", "ctr", "maxmin"), ("goodput", "tagger", "goodput")]
+)
 def test_the_page_has_every_field_that_explain_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: str, job: str, policy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = str(ROOT / "docs" / "how-to" / "two-nodes.yaml")
-    monkeypatch.setattr(sys, "argv", ["edl", "explain", "ctr", "-n", "ads", "-f", cluster, "-o", "json"])
+    file = str(ROOT / "docs" / "how-to" / f"{cluster}.yaml")
+    command = ["edl", "explain", job, "-n", "ads", "-f", file, "-o", "json", "--policy", policy]
+    monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit):
         main()
     printed = json.loads(capsys.readouterr().out)
