@@ -182,7 +182,7 @@ class Echoing:
         """A serving pod arrives that fits nowhere and preempts nobody."""
         pod = serving_pod(name, "")
         pod["spec"] |= {"preemptionPolicy": "Never", "priority": 10}
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2200m"  # more than any node has free
         pod["metadata"] |= {"uid": name, "creationTimestamp": _now()}
         pod["status"] = TRIED
         self.watches.bring(PODS, "ADDED", pod)
