@@ -69,6 +69,7 @@ class Timed:
     def __init__(self) -> None:
         self._planner = PolicyPlanner(policy_named("maxmin"))
         self.made: list[tuple[float, dict[str, float]]] = []
+        self._stages: dict[str, float] = {}
         self.first, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
     def functions(self) -> Planner:
@@ -84,13 +85,14 @@ class Timed:
 
     def _explain(self, plan: ScalePlan) -> ScalePlan:
         said = self._planner.explain(plan)
-        self.made[-1][1].update(said.stages)
+        self._stages.update(said.stages)
         return said
 
     def _decide(self, snapshot: ClusterSnapshot, limits: Limits) -> ScalePlan:
         began_s = time.thread_time()
         plan = self._planner.choose(snapshot, limits)
-        self.made.append((time.thread_time() - began_s, dict(plan.stages)))
+        self._stages = dict(plan.stages)
+        self.made.append((time.thread_time() - began_s, self._stages))
         self._loop.call_soon_threadsafe(self.first.set)
         return plan
 
