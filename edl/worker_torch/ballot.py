@@ -28,10 +28,11 @@ class Ballot(NamedTuple):
         tensors: the bits of parameters and buffers.
         cost_us: what it took to compute `tensors`, in microseconds.
         step_us: what a step takes; 0 if it is not known.
-        kind: the kind of its losses; see `loss_weight`. 0 if there was none.
+        kind: the kind of its losses; see `losses.kinds`. 0 if there was none.
         action: what the script asks for; see `TorchReplica`.
         weight: over how much its losses are means, in units of 2**-20.
         divisor: the divisor of losses of the kind DIVIDED; 0 if there is none, or if they have several.
+        factors: a digest of the tensors by which its losses were multiplied; see `LossBook.factors`.
         varies: 1 if sums of this job were divided by numbers other than the records of a step.
         max_norm: the bits of a double.
         groups: passes whose gradients are in `spread`; 0 in a step that is not measured.
@@ -56,6 +57,7 @@ class Ballot(NamedTuple):
     action: int
     weight: int
     divisor: int
+    factors: int
     varies: int
     max_norm: int
     groups: int

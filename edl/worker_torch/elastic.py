@@ -38,10 +38,9 @@ from edl.worker.job import Job
 from edl.worker.model_folder import KEPT, ModelFolder
 from edl.worker.step_settings import Piece
 from edl.worker.steps import PeerLostError, StepDone, StepLoop
-from edl.worker_torch import loss_weight
 from edl.worker_torch.buffers import LAST
 from edl.worker_torch.collating import Collate
-from edl.worker_torch.loss_weight import LossKind
+from edl.worker_torch.losses.kinds import RECORDS, SUM, WEIGHT, LossKind
 from edl.worker_torch.metrics import evaluated, gathered, summed
 from edl.worker_torch.processes import Processes
 from edl.worker_torch.reading import PieceReader
@@ -58,7 +57,7 @@ except ImportError as error:
     ) from error
 
 _log = logging.getLogger(__name__)
-_KINDS = {"mean": loss_weight.RECORDS, "sum": loss_weight.SUM}
+_KINDS = {"mean": RECORDS, "sum": SUM}
 
 
 class Elastic:
@@ -199,9 +198,9 @@ class Elastic:
                 " 0, and 'mean' or 'sum'"
             )
         if weight is not None:
-            self._replica.losses.say(LossKind(loss_weight.WEIGHT, float(weight)))
+            self._replica.losses.say(LossKind(WEIGHT, float(weight)))
         elif reduction == "sum":
-            self._replica.losses.say(LossKind(loss_weight.SUM))
+            self._replica.losses.say(LossKind(SUM))
         loss.backward()
 
     def clip_grad_norm(self, max_norm: float) -> Any:

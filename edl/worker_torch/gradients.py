@@ -1,13 +1,11 @@
 """Adds up gradients: of the batches of this trainer, then of all trainers.
 
 Sums of half precision are kept in single precision. A gradient that no trainer has stays None, so an optimizer leaves
-that parameter alone, as it does in a script for one process. What limits the gradients of a batch is refused: it
-would have to limit those of the step, which are known only after the sum.
+that parameter alone, as it does in a script for one process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
@@ -24,7 +22,6 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-_SAMPLE, _ENOUGH, _EVERY = 65_536, 8, 64
 Row = list[Any]
 """A vector of all gradients: one tensor for each type in which they are summed."""
 
@@ -230,85 +227,3 @@ class GradientSum:
         for rank, its in enumerate(segments):
             values.update(zip(cover(self.parts, parts_of(self.parts, rank, self._wire.size)), its, strict=True))
         return total(self.parts, values, torch.add)
-
-
-class LimitWatch:
-    """Refuses loops, and hooks of parameters, that limit the gradients of a batch by their values.
-
-    Factors and masks are left alone: with them the sum of the parts is that of the whole. Of what the loop does after
-    `backward` only the first numbers of each gradient are seen, in some batches.
-
-    Args:
-        state: whose parameters have gradients.
-    """
-
-    def __init__(self, state: TrainState) -> None:
-        self._state, self._pieces = state, 0
-        self._before: list[tuple[Any, Any]] = []
-        self._is_due = False
-
-    def begin_piece(self, parameters: list[Any], is_computing: Callable[[], bool]) -> None:
-        """A batch comes.
-
-        Args:
-            parameters: those that the optimizers have.
-            is_computing: True while the loop computes gradients.
-        """
-        self._pieces, self._before = self._pieces + 1, []
-        self._is_due = not self._pieces & (self._pieces - 1) or not self._pieces % _EVERY
-        for parameter in parameters if self._state.shards < 2 else ():
-            hooks = parameter._backward_hooks or {}  # noqa: SLF001 - torch has no other name for them
-            for key, hook in hooks.items():
-                if not isinstance(hook, _CheckedHook):
-                    hooks[key] = _CheckedHook(hook, self._state.name_of(parameter), is_computing)
-
-    def note(self, parameters: list[Any]) -> None:
-        """The loop has computed gradients."""
-        if self._is_due:
-            found = ((one, one.grad) for one in parameters if one.grad is not None)
-            self._before = [(one, _sample(grad).clone()) for one, grad in found if grad.layout == torch.strided]
-
-    def end_piece(self) -> None:
-        """The loop asks for the next batch.
-
-        Raises:
-            PermanentError: it has limited a gradient.
-        """
-        for parameter, before in self._before:
-            after = _sample(parameter.grad) if parameter.grad is not None else before
-            changed = after != before
-            if int(changed.sum()) >= _ENOUGH and torch.equal(after, before.clamp(after.min(), after.max())):
-                raise PermanentError(
-                    f"Elastic: the loop limits the gradient of {self._state.name_of(parameter)} to values from"
-                    f" {float(after.min()):g} to {float(after.max()):g}. The gradient in hand is a part of that of"
-                    " the step, which has other values; pass Elastic(..., max_grad_norm=1.0), and delete what limits"
-                    " gradients in the loop"
-                )
-        self._before = []
-
-
-class _CheckedHook:
-    """A hook of a parameter that may scale or mask its gradient, and nothing else."""
-
-    def __init__(self, hook: Callable[[Any], Any], name: str, is_computing: Callable[[], bool]) -> None:
-        self._hook, self._name, self._is_computing = hook, name, is_computing
-
-    def __call__(self, gradient: Any) -> Any:
-        if not self._is_computing() or not torch.isfinite(gradient).all():
-            return self._hook(gradient)
-        half, kind = gradient.detach() / 2, torch.finfo(gradient.dtype)
-        found = self._hook(gradient)
-        of_half = self._hook(half) if found is not None else None
-        is_linear = of_half is not None and torch.allclose(of_half * 2, found, 16 * kind.eps, 16 * kind.tiny)
-        if found is not None and not is_linear:
-            raise PermanentError(
-                f"Elastic: a hook of the parameter {self._name} (register_hook) does more to its gradient than to"
-                " scale or mask it. The gradient in hand is a part of that of the step, so the step would depend on"
-                " the number of trainers; to limit gradients pass Elastic(..., max_grad_norm=1.0), and add a penalty"
-                " to the loss"
-            )
-        return found
-
-
-def _sample(gradient: Any) -> Any:
-    return local_of(gradient.detach()).reshape(-1)[:_SAMPLE]

@@ -12,14 +12,15 @@ from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
 from edl.worker.step_settings import Piece, StepPlan, parts_of
 from edl.worker.steps import Flags, PeerLostError
-from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
 from edl.worker_torch.copying import copy_state
 from edl.worker_torch.equality import COUNT, RATE, TENSOR, Equality, name_difference
 from edl.worker_torch.goodput.watch import GoodputWatch
-from edl.worker_torch.gradients import GradientSum, LimitWatch
-from edl.worker_torch.loss_weight import LossBook
+from edl.worker_torch.gradients import GradientSum
+from edl.worker_torch.limits import LimitWatch
+from edl.worker_torch.losses.book import LossBook, check_factors, common
+from edl.worker_torch.losses.kinds import DIVIDED, UNIT, WEIGHT
 from edl.worker_torch.processes import Processes
 from edl.worker_torch.seeds import piece_seed, seed_all
 from edl.worker_torch.state import TrainState
@@ -188,10 +189,10 @@ class TorchReplica:
         if not has_gradient and not self._has_trained:
             raise _no_gradient(f"the first batch that the loop got (records {piece.start} to {piece.end})")
         self._has_trained = True
-        self._limits.end_piece()
+        self._limits.end_piece(self._sum.parameters)
         factor = self.losses.end_piece(piece, has_gradient=has_gradient)
         self._sum.add(piece.slot, factor if self._shards < 2 else 1.0)
-        self.watch.add(found, factor, factor if self.losses.kind == loss_weight.WEIGHT else piece.weight)
+        self.watch.add(found, factor, factor if self.losses.kind == WEIGHT else piece.weight)
         self._buffers.end_piece(piece.weight)
 
     def end_step(self, flags: Flags) -> Flags:
@@ -236,6 +237,7 @@ class TorchReplica:
             action=self.action,
             weight=self.losses.weight,
             divisor=self.losses.divisor,
+            factors=self.losses.factors,
             varies=int(self.losses.varies),
             max_norm=float_bits(norm),
             present=self._sum.present,
@@ -265,12 +267,14 @@ class TorchReplica:
 
     def _divisor(self, ballots: list[Ballot]) -> float:
         """The divisor of the sum of the gradients."""
-        kind = loss_weight.common({one.kind for one in ballots})
+        kind = common({one.kind for one in ballots})
+        if not self.logical_ranks:
+            check_factors({one.factors for one in ballots if one.kind})
         self.losses.varies = any(one.varies for one in ballots)
         divisors = {one.divisor for one in ballots if one.kind}
-        if kind == loss_weight.DIVIDED and len(divisors) == 1 and not self.losses.varies:
+        if kind == DIVIDED and len(divisors) == 1 and not self.losses.varies:
             return float(max(divisors)) or 1.0
-        return sum(one.weight for one in ballots) / loss_weight.UNIT or 1.0
+        return sum(one.weight for one in ballots) / UNIT or 1.0
 
     def _union(self, ballots: list[Ballot], action: int) -> int:
         """Which parameters have a gradient in some trainer; said once if others lack it."""

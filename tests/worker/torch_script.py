@@ -88,8 +88,12 @@ async def trained(
     async with serving(folder, f"index:{RECORDS}", epochs=EPOCHS) as served:
         build = make or (lambda served, name: Script(served, name, first=count, **more))
         scripts = [await in_thread(functools.partial(build, served, f"t{number}")) for number in range(count)]
-        found = await asyncio.gather(*(in_thread(functools.partial(one.run, body)) for one in scripts))
-    return list(found)
+        runs = (in_thread(functools.partial(one.run, body)) for one in scripts)
+        found = await asyncio.gather(*runs, return_exceptions=True)  # the master stays until all have ended
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return scripts
 
 
 async def order_of(folder: Path) -> list[list[int]]:

@@ -17,7 +17,7 @@ from torch import nn
 from edl.errors import ConfigError, PermanentError
 from edl.worker import connect
 from edl.worker_torch import Elastic
-from edl.worker_torch.loss_weight import DIVIDED, RECORDS, SUM, WEIGHT, kind_of
+from edl.worker_torch.losses.kinds import DIVIDED, RECORDS, SUM, WEIGHT, kind_of
 from tests.worker.test_worker import in_thread
 from tests.worlds.master_server import TOKEN, Served, serving
 

@@ -17,8 +17,8 @@ from edl.errors import ConfigError
 from edl.worker.goodput.noise import Spread
 from edl.worker.goodput.tuner import BatchTuner
 from edl.worker.step_settings import StepPlan
-from edl.worker_torch import loss_weight
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits
+from edl.worker_torch.losses.kinds import UNIT, WEIGHT
 from edl.worker_torch.portable import local_of
 
 try:
@@ -137,7 +137,7 @@ class GoodputWatch:
         self._cost_s = 0.0
         if groups < 2 or len(kinds) != 1 or self.plan is None:
             return
-        whole = sum(one.weight for one in ballots) / loss_weight.UNIT if kinds == {loss_weight.WEIGHT} else 0.0
+        whole = sum(one.weight for one in ballots) / UNIT if kinds == {WEIGHT} else 0.0
         scale = divisor * (float(self._scaler.get_scale()) if self._scaler is not None else 1.0)
         squares = (whole or 1.0) * sum(bits_float(one.spread) for one in ballots) / (scale * scale)
         self._pending = Spread(squares, groups, self.plan.end - self.plan.start)

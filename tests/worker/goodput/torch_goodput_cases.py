@@ -17,7 +17,7 @@ from edl.errors import ConfigError
 from edl.worker.step_settings import StepPlan, StepSettings
 from edl.worker_torch.ballot import Ballot
 from edl.worker_torch.goodput.watch import GoodputWatch, square_of
-from edl.worker_torch.loss_weight import RECORDS as A_MEAN
+from edl.worker_torch.losses.kinds import RECORDS as A_MEAN
 from edl.worker_torch.stepper import Stepper
 from tests.worker.test_worker import ended_by_its_error, in_thread
 from tests.worker.torch_script import BATCH, EPOCHS, RECORDS, Script, X, Y, joined, network, order_of, trained

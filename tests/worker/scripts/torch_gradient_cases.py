@@ -176,6 +176,57 @@ def focal(model: Any, x: Any, y: Any) -> None:
     ((1 - torch.exp(-each)) ** 2 * each).backward()
 
 
+def largest_of(gradient: Any) -> Any:
+    least = gradient.abs().flatten().topk(max(1, gradient.numel() // 4)).values[-1]
+    return gradient * (gradient.abs() >= least)
+
+
+def norm_limited_by_hand(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+    for parameter in model.parameters():
+        parameter.grad.mul_(min(1.0, 0.1 / (float(norm) + 1e-6)))
+
+
+def norm_of_each_limited(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    for parameter in model.parameters():
+        parameter.grad.data = parameter.grad.data / parameter.grad.data.norm()
+
+
+def largest(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    for parameter in model.parameters():
+        parameter.grad.copy_(largest_of(parameter.grad))
+
+
+def noisy(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    for parameter in model.parameters():
+        parameter.grad.add_(torch.randn_like(parameter.grad), alpha=0.01)
+
+
+def signs(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    for parameter in model.parameters():
+        parameter.grad.sign_()
+
+
+def weights_limited(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    with torch.no_grad():
+        model[0].weight.clamp_(-0.1, 0.1)
+
+
+def sharpness_aware(model: Any, x: Any, y: Any) -> None:
+    mse(model, x, y).backward()
+    moves = [0.05 * parameter.grad for parameter in model.parameters()]
+    with torch.no_grad():
+        for parameter, move in zip(model.parameters(), moves, strict=True):
+            parameter.add_(move)
+    mse(model, x, y).backward()
+
+
 def own_optimizer(model: Any, x: Any, y: Any) -> None:
     mse(model, x, y).backward()
     torch.optim.Adam(model.parameters()).step()
@@ -187,6 +238,13 @@ def own_optimizer(model: Any, x: Any, y: Any) -> None:
         (clamped, r"limits the gradient of 0\.weight to values from -0\.01 to 0\.01\..*max_grad_norm=1\.0"),
         (root, r"from a mean over the batch \(sqrt of it\).*the mean squared error and not its root"),
         (focal, r"from a mean over the batch \(exp of it\)"),
+        (norm_limited_by_hand, r"in 3 batches they had norms from \S+ to \S+, and 0\.1 when.*max_grad_norm=0\.1"),
+        (norm_of_each_limited, r"in 3 batches they had norms from \S+ to \S+, and 2 when"),
+        (largest, r"keeps the largest numbers of the gradient of 0\.weight.*register_step_pre_hook"),
+        (noisy, r"the gradient of 0\.weight .* random numbers.*register_step_pre_hook.*manual_seed\(elastic\.step\)"),
+        (signs, r"keeps of the gradient of 0\.weight the signs only"),
+        (weights_limited, r"changes 0\.weight after it computed a gradient.*on_step_end"),
+        (sharpness_aware, r"changes 0\.weight after it computed a gradient.*SAM"),
         (own_optimizer, r"another optimizer, a Adam of parameters of the model"),
     ],
 )
@@ -198,7 +256,22 @@ async def test_what_would_depend_on_the_number_of_trainers_is_refused(
         await trained(tmp_path, count, lambda script, x, y: body(script.model, x, y))
 
 
-@pytest.mark.parametrize("limit", [lambda gradient: gradient.clamp(-0.01, 0.01), torch.sign, torch.ones_like])
+def limits_in_place(gradient: Any) -> None:
+    gradient.clamp_(-0.01, 0.01)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda gradient: gradient.clamp(-0.01, 0.01),
+        torch.sign,
+        torch.ones_like,
+        largest_of,
+        lambda gradient: gradient / gradient.norm(),
+        lambda gradient: gradient + torch.randn_like(gradient),
+        limits_in_place,
+    ],
+)
 async def test_hooks_that_do_more_than_to_scale_or_mask_are_refused(tmp_path: Path, limit: Any) -> None:
     with pytest.raises(PermanentError, match=r"a hook of the parameter 0\.weight \(register_hook\) does more"):
         await trained(
@@ -206,6 +279,73 @@ async def test_hooks_that_do_more_than_to_scale_or_mask_are_refused(tmp_path: Pa
             body=lambda script, x, y: mse(script.model, x, y).backward(),
             make=lambda served, name: Script(served, name, model=limited(limit)()),
         )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_the_gradient_of_a_step_may_be_changed_in_a_hook_before_the_step(tmp_path: Path, count: int) -> None:
+    """As the refusals say: in each trainer, once gradients are summed."""
+    steps = [0]
+
+    def hooked_optimizer(model: Any, step_of: Callable[[], int]) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+        def change(_: Any, *__: Any) -> None:
+            draw = torch.Generator().manual_seed(step_of())
+            for parameter in model.parameters():
+                parameter.grad.copy_(largest_of(parameter.grad / parameter.grad.norm()))
+                parameter.grad.add_(torch.randn(parameter.shape, generator=draw), alpha=0.01)
+
+        optimizer.register_step_pre_hook(change)
+        return optimizer
+
+    def body(x: Any, y: Any) -> None:
+        mse(model, x, y).backward()
+        steps[0] += 1
+
+    model = network()
+    expected = await plain(tmp_path / "plain", model, hooked_optimizer(model, lambda: steps[0] - 1), body)
+
+    def make(served: Any, name: str) -> Script:
+        its: list[Script] = []
+        its.append(
+            Script(
+                served,
+                name,
+                first=count,
+                optimizer=lambda model: hooked_optimizer(model, lambda: its[0].elastic.step),
+            )
+        )
+        return its[0]
+
+    for found in await trained(tmp_path / "j", count, make=make):
+        assert found.elastic.is_complete
+        assert torch.allclose(found.weights, expected, atol=1e-5)
+
+
+async def test_gradients_that_are_set_without_backward_are_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(model: Any, x: Any, y: Any) -> None:
+        parameters = list(model.parameters())
+        for parameter, found in zip(parameters, torch.autograd.grad(mse(model, x, y), parameters), strict=True):
+            parameter.grad = found
+
+    await equal_to_plain(tmp_path, body, 2)
+    assert (
+        len([line for line in caplog.messages if "sets gradients that it computed without backward()" in line]) == 2
+    )
+
+
+async def test_a_batch_that_is_left_out_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[int] = []
+
+    def body(script: Script, x: Any, y: Any) -> None:
+        seen.append(len(x))
+        if len(seen) == 1 or len(seen) % 2:
+            mse(script.model, x, y).backward()
+
+    await trained(tmp_path, body=body, micro_batch=8)
+    assert len([line for line in caplog.messages if "has left out a batch" in line]) == 1
 
 
 class Opaque(torch.autograd.Function):
