@@ -79,8 +79,10 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
     """How many pods the controller of the workload should keep now.
 
     A growth waits until the capacity of its next size is free, and a workload that starts waits until its minimum
-    fits. Pods that its controller is still making count as asked for. Whether a job of Kueue runs is not decided
-    here: while it waits, it asks for its minimum, and one that runs keeps that. So does one that must not be stopped.
+    fits. Pods that its controller is still making count as asked for. While Kueue may be admitting another size,
+    none grows beyond its minimum: Kueue would admit the size that it has read, and let the pods of the larger one
+    run. Whether a job of Kueue runs is not decided here: while it waits, it asks for its minimum, and one that runs
+    keeps that. So does one that must not be stopped.
     """
     before = job.owner_count or 0
     if job.keeps_minimum and not decision.admitted:
@@ -90,7 +92,9 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
         return job.bounds.min_trainers if is_sized else 0
     if decision.target <= before:
         return decision.target
-    count = max(before, at_most(job.sizes, min(decision.target, decision.current - len(decision.victims) + free)))
+    is_held = job.kueue is not None and job.kueue.is_pending
+    target = max(before, job.bounds.min_trainers) if is_held else decision.target
+    count = max(before, at_most(job.sizes, min(target, decision.current - len(decision.victims) + free)))
     return count if count >= job.bounds.min_trainers else before
 
 

@@ -139,6 +139,7 @@ class KueueState:
         local_queue: the name of its LocalQueue; empty for a job that has left Kueue and still has Workloads.
         pod_set: the name of its trainers in the Workload.
         reserved: for how many trainers it holds quota; None while it waits.
+        is_pending: Kueue makes its Workloads, and may be admitting another size than it asks for, or a first one.
         is_suspended: it is suspended: by Kueue, as long as its Workload is active.
         is_owned: edl makes its Workloads: those of a TrainingJob, and of a workload that asks for it. Kueue makes
             those of any other job.
@@ -159,6 +160,7 @@ class KueueState:
     is_unknown: bool = False
     cluster_queue: str = ""
     needs: PoolAmounts = ()
+    is_pending: bool = False
 
     @property
     def base(self) -> OwnedWorkload | None:

@@ -20,6 +20,8 @@ WAVES = int(os.environ.get("EDL_KUEUE_WAVES", "9"))
 PLAYED = os.environ.get("EDL_KUEUE_MODES", "").split() or MODES
 """The modes that are played, such as `owner`."""
 OWNER_WITHIN_S = 2.0
+POD_ENDS_S = 1.0
+"""Pods take longer than this to end on the nodes here. Kueue lowers a quota before the pods of it are deleted."""
 USED_AT_REST = 0.95
 
 
@@ -43,6 +45,7 @@ def test_waves_of_serving_owners_and_borrowers(cluster: Cluster) -> None:
         assert max(found.owner_s, default=0.0) < OWNER_WITHIN_S, f"{mode}: owners wait: {found.owner_s}"
         assert found.utilisation >= USED_AT_REST, f"{mode}: used of what is allowed: {found.used}"
         assert found.writes == 0, f"{mode}: nothing is written at rest"
+        assert found.above < POD_ENDS_S, f"{mode}: pods ran above quota: {found.worst}"
     if (owner := results.get("owner")) is not None:
         assert owner.above == 0, "no pod runs above what is admitted"
         assert owner.stops == 0, "no job loses all of its pods"

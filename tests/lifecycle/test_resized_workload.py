@@ -11,6 +11,7 @@ from edl.lifecycle.resized_workload import wanted_count, workload_actions
 from edl.model.actions import EmitEvent, EventKind, ResizeWorkload
 from edl.model.jobs import Job
 from edl.model.plan import ScaleDecision
+from edl.model.quota_trees import KueueState
 from edl.model.status import JobStatus, Reason, Resize
 from tests.worlds.builders import make_job
 
@@ -54,6 +55,14 @@ def test_the_count(count: int, live: int, target: int, free: int, wanted: int) -
 def test_a_workload_grows_by_whole_sizes(free: int, wanted: int) -> None:
     job = workload(4, 4, sizes=(2, 4, 8))
     assert wanted_count(job, decision(job, 8), free) == wanted
+
+
+@pytest.mark.parametrize(("count", "target", "wanted"), [(4, 8, 4), (4, 3, 3), (1, 8, 2)])
+def test_one_of_kueue_does_not_grow_beyond_its_minimum_while_another_size_may_be_admitted(
+    count: int, target: int, wanted: int
+) -> None:
+    job = workload(count, count, kueue=KueueState("blue", "main", reserved=count, is_pending=True))
+    assert wanted_count(job, decision(job, target), 9) == wanted
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(4, 2), (2, 2), (1, 1), (0, 0)])

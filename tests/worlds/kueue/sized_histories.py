@@ -2,13 +2,14 @@
 
 Kueue admits each larger size as a Workload of its own, all or nothing, and evicts a job as a whole: for an owner of
 the other ClusterQueue whose quota is borrowed, and for a higher priority. It evicts the newest first; of two that it
-admitted in the same second, either. Between any two steps of edl everything else may happen, and plans may be old.
+admitted in the same second, either. It decides on the size that it has read and writes later; all of a size that was
+raised between runs. Between any two steps of edl everything else may happen, and plans may be old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from edl.controller.planning import plan_snapshot
@@ -38,6 +39,8 @@ class Sized(NamedTuple):
         asked: its parallelism.
         held: for how many pods it holds quota; 0 while it waits, and is suspended.
         wished: how many its Workload without a reservation asks for; 0 if there is none.
+        granting: the size that Kueue has decided to admit and has not written; 0 for none.
+        counted: how many its Workload asks for if that is more than `held`; 0 if it is not.
         live, ending: its pods that are not gated.
         is_evicted: Kueue takes the quota back once no pod is left.
         is_late: what it wishes has not been admitted for five seconds.
@@ -58,6 +61,13 @@ class Sized(NamedTuple):
     is_paused: bool = False
     floor: int = 0
     plan: tuple[int, int, bool] | None = None
+    granting: int = 0
+    counted: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many of its pods Kueue lets run."""
+        return max(self.held, self.counted)
 
 
 class State(NamedTuple):
@@ -93,7 +103,8 @@ class State(NamedTuple):
     def used(self, queue: str) -> int:
         """What is reserved in a ClusterQueue."""
         others = (OTHERS[name] for name, is_admitted in self.others if is_admitted)
-        return sum(job.held for job in self.jobs if job.queue == queue) + sum(o[1] for o in others if o[0] == queue)
+        own = sum(max(job.held, job.granting) for job in self.jobs if job.queue == queue)
+        return own + sum(other[1] for other in others if other[0] == queue)
 
     def leaving(self, queue: str) -> int:
         """What evicted jobs of a ClusterQueue still hold."""
@@ -134,11 +145,13 @@ class SizedHistories:
         reclaims: Kueue evicts a job that borrows for an owner.
         partial: larger sizes may be admitted in part, which edl refuses (`elastic-job-scale-up-strategy`): of a job
             that is evicted meanwhile, Kueue then admits no fewer pods than one more than it had.
+        hasty: a size is raised although Kueue may be admitting another one, which edl does not do.
         broken: what was wrong, and the state before.
     """
 
     reclaims: bool
     partial: bool = False
+    hasty: bool = False
     broken: list[tuple[str, State]] = field(default_factory=list)
     _views: dict[State, View] = field(default_factory=dict)
 
@@ -151,6 +164,8 @@ class SizedHistories:
             for state in due:
                 for name, following in self.steps(state):
                     if following not in found:
+                        if any(job.live > job.held for job in following.jobs):
+                            self.broken.append((f"{name}: more pods than quota", state))
                         found[following] = (*found[state], name)
                         later.append(following)
             due = later
@@ -164,6 +179,8 @@ class SizedHistories:
                 self._judge(state, job, count)
                 yield f"{job.name} acts", state.with_job(job._replace(asked=count))
             yield f"{job.name} reconciled", self._reconciled(state, job)
+            if job.granting:
+                yield f"{job.name} written", state.with_job(_written(job))
             if job.ending:
                 yield f"{job.name} ends one", state.with_job(job._replace(ending=job.ending - 1))
             if job.wished > job.held and not job.is_late and job.held:
@@ -183,7 +200,8 @@ class SizedHistories:
         fresh = self._view(state)[1][job.name]
         if count < LOW:
             self.broken.append((f"edl takes {job.name} below its minimum", state))
-        if job.held and job.plan == (fresh.current, fresh.target, fresh.admitted) and count - job.held > state.unused:
+        is_fresh = job.plan == (fresh.current, fresh.target, fresh.admitted)
+        if job.held and is_fresh and count - max(job.held, job.granting) > state.unused:
             self.broken.append((f"edl asks for {count} pods of {job.name} although others use that quota", state))
 
     def rest(self, state: State, turns: int = 40) -> State | None:
@@ -196,7 +214,7 @@ class SizedHistories:
                 assert job is not None
                 if (count := self.written(state, job)) is not None:
                     job = job._replace(asked=count)
-                state = self._reconciled(state.with_job(job), job._replace(ending=0))
+                state = self._reconciled(state.with_job(job), _written(job)._replace(ending=0))
             state = self._admitted(state, swapped=False)
             state = state._replace(around=state.around.rested(state.trainers))
             if state == before:
@@ -211,7 +229,10 @@ class SizedHistories:
         current, target, is_admitted = job.plan
         fresh = decisions[job.name]
         decision = ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, fresh.reason, fresh.message)
-        actions = workload_actions(jobs[job.name], decision, 8, float(_NOW_S))
+        found = jobs[job.name]
+        if self.hasty and found.kueue is not None:
+            found = replace(found, kueue=replace(found.kueue, is_pending=False))
+        actions = workload_actions(found, decision, 8, float(_NOW_S))
         return next((one.count for one in actions if isinstance(one, ResizeWorkload)), None)
 
     def _planned(self, state: State) -> State:
@@ -235,7 +256,7 @@ class SizedHistories:
     def _reconciled(self, state: State, job: Sized) -> State:
         """Kueue follows the size, and releases what is evicted; the Job controller makes and ends pods."""
         if job.is_evicted:
-            job = job._replace(live=0, ending=job.ending + job.live)
+            job = job._replace(live=0, ending=job.ending + job.live, granting=0, counted=0)
             if not job.ending:
                 floor = job.held + 1 if self.partial and job.wished > job.held else 0
                 job = job._replace(held=0, wished=job.asked, is_evicted=False, is_late=False, floor=floor)
@@ -243,10 +264,11 @@ class SizedHistories:
             return state.with_job(job)
         if not job.held:
             return state.with_job(job._replace(wished=job.asked, is_late=False))
-        is_larger = job.asked > job.held
-        wished = job.asked if is_larger else 0
-        job = job._replace(held=min(job.asked, job.held), wished=wished, is_late=job.is_late and wished == job.wished)
-        return state.with_job(job._replace(live=job.held, ending=job.ending + max(0, job.live - job.held)))
+        wished = job.asked if job.granting or job.asked > job.size else 0
+        counted = min(job.asked, job.counted) if job.asked > job.held else 0
+        is_late = job.is_late and wished == job.wished
+        job = job._replace(held=min(job.asked, job.held), counted=counted, wished=wished, is_late=is_late)
+        return state.with_job(job._replace(live=job.size, ending=job.ending + max(0, job.live - job.size)))
 
     def _admitted(self, state: State, swapped: bool) -> State:
         """One round of Kueue: others by priority, then jobs that wait, then larger sizes."""
@@ -260,7 +282,7 @@ class SizedHistories:
                 state = _evicted(state, Preemptor(name, queue, size, priority), swapped)
         for job in sorted(state.jobs, key=lambda job: job.held > 0):
             more = job.wished - job.held
-            if not job.wished or job.is_evicted or more <= 0 or state.is_behind(job.queue):
+            if not job.wished or job.is_evicted or job.granting or more <= 0 or state.is_behind(job.queue):
                 continue
             if job.floor:
                 if state.unused >= job.floor:
@@ -269,11 +291,20 @@ class SizedHistories:
                     state = state._replace(admitted=(*state.admitted, job.name))
             elif more <= state.unused:
                 admitted = (*(one for one in state.admitted if one != job.name), job.name)
-                state = state.with_job(job._replace(held=job.wished, wished=0, is_late=False))
+                state = state.with_job(job._replace(granting=job.wished))
                 state = state._replace(admitted=admitted)
             elif self.reclaims and not state.exceeds(job.queue, more):
                 state = _evicted(state, Preemptor(job.name, job.queue, more), swapped)
         return state
+
+
+def _written(job: Sized) -> Sized:
+    """Kueue writes the size that it has read, and leaves the count of the Workload as it is."""
+    if not job.granting:
+        return job
+    count = job.wished or min(job.asked, job.granting)
+    counted = count if count > job.granting else 0
+    return job._replace(held=min(job.granting, count), counted=counted, granting=0, wished=0, is_late=False)
 
 
 def _evicted(state: State, one: Preemptor, swapped: bool) -> State:
@@ -339,7 +370,7 @@ def _objects(state: State) -> list[Object]:
                 pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:10:00Z"
             found.append(pod)
             number += 1
-        for index in range(job.held, job.asked if job.held else 0):
+        for index in range(job.size, job.asked if job.held else 0):
             gated = batch_pod(f"{job.name}-gated-{index}", job=job.name, status={"phase": "Pending"})
             gated["spec"] = {"containers": [container("1", "1Gi")], **GATE}
             found.append(gated)
@@ -357,7 +388,8 @@ def _workloads(job: Sized) -> Iterator[Object]:
     more: dict[str, Any] = {"queue": job.queue, "job": job.name}
     if job.held:
         evicted = {"type": "Evicted", "status": "True", "reason": "Preempted"}
-        body = workload(f"w-{job.name}", min(job.asked, job.held), admitted=job.held, at=60, **more)
+        size = job.counted or min(job.asked, job.held)
+        body = workload(f"w-{job.name}", size, admitted=job.held, at=60, **more)
         body["status"]["conditions"] += [evicted] if job.is_evicted else []
         yield body
     if job.wished:

@@ -87,6 +87,19 @@ class LateSizes:
             f" than {kept} for {_pause_s(late.times):g} s",
         )
 
+    def is_pending(self, one: SizedJob, now_s: float) -> bool:
+        """True if Kueue may be admitting another size of a job; not once it has left that waiting for so long."""
+        if one.state.is_owned:
+            return False
+        if one.trainers is None or one.trainers.count != one.job.owner_count:
+            return True
+        if one.waiting is None or one.wished is None:
+            return False
+        due_s = _asked_s(one, one.waiting) + ADMITTED_WITHIN_S
+        if now_s < due_s:
+            self._holds_until(due_s)
+        return now_s < due_s
+
     def _holds_until(self, time_s: float) -> None:
         self.valid_until_s = min(self.valid_until_s, time_s)
 
@@ -102,6 +115,21 @@ def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
     if one.trainers is None and not one.job.live_trainers:
         return replace(_refusal(0, message), bars=True)
     return _refusal(max(one.job.min_trainers, one.trainers.held if one.trainers is not None else 0), message)
+
+
+def ungranted(one: SizedJob) -> Refusal | None:
+    """Say that a Workload asks for more trainers than Kueue has admitted: it lets all of them run.
+
+    Kueue writes what it admits without a look at the count, which may have been raised meanwhile.
+    """
+    pods = one.trainers
+    if pods is None or pods.count <= pods.granted:
+        return None
+    return _refusal(
+        max(one.job.min_trainers, pods.held),
+        f"Kueue admitted {count(pods.granted, 'trainer')}, but its Workload asks for {pods.count}, and that many may"
+        " run; edl takes the others back and asks again",
+    )
 
 
 def blocked(one: SizedJob, quotas: Quotas, waiting: Iterable[Load]) -> Refusal | None:

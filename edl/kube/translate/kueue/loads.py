@@ -48,6 +48,7 @@ class PodSet:
     Attributes:
         count: how many it asks for.
         held: for how many it has a reservation, without those that need none any more.
+        granted: how many Kueue has admitted; 0 without a reservation.
         each: (resource, amount) of one pod, in the units of `Resources`.
         place: where the pods may run.
         least: of how many Kueue may admit it: fewer than `count` if it may be admitted in part.
@@ -61,6 +62,7 @@ class PodSet:
     place: PodPlace = field(compare=False)
     least: int = 0
     flavors: tuple[tuple[str, str], ...] = ()
+    granted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,12 @@ class Load:
         found = [one for one in self.pod_sets if one.name == name]
         if len(found) < 2:
             return found[0] if found else None
-        return replace(found[0], count=sum(one.count for one in found), held=sum(one.held for one in found))
+        return replace(
+            found[0],
+            count=sum(one.count for one in found),
+            held=sum(one.held for one in found),
+            granted=sum(one.granted for one in found),
+        )
 
     def held(self) -> Iterator[tuple[Pool, int]]:
         """The quota that the Workload has reserved; a pool may occur several times."""
@@ -228,7 +235,8 @@ def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, recl
     usage = parse_amounts(assigned.resource_usage)
     each = tuple(sorted((resource, amount // max(1, granted)) for resource, amount in usage.items()))
     held = max(0, min(count, granted) - reclaimable)
-    return PodSet(name, count, held, each, place_of(spec), flavors=tuple(sorted((assigned.flavors or {}).items())))
+    flavors = tuple(sorted((assigned.flavors or {}).items()))
+    return PodSet(name, count, held, each, place_of(spec), flavors=flavors, granted=granted)
 
 
 def in_order(loads: Iterable[Load]) -> list[Load]:

@@ -13,7 +13,7 @@ from math import inf
 from edl.errors import ConfigError
 from edl.kube.translate.kueue.bases import Base, with_base
 from edl.kube.translate.kueue.flavors import Flavor
-from edl.kube.translate.kueue.growth import LateSizes, behind, blocked, closed
+from edl.kube.translate.kueue.growth import LateSizes, behind, blocked, closed, ungranted
 from edl.kube.translate.kueue.loads import Load, Owner, Unreadable, load_of
 from edl.kube.translate.kueue.never import CountedResources
 from edl.kube.translate.kueue.objects import KueueObjects, WorkloadObject
@@ -102,7 +102,8 @@ class KueueReader:
         trees = quota_trees(sized, quotas, loads, waiting)
         self._late.begin({one.job.uid for one in sized.values()})
         for one in sized.values():
-            found[one.job.key] = self._with_refusal(one, _decided(one, scene), scene)
+            decided = _decided(one, scene, is_pending=self._late.is_pending(one, now_s))
+            found[one.job.key] = self._with_refusal(one, decided, scene)
         self.valid_until_s = min(self._late.valid_until_s, self._counted.valid_until_s)
         uids = {job.uid for job in found.values()}
         self._known = {uid: job for uid, job in self._known.items() if uid in uids}
@@ -150,6 +151,7 @@ class KueueReader:
     def _with_refusal(self, one: SizedJob, job: Job, scene: _Scene) -> Job:
         refusal = (
             closed(one, scene.quotas)
+            or ungranted(one)
             or self._late.refusal(one, scene.now_s)
             or blocked(one, scene.quotas, scene.waiting)
             or behind(one, scene.quotas, scene.stuck)
@@ -168,10 +170,11 @@ class KueueReader:
         return known
 
 
-def _decided(one: SizedJob, scene: _Scene) -> Job:
+def _decided(one: SizedJob, scene: _Scene, *, is_pending: bool) -> Job:
     """The job with its reservation, its queue, and the nodes of its flavors."""
     job, latest = one.job, one.waiting or one.holding
-    state = replace(one.state, reserved=None if one.trainers is None else one.trainers.held)
+    reserved = None if one.trainers is None else one.trainers.held
+    state = replace(one.state, reserved=reserved, is_pending=is_pending)
     is_stopped = state.is_suspended and latest is not None and not latest.active
     if state.is_owned:
         return _owned_on_flavors(replace(job, kueue=state, queue=one.queue, refusal=None), one, scene.quotas.flavors)

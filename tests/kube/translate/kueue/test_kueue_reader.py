@@ -207,6 +207,38 @@ def test_a_size_that_is_not_admitted_in_time_is_taken_back_and_tried_again_later
     assert sizes(take(*back, now_s=1003.0 + FIRST_PAUSE_S, translator=translator)) == {"train": 10}
 
 
+def test_no_size_is_raised_beside_one_that_kueue_may_be_admitting() -> None:
+    old = {"kueue.x-k8s.io/workload-slice-replacement-for": "ads/w"}
+    held, running_4 = workload("w", 4, admitted=4, job="train"), kueue_job(size=4, spec={"suspend": False})
+    waiting = workload("w2", 4, job="train", at=998, annotations=old)
+    assert sizes(take(*ALONE, running_4, held, *pods(4), now_s=1000.0)) == {"train": 10}
+    assert sizes(take(*ALONE, running_4, held, waiting, *pods(4), now_s=1000.0)) == {"train": 4}
+    translator = Translator()
+    take(*ALONE, running_4, held, waiting, *pods(4), now_s=1000.0, translator=translator)
+    assert translator.valid_until_s == 998 + ADMITTED_WITHIN_S
+    left = take(*ALONE, running_4, held, waiting, *pods(4), now_s=998 + ADMITTED_WITHIN_S)
+    assert sizes(left) == {"train": 10}, "Kueue has left it waiting"
+    asked = kueue_job(size=6, spec={"suspend": False})
+    assert sizes(take(*ALONE, asked, held, *pods(4))) == {"train": 6}, "Kueue has not made its Workload yet"
+    lowered = kueue_job(size=3, spec={"suspend": False})
+    assert sizes(take(*ALONE, lowered, held, *pods(4))) == {"train": 3}, "Kueue has not lowered its Workload yet"
+    first = kueue_job(size=3, spec={"suspend": True})
+    assert sizes(take(*ALONE, first, workload("w", 3, job="train", at=999))) == {"train": 3}, "it grows once it runs"
+    small = kueue_job(size=1, spec={"suspend": True})
+    assert sizes(take(*ALONE, small, workload("w", 1, job="train", at=999))) == {"train": 2}, "its minimum"
+
+
+def test_a_workload_that_asks_for_more_than_was_admitted_is_lowered_to_that() -> None:
+    """Kueue lets all of them run."""
+    job = kueue_job(size=6, spec={"suspend": False})
+    objects = (*ALONE, job, workload("w", 6, admitted=4, job="train"), *pods(6))
+    assert sizes(take(*objects)) == {"train": 4}
+    assert "Kueue admitted 4 trainers, but its Workload asks for 6, and that many may run" in refusal(*objects)
+    ended = {"reclaimablePods": [{"name": "main", "count": 2}]}
+    reclaimed = workload("w", 6, admitted=6, job="train", status=ended)
+    assert not refusal(*ALONE, job, reclaimed, *pods(6)), "the others have ended"
+
+
 def test_the_nodes_of_a_flavor_are_those_of_a_job_that_waits() -> None:
     nodes = node("n1", metadata={"labels": {"gpu": "a"}}), node("n2", metadata={"labels": {"gpu": "b"}})
     groups = resource_groups(a=[quota(1)], b=[quota(10)])

@@ -69,6 +69,35 @@ def test_the_search_finds_the_scale_up_that_is_stuck_and_only_with_what_edl_refu
     assert not stuck(partial=False)
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        Sized("a", "blue", wished=1, granting=1),
+        Sized("a", "blue", asked=2, held=1, wished=2, live=1, granting=2),
+    ],
+    ids=["waits", "runs"],
+)
+def test_no_size_is_raised_while_kueue_may_be_admitting_another_one(job: Sized) -> None:
+    """Kueue would write the admission of the size that it has read, and let all pods of the larger one run."""
+
+    def broken(hasty: bool) -> list[str]:
+        histories = SizedHistories(reclaims=True, hasty=hasty)
+        histories.search(State((job,)), 200)
+        return [what for what, _ in histories.broken]
+
+    assert "a reconciled: more pods than quota" in broken(hasty=True)
+    assert not broken(hasty=False)
+
+
+def test_a_size_that_runs_without_having_been_admitted_is_taken_back_and_admitted() -> None:
+    start = State((Sized("a", "blue", asked=3, held=2, live=3, counted=3),), admitted=("a",))
+    histories = SizedHistories(reclaims=True)
+    taken = dict(histories.steps(dict(histories.steps(start))["plan"]))["a acts"]
+    assert [job.asked for job in taken.jobs] == [2]
+    (job,) = (histories.rest(start) or start).jobs
+    assert (job.held, job.live, job.counted) == (4, 4, 0)
+
+
 def test_an_autoscaler_keeps_a_node_that_pods_need_and_removes_it_afterwards() -> None:
     assert dict(Around(load=2, replicas=2).steps(4)) == {"adds node": Around(2, 2, 0, has_extra=True)}
     assert Around(load=2, replicas=2).rested(4) == Around(2, 2, 2, has_extra=True)
