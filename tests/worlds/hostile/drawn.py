@@ -22,6 +22,13 @@ KINDS = ("TrainingJob", "Job", "RayCluster", "VolcanoJob", "Queue")
 _QUANTITIES = ("1m", "100m", "1", "3", "15", "7Gi", "64Mi", "1Ki", "9999999P", "0.5")
 _COUNTS = (0, 1, 2, 10, 300, 3000, 10_000)
 _KEYS = ("kubernetes.io/hostname", "rack", "zone", "kind", "gone")
+_TOPOLOGIES: tuple[Object, ...] = (
+    {"key": "rack"},
+    {"key": "rack", "mode": "Required"},
+    {"levels": [{"key": "zone"}, {"key": "rack", "mode": "Required"}, {"key": "kubernetes.io/hostname"}]},
+    {"levels": [{"key": key} for key in ("zone", "rack", "kubernetes.io/hostname")], "slice": {"size": 2}},
+)
+"""Its fields depend on each other, so they are drawn together; slices fit some bounds of trainers."""
 _VALUE_OF = {"kubernetes.io/hostname": "n{:05d}", "rack": "r{}", "zone": "z{}", "kind": "{}", "gone": "g{}"}
 
 
@@ -70,12 +77,13 @@ def _draws(kind: str) -> Mapping[str, Draw]:
         return dict(_by_schema(_schema_of(render_queue_crd()), "spec"))
     if kind == "TrainingJob":
         by_schema = dict(_by_schema(_schema_of(render_crd()), "spec"))
+        by_schema = {name: draw for name, draw in by_schema.items() if not name.startswith("spec/topology/")}
         templates = {
             f"spec/{role}/template/spec/{name}": draw
             for role in ("trainer", "pserver", "master")
             for name, draw in _POD.items()
         }
-        return by_schema | templates
+        return by_schema | templates | {"spec/topology": _one_of(*_TOPOLOGIES)}
     bounds = {f"bounds/{name}": _one_of(*map(str, _COUNTS)) for name in ("min-instance", "max-instance")}
     return {**bounds, **_OWN[kind], **{f"pod/{name}": draw for name, draw in _POD.items()}}
 
