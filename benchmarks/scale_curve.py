@@ -3,8 +3,9 @@
 Ten pods on each node and a job for five nodes, on a server that echoes writes (`benchmarks.echoing_server`); mirror,
 controller and planner are the real ones, and all jobs want more than there is. One column for each size, of a process
 of its own. CPU seconds: of the thread that decides, or of the process. Times of events: seconds from the watch to the
-controller's first write about it, of all of them the longest; 60 if there was none by then. Compare figures of one
-run only.
+controller's first write about it, of all of them the longest; 60 if there was none by then. *At rest* begins once
+nothing was written for four seconds; on a large cluster holds of growth still end then, and bring further plans.
+Compare figures of one run only.
 """
 
 from __future__ import annotations
