@@ -5,7 +5,8 @@ something else than running pods keeps the pod away: a volume claim that does no
 taint, the zone of a volume. edl's evictions do not help there either. Where it may not preempt at all, the reasons
 that it counts for the nodes say the same.
 
-Source: k8s.io/kubernetes/pkg/scheduler/framework/preemption; the plugins VolumeBinding and NodeAffinity.
+Source: k8s.io/kubernetes/pkg/scheduler/framework/preemption, pkg/scheduler/framework, func FitError.Error, and the
+plugins, where they return UnschedulableAndUnresolvable (v1.36.3).
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
 _NOT_HELPFUL = re.compile(
     r"preemption: 0/([0-9]{1,9}) nodes are available: ([0-9]{1,9}) Preemption is not helpful for scheduling\.?\s*$"
 )
-_FOR_NODES = re.compile(r"0/([0-9]{1,9}) nodes are available: ([^.]*)\.")
-_REASON = re.compile(
-    r"([0-9]{1,9}) (?:cannot allocate all claims|node\(s\) didn't match pod affinity rules"
-    r"|node\(s\) didn't match PersistentVolume's node affinity|node\(s\) had volume node affinity conflict"
-    r"|node\(s\) didn't match Pod's node affinity/selector|node\(s\) didn't find available persistent volumes to bind"
-    r"|node\(s\) had no available volume zone)(?=,|$)"
+_FOR_NODES = re.compile(r"0/([0-9]{1,9}) nodes are available: (.*?)\.(?: |$)(?=no new claims|still not|preemption|$)")
+_COUNTED = re.compile(r"([0-9]{1,9}) (.*)")
+_WHOEVER_LEAVES = re.compile(
+    r"cannot allocate all claims|node\(s\) (?:"
+    r"didn't match (?:pod affinity rules|PersistentVolume's node affinity|Pod's node affinity/selector"
+    r"|Pod's required features|scheduler-enforced node affinity|the requested node name"
+    r"|pod topology spread constraints \(missing required label\))"
+    r"|had (?:volume node affinity conflict|no available volume zone|unknown conditions|untolerated taint.*"
+    r"|taints that the pod didn't tolerate)"
+    r"|did(?:n't find available persistent volumes to bind| not have enough free storage)"
+    r"|unavailable due to one or more pvc\(s\) bound to non-existent pv\(s\)"
+    r"|were unschedulable)"
 )
-"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it."""
+"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it: its status UnschedulableAndUnresolvable."""
 _LONGEST = 200
 
 
@@ -36,8 +43,12 @@ def _no_node_ever(message: str) -> str:
     found = _FOR_NODES.match(message)
     if found is None:
         return ""
-    counted = sum(int(number) for number in _REASON.findall(found[2]))
-    return found[0] if counted and counted == int(found[1]) else ""
+    counted = [_COUNTED.fullmatch(reason) for reason in found[2].split(", ")]
+    reasons = [(int(one[1]), one[2]) for one in counted if one is not None]
+    if len(reasons) < len(counted) or not all(_WHOEVER_LEAVES.fullmatch(reason) for _, reason in reasons):
+        return ""
+    # One node may have several reasons.
+    return found[0] if sum(number for number, _ in reasons) >= int(found[1]) > 0 else ""
 
 
 def no_eviction_helps(scheduled: PodConditionObject | None) -> str:

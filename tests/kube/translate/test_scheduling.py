@@ -23,6 +23,19 @@ NOT_HELPFUL = f"preemption: 0/4 nodes are available: 4 {USELESS}."
 FOUR_SHORT = "0/4 nodes are available: 4 Insufficient cpu."
 NO_DEVICES = "0/4 nodes are available: 4 cannot allocate all claims."
 ONE_SHORT = "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't match Pod's node affinity/selector."
+NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+NO_STORAGE = (
+    "0/4 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 3 node(s) did not"
+    " have enough free storage."
+)
+LABELS = (
+    "0/4 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), 1 node(s) didn't match"
+    " pod topology spread constraints (missing required label)."
+)
+TWO_REASONS = (
+    "0/4 nodes are available: 4 node(s) didn't find available persistent volumes to bind, 4 node(s) didn't match"
+    " PersistentVolume's node affinity."
+)
 
 
 def waiting(message: str, **condition: str) -> Object:
@@ -70,6 +83,10 @@ def waiting(message: str, **condition: str) -> Object:
             f"{NO_DEVICES} still not schedulable, preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.",
             NO_DEVICES,
         ),
+        (f"{NO_STORAGE} {NEVER}", NO_STORAGE),
+        (f"{LABELS} {NEVER}", LABELS),
+        (f"{TWO_REASONS} {NEVER}", TWO_REASONS),
+        (NO_STORAGE, NO_STORAGE),
     ],
 )
 def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:
@@ -86,6 +103,9 @@ def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> Non
         f"{FOUR_SHORT} preemption: 0/4 nodes are available: 3 {USELESS}.",
         "0/4 nodes are available: 1 Insufficient cpu, 3 cannot allocate all claims. still not schedulable.",
         f"0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules. preemption: {NO_VICTIMS}.",
+        f"0/4 nodes are available: 4 node(s) didn't match pod topology spread constraints. {NEVER}",
+        f"0/4 nodes are available: 3 node(s) were unschedulable, 1 node(s) exceed max volume count. {NEVER}",
+        f"0/4 nodes are available: 3 node(s) were unschedulable. {NEVER}",
         "",
     ],
 )
