@@ -24,24 +24,28 @@ from edl.model.times import seconds_of
 from edl.printable import printable, shortened
 
 REMEDY = "to change the spec, suspend the job first"
+_PULLS = ("ErrImagePull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed")
 _NOT_PULLED = (
     "image {image} cannot be pulled{why}; check the image name and tag, imagePullSecrets and the registry",
-    re.compile(r'^Back-off pulling image "[^"]*"(: )?(ErrImagePull: )?'),
+    re.compile(rf'^Back-off pulling image "[^"]*"(: )?(({"|".join(_PULLS)}): )?'),
 )
+_NOT_CREATED = ("the container runtime cannot create its container{why}", re.compile(""))
 _CANNOT_START = {
-    "ErrImagePull": _NOT_PULLED,
-    "ImagePullBackOff": _NOT_PULLED,
+    **dict.fromkeys((*_PULLS, "ImagePullBackOff"), _NOT_PULLED),
     "ErrImageNeverPull": ("image {image} is not on the node, and imagePullPolicy is Never", re.compile(".*")),
     "InvalidImageName": ("image name {image} is not valid{why}", re.compile("")),
     "CreateContainerConfigError": (
         "it refers to a Secret, ConfigMap or user that does not exist or is not valid{why}",
         re.compile(""),
     ),
-    "CreateContainerError": ("the container runtime cannot create its container{why}", re.compile("")),
+    **dict.fromkeys(("CreateContainerError", "PreCreateHookError", "PreStartHookError"), _NOT_CREATED),
 }
 """The reason of a container that waits and never starts -> what it means, what of the kubelet's text is left out.
 
-The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time.
+The kubelet puts `Back-off` before its text and takes it away again: the message must not change each time. It ends a
+container that it could not start, or whose postStart hook failed, so that is read as an end.
+
+Source: k8s.io/kubernetes/pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime, k8s.io/cri-api/pkg/errors (v1.36.3).
 """
 _MOST_OF_KUBELET = 200
 _ENDS_AGAIN = "CrashLoopBackOff"

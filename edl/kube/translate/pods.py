@@ -61,6 +61,11 @@ is not yet back, then ends pods that ran well.
 
 Source: k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go; pkg/kubelet/cm/topologymanager, cm/cpumanager.
 """
+_REJECTED = "Pod was rejected: "
+"""Begins what the kubelet says of each pod that it does not admit, whatever the reason (SysctlForbidden, AppArmor...).
+
+Source: k8s.io/kubernetes/pkg/kubelet/kubelet.go, func rejectPod; older kubelets say only `Pod `.
+"""
 _MOST_OF_REJECTION = 200
 
 _BY_NAME = f"{WorkloadKind.LEADER_WORKER_SET.value}/"
@@ -288,7 +293,10 @@ def _disruption(status: PodStatus) -> str:
 
 def _ended_by_kubelet(status: PodStatus) -> str:
     reason = status.reason or ""
-    is_kubelets = reason in _ENDED_BY_KUBELET or reason in _NOT_ADMITTED or reason.startswith("OutOf")
+    is_rejected = (
+        (status.message or "").startswith(_REJECTED) or reason in _NOT_ADMITTED or reason.startswith("OutOf")
+    )
+    is_kubelets = reason in _ENDED_BY_KUBELET or is_rejected
     return reason if is_kubelets and status.phase == PodPhase.FAILED.value else ""
 
 

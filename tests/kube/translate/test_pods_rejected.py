@@ -65,13 +65,22 @@ def test_a_pod_that_ran_out_of_its_time_has_failed() -> None:
 
 @pytest.mark.parametrize("code", [137, 255])
 @pytest.mark.parametrize(
-    "reason", ["NodeAffinity", "UnexpectedAdmissionError", "OutOfcpu", "OutOfnvidia.com/gpu", "TopologyAffinityError"]
+    ("reason", "message"),
+    [
+        ("NodeAffinity", "Pod Predicate NodeAffinity failed"),
+        ("UnexpectedAdmissionError", ""),
+        ("OutOfcpu", ""),
+        ("OutOfnvidia.com/gpu", ""),
+        ("TopologyAffinityError", ""),
+        ("SysctlForbidden", 'Pod was rejected: forbidden sysctl: "net.core.somaxconn" not allowlisted'),
+        ("PodFeatureUnsupported", "Pod was rejected: Pod requires node features that are not available"),
+    ],
 )
 def test_a_kubelet_that_starts_again_and_does_not_admit_what_ran_is_no_failure_of_the_program(
-    reason: str, code: int
+    reason: str, message: str, code: int
 ) -> None:
     for state in ({"terminated": {"exitCode": code}}, {"running": {"startedAt": "2026-01-05T10:00:00Z"}}):
-        found = failed(reason, "Pod was rejected", containerStatuses=[{"name": "trainer", "state": state}])
+        found = failed(reason, message, containerStatuses=[{"name": "trainer", "state": state}])
         assert (found.rejection, found.disruption) == ("", reason)
         assert event_of(found, frozenset()) is JobEvent.POD_EVICTED
 

@@ -131,6 +131,8 @@ def test_why_a_pod_cannot_start_is_read(reason: str | None, word: str) -> None:
 
 REFUSED = 'failed to pull and unpack image "docker.io/you/train:1": pull access denied'
 
+BAD_SIGNATURE = "image pull failed for you/train:1 because the signature validation failed"
+
 
 @pytest.mark.parametrize(
     ("reason", "said", "shown"),
@@ -154,6 +156,15 @@ REFUSED = 'failed to pull and unpack image "docker.io/you/train:1": pull access 
             "bad\n mount\x1b[2J",
             r"cannot create its container (bad mount\u001b[2J); to change",
         ),
+        ("SignatureValidationFailed", BAD_SIGNATURE, f"image you/train:1 cannot be pulled ({BAD_SIGNATURE}); check"),
+        (
+            "ImagePullBackOff",
+            f'Back-off pulling image "you/train:1": SignatureValidationFailed: {BAD_SIGNATURE}',
+            f"image you/train:1 cannot be pulled ({BAD_SIGNATURE}); check",
+        ),
+        ("RegistryUnavailable", "", "image you/train:1 cannot be pulled; check"),
+        ("ImageInspectError", "no such runtime", "image you/train:1 cannot be pulled (no such runtime); check"),
+        ("PreStartHookError", "", "cannot create its container; to change"),
         ("ErrImagePull", "a" * 300 + "z" * 300, f"pulled ({'a' * 97}...{'z' * 100}); check"),
     ],
 )
