@@ -62,7 +62,7 @@ is not yet back, then ends pods that ran well.
 Source: k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go; pkg/kubelet/cm/topologymanager, cm/cpumanager.
 """
 _REJECTED = "Pod was rejected: "
-"""Begins what the kubelet says of each pod that it does not admit, whatever the reason (SysctlForbidden, AppArmor...).
+"""Begins what the kubelet says of each pod that it does not admit, whatever the reason (SysctlForbidden, ...).
 
 Source: k8s.io/kubernetes/pkg/kubelet/kubelet.go, func rejectPod; older kubelets say only `Pod `.
 """

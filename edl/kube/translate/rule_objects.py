@@ -6,8 +6,6 @@ that has more of them than any real pod is not decoded.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from edl.kube.translate.scalars import ApiStruct, Scalar
@@ -155,14 +153,15 @@ class ClaimResources(ApiStruct):
 
 
 class ClaimSpec(ApiStruct):
-    """The spec of a PersistentVolumeClaim; one with a selector is not matched with volumes here."""
+    """The spec of a PersistentVolumeClaim."""
 
     access_modes: list[str] | None = None
     storage_class_name: str | None = None
     volume_name: str | None = None
     volume_mode: str | None = None
     resources: ClaimResources | None = None
-    selector: dict[str, Any] | None = None
+    selector: LabelSelectorObject | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class OwnClaimTemplate(ApiStruct):

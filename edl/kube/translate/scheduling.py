@@ -34,7 +34,7 @@ _WHOEVER_LEAVES = re.compile(
     r"|unavailable due to one or more pvc\(s\) bound to non-existent pv\(s\)"
     r"|were unschedulable)"
 )
-"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it: its status UnschedulableAndUnresolvable."""
+"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it (UnschedulableAndUnresolvable)."""
 _LONGEST = 200
 
 

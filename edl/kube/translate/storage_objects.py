@@ -39,6 +39,7 @@ class VolumeSpec(ApiStruct):
     claim_ref: ClaimReferenceObject | None = None
     csi: DriverObject | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class VolumeStatus(ApiStruct):
@@ -59,24 +60,31 @@ class ClassMetadata(ObjectMetadata):
     annotations: dict[str, Scalar] | None = None
 
 
+class StorageAnnotations(ApiStruct):
+    """Annotations of volumes and claims: the class in its older form, and the node that a volume is made for."""
+
+    storage_class: Scalar = msgspec.field(default=None, name="volume.beta.kubernetes.io/storage-class")
+    selected_node: Scalar = msgspec.field(default=None, name="volume.kubernetes.io/selected-node")
+
+
+class VolumeMetadata(LabelledMetadata):
+    """Metadata of a volume: its labels say where it is, and claims choose by them."""
+
+    annotations: StorageAnnotations | None = None
+
+
 class PersistentVolumeObject(ApiStruct):
     """A v1 PersistentVolume."""
 
-    metadata: LabelledMetadata | None = None
+    metadata: VolumeMetadata | None = None
     spec: VolumeSpec | None = None
     status: VolumeStatus | None = None
-
-
-class ClaimAnnotations(ApiStruct):
-    """The annotation with which kube-scheduler asks for a volume that a node can use."""
-
-    selected_node: Scalar = msgspec.field(default=None, name="volume.kubernetes.io/selected-node")
 
 
 class ClaimMetadata(ObjectMetadata):
     """Metadata of a claim."""
 
-    annotations: ClaimAnnotations | None = None
+    annotations: StorageAnnotations | None = None
 
 
 class ClaimStatus(ApiStruct):

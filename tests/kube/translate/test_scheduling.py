@@ -29,8 +29,8 @@ NO_STORAGE = (
     " have enough free storage."
 )
 LABELS = (
-    "0/4 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), 1 node(s) didn't match"
-    " pod topology spread constraints (missing required label)."
+    "0/4 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), 1 node(s) didn't"
+    " match pod topology spread constraints (missing required label)."
 )
 TWO_REASONS = (
     "0/4 nodes are available: 4 node(s) didn't find available persistent volumes to bind, 4 node(s) didn't match"

@@ -46,7 +46,7 @@ class PodTerm(NamedTuple):
         Returns:
             None if that depends on labels of the pod's namespace, which are not known.
         """
-        if self.selector is None or not _holds(self.selector, dict(pod.labels)):
+        if self.selector is None or not selects(self.selector, dict(pod.labels)):
             return False
         if pod.namespace in self.namespaces:
             return True
@@ -84,7 +84,7 @@ class SpreadTerm(NamedTuple):
     def is_about(self, pod: PodRules) -> bool:
         """Return True if the constraint counts a pod."""
         is_here = pod.namespace == self.namespace
-        return is_here and self.selector is not None and _holds(self.selector, dict(pod.labels))
+        return is_here and self.selector is not None and selects(self.selector, dict(pod.labels))
 
     def words(self) -> str:
         """Describe the pods that the constraint counts, for a message: `app=web in namespace ads`."""
@@ -106,8 +106,8 @@ class OwnVolume(NamedTuple):
         name: of the claim once the pod is there; that of the volume in a manifest.
         storage_class: None for the default class.
         size: what it requests.
-        access_modes, volume_mode: those of its claim.
-        has_selector: it wants a volume with certain labels.
+        access_modes, volume_mode, attributes_class: those of its claim.
+        selector: the labels of volumes that exist which its claim wants; None for any.
     """
 
     name: str
@@ -115,7 +115,8 @@ class OwnVolume(NamedTuple):
     size: str = ""
     access_modes: tuple[str, ...] = ()
     volume_mode: str = ""
-    has_selector: bool = False
+    attributes_class: str = ""
+    selector: Selector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,8 @@ def _must_hold(constraint: SpreadObject) -> bool:
     return constraint.when_unsatisfiable in {None, "", "DoNotSchedule"}
 
 
-def _holds(selector: Selector, labels: Mapping[str, str]) -> bool:
+def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Return True if labels meet all expressions of a selector."""
     return all(holds(one, labels) for one in selector)
 
 
@@ -298,5 +300,6 @@ def _own_volumes(spec: PodSpec, pod: str) -> Iterator[OwnVolume]:
                 size=text(requests.get("storage") or ""),
                 access_modes=tuple(made.access_modes or ()),
                 volume_mode=made.volume_mode or "",
-                has_selector=bool(made.selector),
+                attributes_class=made.volume_attributes_class_name or "",
+                selector=read_selector(made.selector),
             )

@@ -13,15 +13,25 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from edl.errors import ConfigError
-from edl.kube.translate.rule_objects import ClaimResources, ClaimSpec
+from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.rule_objects import ClaimResources, ClaimSpec, ExpressionObject, LabelSelectorObject
 from edl.kube.translate.rules.facts import Claim, RuleFacts
-from edl.kube.translate.rules.terms import OwnVolume, PodRules
+from edl.kube.translate.rules.terms import (
+    DEFAULT_NAMESPACE,
+    OwnVolume,
+    PodRules,
+    read_selector,
+    selector_words,
+    selects,
+)
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import read_terms
 from edl.kube.translate.storage_objects import (
     PersistentVolumeClaimObject,
     PersistentVolumeObject,
+    StorageAnnotations,
     StorageClassObject,
+    VolumeMetadata,
     VolumeSpec,
 )
 from edl.model.quantity import parse_quantity
@@ -30,7 +40,7 @@ from edl.model.resources import BY_HAND, MEMORY, ONE_POD, NodeRule, NodeTerm, Re
 _PLACES = 256  # of one term of a class; more zones and racks than that nobody lists
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _LOST = "Lost"
-_IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_IS_DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _ZONES = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "region",
@@ -72,6 +82,10 @@ def _refusal(claim: Claim, found: PersistentVolumeClaimObject | None, facts: Rul
         return f"PersistentVolumeClaim {claim[1]} is being deleted"
     if bound_to and facts.lacks_volume(bound_to):
         return f"PersistentVolume {bound_to} of claim {claim[1]} does not exist"
+    other = _claim_named_by(facts.volumes.get(bound_to))
+    if other is not None and not _is_named_by(found, facts.volumes[bound_to]):
+        former = "a former claim of that name" if other == claim else f"claim {other[1]} of namespace {other[0]}"
+        return f"PersistentVolume {bound_to} of claim {claim[1]} belongs to {former}"
     return ""
 
 
@@ -90,7 +104,7 @@ def rules_of_own(volume: OwnVolume, facts: RuleFacts) -> Iterator[NodeRule]:
 
 def driver_of_own(volume: OwnVolume, facts: RuleFacts) -> str:
     """Return the CSI driver that attaches such a volume; empty if it is not known."""
-    storage = facts.classes.get(_class_name(_claim_of(volume).spec or ClaimSpec(), facts) or "")
+    storage = facts.classes.get(_class_name(_claim_of(volume), facts) or "")
     return (storage.provisioner if storage is not None else None) or ""
 
 
@@ -100,9 +114,16 @@ def _claim_of(volume: OwnVolume) -> PersistentVolumeClaimObject:
         storage_class_name=volume.storage_class,
         volume_mode=volume.volume_mode or None,
         resources=ClaimResources({"storage": volume.size}) if volume.size else None,
-        selector={"matchLabels": {}} if volume.has_selector else None,
+        selector=None if volume.selector is None else _as_object(volume.selector),
+        volume_attributes_class_name=volume.attributes_class or None,
     )
     return PersistentVolumeClaimObject(spec=wants)
+
+
+def _as_object(selector: Iterable[Requirement]) -> LabelSelectorObject:
+    return LabelSelectorObject(
+        match_expressions=[ExpressionObject(one.key, one.operator, [*one.values]) for one in selector]
+    )
 
 
 class FreeVolumes(NamedTuple):
@@ -130,12 +151,13 @@ def free_volumes_of_own(volume: OwnVolume, facts: RuleFacts) -> FreeVolumes | No
 
 def _free_volumes(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> FreeVolumes | None:
     wants = claim.spec or ClaimSpec()
-    name = _class_name(wants, facts) or ""
+    name = _class_name(claim, facts) or ""
     storage = facts.classes.get(name)
     if storage.provisioner != _NO_PROVISIONER if storage is not None else not facts.lacks_class(name):
         return None
     size = (wants.resources.requests if wants.resources is not None else None) or {}
     kinds = [*sorted(wants.access_modes or ()), *([wants.volume_mode] if wants.volume_mode == "Block" else [])]
+    kinds += [selector_words(read_selector(wants.selector))] if wants.selector is not None else []
     of_class = f"of StorageClass {name}" if name else "without a class"
     words = f"{BY_HAND} {of_class} for claims of {text(size.get('storage') or 0)} ({', '.join(kinds)})"
     return FreeVolumes(words, frozenset(_free_for(claim, name, facts)))
@@ -170,7 +192,7 @@ def driver_of(claim: Claim, facts: RuleFacts) -> tuple[str, str] | None:
         volume = facts.volumes.get(spec.volume_name)
         csi = volume.spec.csi if volume is not None and volume.spec else None
         return (csi.driver, spec.volume_name) if csi and csi.driver else None
-    storage = facts.classes.get(_class_name(spec, facts) or "")
+    storage = facts.classes.get(_class_name(found, facts) or "")
     return (storage.provisioner, "/".join(claim)) if storage is not None and storage.provisioner else None
 
 
@@ -195,22 +217,31 @@ def _rules_of_volume(volume: PersistentVolumeObject, claim: str) -> Iterator[Nod
             yield NodeRule((here, unlabelled), f"volume {name} of claim {claim} is {place_words((here,))}")
 
 
-def _class_name(spec: ClaimSpec, facts: RuleFacts) -> str | None:
+def _class_name(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> str | None:
     """Return the name of a claim's class, that of the default class if it names none; None if there is none."""
-    if spec.storage_class_name is not None:
-        return spec.storage_class_name
+    named = _annotated_class(claim) or (claim.spec or ClaimSpec()).storage_class_name
+    if named is not None:
+        return named
     defaults = [
         (found.metadata.creation_timestamp or "", name)
         for name, found in facts.classes.items()
-        if found.metadata is not None and text((found.metadata.annotations or {}).get(_IS_DEFAULT)) == "true"
+        if found.metadata is not None
+        and any(text((found.metadata.annotations or {}).get(key)) == "true" for key in _IS_DEFAULT)
     ]
-    return max(defaults)[1] if defaults else None
+    newest = max((created for created, _ in defaults), default="")
+    return min((name for created, name in defaults if created == newest), default=None)
+
+
+def _annotated_class(source: PersistentVolumeClaimObject | PersistentVolumeObject) -> str:
+    """The class in the older form, an annotation, which comes first; empty if there is none."""
+    annotations = source.metadata.annotations if source.metadata is not None else None
+    return text((annotations or StorageAnnotations()).storage_class)
 
 
 def _rules_of_unbound(
     claim: Claim, found: PersistentVolumeClaimObject, facts: RuleFacts, *, is_made: bool
 ) -> Iterator[NodeRule]:
-    name = _class_name(found.spec or ClaimSpec(), facts)
+    name = _class_name(found, facts)
     storage = facts.classes.get(name or "")
     if storage is None or storage.volume_binding_mode != "WaitForFirstConsumer":
         why = _why_unbound(found, name, facts, is_made=is_made)
@@ -276,25 +307,42 @@ def _free_for(claim: PersistentVolumeClaimObject, storage: str, facts: RuleFacts
 
 
 def _is_free_for(volume: PersistentVolumeObject, claim: PersistentVolumeClaimObject, storage: str) -> bool:
-    """Return True if a volume that exists can be bound to a claim."""
+    """Return True if a volume that exists can be bound to a claim.
+
+    Source: k8s.io/component-helpers/storage/volume, func FindMatchingVolume.
+    """
     have, wants = volume.spec or VolumeSpec(), claim.spec or ClaimSpec()
-    reference = have.claim_ref
-    if reference is not None:
-        metadata = claim.metadata
-        return (
-            metadata is not None
-            and (reference.namespace, reference.name) == (metadata.namespace, metadata.name)
-            and reference.uid in {None, "", metadata.uid}
-        )
+    metadata, selector = volume.metadata or VolumeMetadata(), read_selector(wants.selector)
+    fits = (
+        metadata.deletion_timestamp is None
+        and (have.volume_mode or "Filesystem") == (wants.volume_mode or "Filesystem")
+        and (have.volume_attributes_class_name or "") == (wants.volume_attributes_class_name or "")
+        and _size(have.capacity) >= _size(wants.resources.requests if wants.resources else None)
+    )
+    if not fits or have.claim_ref is not None:
+        return fits and _is_named_by(claim, volume)
+    labels = {key: text(value) for key, value in (metadata.labels or {}).items()}
     is_available = volume.status is None or volume.status.phase in {None, "", "Available"}
     return (
         is_available
-        and (have.storage_class_name or "") == storage
-        and (have.volume_mode or "Filesystem") == (wants.volume_mode or "Filesystem")
+        and (_annotated_class(volume) or have.storage_class_name or "") == storage
         and set(wants.access_modes or ()) <= set(have.access_modes or ())
-        and not wants.selector
-        and _size(have.capacity) >= _size(wants.resources.requests if wants.resources else None)
+        and (selector is None or selects(selector, labels))
     )
+
+
+def _claim_named_by(volume: PersistentVolumeObject | None) -> Claim | None:
+    """The claim that a volume is bound to or reserved for; None if there is none."""
+    reference = volume.spec.claim_ref if volume is not None and volume.spec is not None else None
+    return None if reference is None else (reference.namespace or DEFAULT_NAMESPACE, reference.name or "")
+
+
+def _is_named_by(claim: PersistentVolumeClaimObject, volume: PersistentVolumeObject) -> bool:
+    """Return True if a volume is bound to a claim or reserved for it, and not for one of its name before."""
+    metadata = claim.metadata or ObjectMetadata()
+    uid = volume.spec.claim_ref.uid if volume.spec is not None and volume.spec.claim_ref is not None else None
+    is_named = _claim_named_by(volume) == (metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+    return is_named and (uid or metadata.uid or "") == (metadata.uid or uid or "")
 
 
 def _size(amounts: object) -> int:

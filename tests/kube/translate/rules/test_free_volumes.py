@@ -52,6 +52,15 @@ def test_a_job_gets_as_many_trainers_as_there_are_free_volumes(binding: str) -> 
     assert f"{WORDS} 1Gi (ReadWriteOnce): no more on all 2 nodes that accept its trainers" in decision.details
 
 
+def test_claims_of_trainers_may_choose_volumes_by_labels() -> None:
+    found = disks("n0", "n0", "n1")
+    found[1]["metadata"]["labels"] = found[3]["metadata"]["labels"] = {"disk": "fast"}
+    fast = own(selector={"matchLabels": {"disk": "fast"}})
+    (decision,) = plan(nodes(2), found, job("t", 1, 8, fast)).decisions
+    assert dict(decision.nodes) == {"n0": 1, "n1": 1}
+    assert f"{WORDS} 1Gi (ReadWriteOnce, disk=fast): no more on all 2 nodes" in decision.details
+
+
 def test_volumes_that_trainers_use_are_theirs_and_not_free_for_more() -> None:
     found = disks("n0", "n0", "n1")
     found[1]["status"] = found[3]["status"] = {"phase": "Bound"}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from edl.model.cluster import ClusterSnapshot
-from edl.planner.eligibility import takes
 from tests.worlds.rules.scenes import (
     HOSTNAME,
     ZONE,
@@ -24,22 +20,13 @@ from tests.worlds.rules.scenes import (
     storage,
     victims,
 )
-from tests.worlds.rules.volume_scenes import USES, claim, storage_class
+from tests.worlds.rules.volume_scenes import USES, accepting, claim, stateful, storage_class
 
 DB = pod("db-0", "n0", cpu="7500m")
 TRAINERS = members("t", *["n1"] * 7)
 IN_ZONE_B = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
 BY_HAND, FREE, _ = storage("b", mode="ReadWriteOnce")
 FREE_WITHOUT_CLASS = {**FREE, "spec": {**FREE["spec"], "storageClassName": ""}}
-
-
-def accepting(found: ClusterSnapshot, name: str = "stateful-0") -> list[str]:
-    (waiting,) = [one for one in found.waiting_serving if one.name == name]
-    return [one.name for one in found.nodes if takes(one, waiting.shape.placement)]
-
-
-def stateful(**spec: Any) -> Object:
-    return pod("stateful-0", volumes=USES, **spec)
 
 
 def test_nobody_ends_for_a_pod_whose_volume_is_in_a_full_zone() -> None:
