@@ -16,7 +16,7 @@ from edl.explain.next_size import lacking_trainers
 from edl.explain.not_lending import why_nothing_is_lent
 from edl.explain.places import MORE_LATER, Places
 from edl.explain.queue_capacity import QueueCapacities
-from edl.explain.rejected.rejections import against_rules
+from edl.explain.rejected.rejections import against_nodes, against_rules
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.explain.speeds.curve import SpeedReport, speeds_of
 from edl.explain.together import domains_of, in_larger_domain
@@ -264,7 +264,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     if rules := _under_rules(demand, context):
         return rules
     if node < 0:
-        return ["make a node ready that accepts its trainers"]
+        return against_nodes(problem, demand.job.trainer) or ["add a node that accepts its trainers"]
     if packing.count[demand.index] >= demand.max_trainers and not demand.job.is_best_effort:
         on_nodes = on_nodes_of_volumes(demand.job.trainer.placement.rules)
         return on_nodes or ["add a node that accepts its trainers: more would not fit even without other jobs"]
@@ -306,7 +306,11 @@ def _under_rules(demand: JobDemand, context: DecisionContext) -> list[str]:
 def _to_fit(demand: JobDemand, context: DecisionContext) -> list[str]:
     """What would let a job start that does not fit even without other jobs."""
     pods = [(demand.job.trainer, demand.min_trainers), *((f.shape, f.count) for f in demand.job.fixed if f.count)]
-    found = (against_rules(context.problem, shape, least) for shape, least in pods)
+    problem = context.problem
+    found = [
+        *(against_rules(problem, shape, least) for shape, least in pods),
+        *(against_nodes(problem, shape) for shape, _ in pods),
+    ]
     smaller = f"lower the requests of its pods or {minimum_of(demand.job.key.kind)}"
     return next((one for one in found if one), [f"{smaller}, relax node selectors, or add a larger node"])
 

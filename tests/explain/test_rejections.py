@@ -236,3 +236,33 @@ def test_what_keeps_a_serving_pod_from_every_node_is_named() -> None:
         " node selector or affinity and 1 cordoned)"
     ]
     assert lines(wants) == ["serving pod default/web-0 would wait without any job, too: the cluster has no nodes"]
+
+
+def tainted(name: str, key: str) -> Object:
+    return node(name, spec={"taints": [{"key": key, "effect": "NoSchedule"}]})
+
+
+@pytest.mark.parametrize(
+    ("closed", "template", "remedy"),
+    [
+        ([tainted("n0", "gpu")], {}, "let its pods tolerate taint gpu:NoSchedule"),
+        (
+            [node("n0", spec={"unschedulable": True}), tainted("n1", "gpu"), tainted("n2", "gpu")],
+            {},
+            "let its pods tolerate taint gpu:NoSchedule, uncordon a node for its pods",
+        ),
+        (
+            [node("n0", labels={"pool": "cpu"})],
+            {"nodeSelector": {"pool": "gpu"}},
+            "relax the node selector or affinity",
+        ),
+    ],
+)
+def test_what_keeps_pods_from_every_node_has_its_own_remedy(
+    closed: list[Object], template: Object, remedy: str
+) -> None:
+    waits = report(closed, job("t", 2, 40, template))
+    assert waits.remedies[0].startswith(remedy)
+    assert waits.remedies[0].endswith(", or add a node that accepts them")
+    running = report(closed, job("t", 1, 40, template), members("t", "n0"))
+    assert running.remedies == waits.remedies

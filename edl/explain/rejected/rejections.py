@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.model.cluster import Node
 from edl.model.resources import RULE_PREFIX, Placement, PodShape, Toleration
@@ -10,6 +12,7 @@ from edl.planner.eligibility import UNSCHEDULABLE, first_broken, first_untolerat
 from edl.planner.findings.scarcity import NodeKinds, scarce_of, slots_without_training
 from edl.planner.problem import BoolArray, Problem
 
+_MOST_REMEDIES = 3
 _CREATED = "create or change what the line names: a claim, its class or its template, or the devices that it asks for"
 
 
@@ -90,6 +93,38 @@ def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str
         return []
     lower = ["lower spec.trainer.min-instance of this job"] if slots else []
     return [*(against_names(scarce) or on_nodes), *lower]
+
+
+def against_nodes(problem: Problem, shape: PodShape) -> list[str]:
+    """What helps pods that every node rejects by its state, its taints or its labels; nothing if a node takes them.
+
+    Args:
+        problem: the arrays.
+        shape: of the pods.
+    """
+    place, nodes = shape.placement, problem.snapshot.nodes
+    if not nodes or problem.opened[problem.shapes.index(shape)].any():
+        return []
+    found = Counter(_remedy(node, place) for node in nodes)
+    remedies = [remedy for remedy, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MOST_REMEDIES]]
+    return [", ".join([*remedies, "or add a node that accepts them"])]
+
+
+def _remedy(node: Node, placement: Placement) -> str:
+    """What would let a node take a pod that it rejects."""
+    if not node.ready:
+        return "make a node ready for its pods"
+    taint = first_untolerated(node, placement.tolerations)
+    if taint is not None and taint.key == UNSCHEDULABLE.key:
+        return "uncordon a node for its pods"
+    if taint is not None:
+        return f"let its pods tolerate taint {taint.key}:{taint.effect}"
+    is_by_rule = first_broken(node, placement) is not None
+    return (
+        "change the rule or the volume that the line names"
+        if is_by_rule
+        else "relax the node selector or affinity of its pods"
+    )
 
 
 def _why(node: Node, placement: Placement) -> str:
