@@ -25,6 +25,8 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 AVOIDING_EFFECT = "PreferNoSchedule"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""What both a taint and a toleration must be to be compared: `0100` and `+5` match nothing."""
 
 
 def takes(node: Node, placement: Placement) -> bool:
@@ -160,14 +162,26 @@ def count_avoided(node: Node, tolerations: tuple[Toleration, ...]) -> int:
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:
-    """True if the toleration accepts the taint; an operator other than Exists and Equal accepts none."""
+    """True if the toleration accepts the taint; an unknown operator accepts none.
+
+    Gt and Lt compare integers: an API server without them (TaintTolerationComparisonOperators) refuses such pods.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     if toleration.operator == "Exists":
         return True
-    return toleration.operator in {"", "Equal"} and bool(toleration.key) and toleration.value == taint.value
+    if not toleration.key:
+        return False
+    if (
+        toleration.operator in {"Gt", "Lt"}
+        and _DECIMAL.fullmatch(taint.value)
+        and _DECIMAL.fullmatch(toleration.value)
+    ):
+        above = int(taint.value) - int(toleration.value)
+        return above > 0 if toleration.operator == "Gt" else above < 0
+    return toleration.operator in {"", "Equal"} and toleration.value == taint.value
 
 
 def is_selected(node: Node, placement: Placement) -> bool:

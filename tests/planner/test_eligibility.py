@@ -52,6 +52,24 @@ def test_a_toleration_must_match_key_value_and_effect(toleration: Toleration, ta
     assert takes(tainted("NoSchedule"), Placement(tolerations=(toleration,))) is taken
 
 
+@pytest.mark.parametrize(
+    ("taint", "operator", "value", "taken"),
+    [
+        ("950", "Gt", "900", True),
+        ("900", "Gt", "900", False),
+        ("-5", "Lt", "0", True),
+        ("5", "Lt", "-5", False),
+        ("0950", "Gt", "900", False),
+        ("950", "Gt", "+900", False),
+        ("", "Lt", "900", False),
+        ("gold", "Gt", "900", False),
+    ],
+)
+def test_a_toleration_compares_integers(*, taint: str, operator: str, value: str, taken: bool) -> None:
+    graded = replace(NODE, taints=(Taint("sla", taint, "NoSchedule"),))
+    assert takes(graded, Placement(tolerations=(Toleration("sla", operator, value, "NoSchedule"),))) is taken
+
+
 def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
     cordoned = replace(NODE, cordoned=True)
     assert not takes(cordoned, Placement())

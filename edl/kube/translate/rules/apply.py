@@ -202,11 +202,10 @@ def _block(view: View, units: list[Unit], anti: AntiAffinity, free: FreeCapacity
         if not unit.pods or (unit.blocked is not None and not unit.blocked[0]):
             continue
         accepts, rules = view.taken(unit.shape.placement), unit.node_rules
-        nodes = view.taken(unit.placement)
+        nodes, why = view.taken(unit.placement), "; ".join(dict.fromkeys(rule.why for rule in rules))
         left = len(nodes)
         if left and unit.required and not any(map(free.slots(unit)[1].__getitem__, nodes)):
             rest = f"{count(left, 'node')} that this leaves {'has' if left == 1 else 'have'}"
-            why = "; ".join(rule.why for rule in rules)
             unit.block(0, f"{why}; {rest} no capacity for it, even without training")
         if accepts and not left:
             is_shared = all(rule.why.startswith(ONE) for rule in rules)
@@ -216,7 +215,7 @@ def _block(view: View, units: list[Unit], anti: AntiAffinity, free: FreeCapacity
                 else f"all {len(accepts)} nodes that accept it have"
             )
             rest = f"{every} one" if is_shared else "no node is left"
-            unit.block(0, f"{'; '.join(rule.why for rule in rules)}; {rest}")
+            unit.block(0, f"{why}; {rest}")
         for term in anti.one_a_node(unit):
             if not nodes.isdisjoint(view.unlabelled(term.key)):
                 continue  # those take any number

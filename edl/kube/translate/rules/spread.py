@@ -385,8 +385,8 @@ class Spread:
 
 def _words(term: SpreadTerm, counted: int) -> str:
     """Say a rule, if so many domains count."""
-    domain = domain_words(term.key)
+    domain, several = domain_words(term.key), domain_words(term.key, is_plural=True)
     if 0 < counted < term.min_domains:
         why = f"minDomains is {term.min_domains} and only {counted} {'counts' if counted == 1 else 'count'}"
         return f"{RULE_PREFIX}pods of {term.words()}: at most {term.max_skew} a {domain}, because {why}"
-    return f"{RULE_PREFIX}pods of {term.words()} {SKEW} {term.max_skew} between {domain}s"
+    return f"{RULE_PREFIX}pods of {term.words()} {SKEW} {term.max_skew} between {several}"

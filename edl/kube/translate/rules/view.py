@@ -30,9 +30,10 @@ _SHORT = {
 }
 
 
-def domain_words(key: str) -> str:
-    """What the domains of a label are called: `node`, `zone`, `value of example.com/rack`."""
-    return _SHORT.get(key, f"value of {key}")
+def domain_words(key: str, *, is_plural: bool = False) -> str:
+    """What a domain of a label is called: `node`, `zone`, `value of example.com/rack`; or several of them."""
+    ending = "s" if is_plural else ""
+    return f"{_SHORT[key]}{ending}" if key in _SHORT else f"value{ending} of {key}"
 
 
 @dataclass(slots=True)

@@ -226,3 +226,15 @@ def test_the_emptiest_zone_is_named_if_it_takes_none(closed: Object) -> None:
     why = "rule: pods of app=web differ by at most 1 between zones; zone c has 0 of them and takes none"
     assert blocked(snapshot(open_to, last, webs("n0", "n1", "", **ruled))) == {"web-2": why}
     assert blocked(snapshot(open_to, last, webs("n0", "n1", "", "", **ruled))) == {"web-2": why, "web-3": why}
+
+
+def test_a_rule_is_said_once_whatever_it_asks_of_the_node() -> None:
+    full = pod("x-0", "n1", cpu="8")
+    waits = pod("web-1", topologySpreadConstraints=spread(ZONE, app="web"))
+    scene = (nodes(2, "ab"), webs("n0"), full, job("t"), members("t", *["n0"] * 3), waits)
+    assert blocked(snapshot(*scene))["web-1"].count("rule: ") == 1
+
+
+def test_domains_of_any_label_are_its_values() -> None:
+    waits = pod("web-1", topologySpreadConstraints=spread("example.com/rack", app="web"))
+    assert "differ by at most 1 between values of example.com/rack" in blocked(snapshot(nodes(2), waits))["web-1"]
