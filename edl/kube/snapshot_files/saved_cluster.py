@@ -52,7 +52,9 @@ from edl.kube.translate.rules.decoders import RULE_DECODERS
 from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.translate.workload_reader import WorkloadObject
+from edl.kube.workloads.annotations import ELASTIC, is_elastic
 from edl.kube.workloads.registry import ADAPTERS
+from edl.kube.workloads.unresizable import UNRESIZABLE
 from edl.kube.yaml_files import bytes_of, read_text
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import CONTROLLER_NAMESPACE
@@ -61,6 +63,8 @@ from edl.model.times import seconds_of
 STANDARD_INPUT = "-"
 
 _WORKLOADS = {adapter.api[:2]: adapter for adapter in ADAPTERS.values()}
+_IN_ANY_VERSION = {(adapter.api[0].partition("/")[0], adapter.api[1]): adapter.decoder for adapter in UNRESIZABLE}
+"""Kinds of which edl reads only whether they ask to be resized, by group and kind."""
 
 READ: dict[tuple[str, str], Decoder[Any]] = {
     ("v1", "Node"): NODES,
@@ -272,16 +276,21 @@ def _add(
 ) -> None:
     """Decode an object and add it to `objects` or `unreadable`, if a plan needs its kind."""
     version, kind = body["apiVersion"], body["kind"]
-    decoder = READ.get((version, kind))
+    decoder = READ.get((version, kind)) or _IN_ANY_VERSION.get((version.partition("/")[0], kind))
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
+    is_asking = isinstance(metadata, dict) and _asks(metadata.get("annotations"))
     if decoder is None and version.startswith(f"{DEVICE_GROUP}/"):
         if problem := unread_device(version, kind):
             namespace = str((metadata or {}).get("namespace") or DEFAULT_NAMESPACE) if kind in _NAMESPACED else ""
             unreadable[kind, namespace, str(name)] = Quarantined(kind, namespace, str(name), "", problem, place)
         return
     if decoder is None:
-        _reject_mistaken_kind(place, version, kind)
+        _reject_mistaken_kind(place, version, kind, is_asking=is_asking)
+        if is_asking:
+            problem = f"annotation {ELASTIC} asks edl to resize it, and edl resizes no {kind}; remove the annotation"
+            namespace = str((metadata or {}).get("namespace") or DEFAULT_NAMESPACE)
+            unreadable[kind, namespace, str(name)] = Quarantined(kind, namespace, str(name), "", problem, place)
         return
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{place}: a {kind} has no metadata.name; give it one")
@@ -297,14 +306,19 @@ def _add(
         objects[identity] = decoded
 
 
-def _reject_mistaken_kind(place: str, version: str, kind: str) -> None:
+def _asks(annotations: object) -> bool:
+    """Return True if the annotations of an object of any kind ask edl to resize it."""
+    return isinstance(annotations, dict) and is_elastic(annotations)
+
+
+def _reject_mistaken_kind(place: str, version: str, kind: str, *, is_asking: bool) -> None:
     """Raise a ConfigError for a needed kind in an unknown version, and for an unknown kind of edl's group.
 
-    Other objects are ignored; these two are probably mistakes.
+    Other objects are ignored, workloads that do not ask to be resized, too; these two are probably mistakes.
     """
     group = GROUP if version == GROUP else version.rpartition("/")[0]
     for known, name in READ:
-        if name == kind and known.rpartition("/")[0] == group:
+        if name == kind and known.rpartition("/")[0] == group and (is_asking or (known, name) not in _WORKLOADS):
             raise ConfigError(
                 f"{place}: a {kind} has apiVersion {version}, which edl does not read; save it as {known}"
             )
