@@ -295,7 +295,7 @@ def _node_lines(report: JobReport) -> Iterator[str]:
         parts = [
             f"{n} {word}" for n, word in ((one.stay, "stay"), (one.come, "to start"), (one.go, "to be deleted")) if n
         ]
-        yield f"  {one.node}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
+        yield f"  {one.node or 'no node yet'}{f' ({one.pool})' if one.pool else ''}: {', '.join(parts)}"
     if (more := len(report.by_node) - NODES_LISTED) > 0:
         yield f"  and {count(more, 'more node')} (-o json names them)"
 

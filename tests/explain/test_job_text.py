@@ -295,3 +295,11 @@ def test_nodes_that_its_trainers_avoid_are_named_with_the_jobs_that_failed_there
     assert json.loads(job_report_json(report, snapshot))["avoided"] == [
         {"node": "n001", "until": "1970-01-01T00:26:30Z", "jobs": ["default/a", "default/b"]}
     ]
+
+
+def test_trainers_without_a_node_are_listed_so() -> None:
+    job = make_job("a", trainers=2, min_trainers=1, max_trainers=2, on=("n000", ""))
+    job = replace(
+        job, pods=tuple(replace(p, phase=PodPhase.RUNNING if p.node else PodPhase.PENDING) for p in job.pods)
+    )
+    assert "  no node yet: 1 stay\n" in printed(make_snapshot(make_nodes(1), (job,)), "a")

@@ -41,7 +41,8 @@ def unstarted_problem(job: Job, now_s: float) -> tuple[str, str] | None:
     if not late or not job.was_admitted:
         return None
     verb, first = ("has" if len(late) == 1 else "have"), late[0]
-    place = f"on node {first.node}" if first.node else "without a node"
+    waits = "held by its scheduling gates until their owner removes them" if first.gated else "without a node"
+    place = f"on node {first.node}" if first.node else waits
     namespace = f" -n {first.namespace}" if first.namespace != DEFAULT_NAMESPACE else ""
     return Reason.PODS_NOT_STARTED.value, (
         f"{names_of(late)} {verb} not started for {NOT_STARTED_AFTER_S / 60:g} minutes ({first.name} is {place});"

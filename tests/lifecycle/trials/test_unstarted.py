@@ -77,3 +77,11 @@ def test_a_few_late_pods_of_a_job_that_runs_are_named_and_cost_it_nothing() -> N
     reason, message = unstarted_problem(job, NOW_S) or ("", "")
     assert reason == "PodsNotStarted"
     assert message.startswith("a-trainer-3 has not started for 2 minutes (a-trainer-3 is on node n0)")
+
+
+def test_scheduling_gates_that_hold_a_pod_are_named() -> None:
+    job = job_of()
+    gated = {**WAITING, "created_s": 1.0, "node": "", "gated": True}
+    job = replace(job, pods=tuple(replace(p, **gated) if p.index == 3 else p for p in job.pods))
+    _, message = unstarted_problem(job, NOW_S) or ("", "")
+    assert "(a-trainer-3 is held by its scheduling gates until their owner removes them)" in message
