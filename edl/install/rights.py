@@ -39,7 +39,7 @@ def shadow_role() -> Object:
     rules = [
         _rule("", ["nodes", "pods", "resourcequotas"], _MIRROR),
         _rule("", ["namespaces", "persistentvolumeclaims", "persistentvolumes"], _MIRROR),
-        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _MIRROR),
+        _rule("storage.k8s.io", ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses"], _MIRROR),
         _rule("resource.k8s.io", _DEVICES, _MIRROR),
         _rule("apps", ["daemonsets"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
@@ -187,7 +187,7 @@ def _cluster_rules() -> list[Object]:
         _rule("batch", ["jobs"], [*_MIRROR, "patch"]),
         _rule("", ["resourcequotas"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
-        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _MIRROR),
+        _rule("storage.k8s.io", ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses"], _MIRROR),
         # Without this rule edl does not count devices by claim; nothing else changes.
         _rule("resource.k8s.io", _DEVICES, _MIRROR),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),

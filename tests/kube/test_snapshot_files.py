@@ -345,6 +345,7 @@ SHORT = {
     "pv": "PersistentVolume",
     "pvc": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
+    "csistoragecapacities": "CSIStorageCapacity",
 }
 LISTED = [
     (page.name, line.split()[2])

@@ -17,6 +17,8 @@ _PATHS = {
     "claims": "/api/v1/persistentvolumeclaims",
     "classes": "/apis/storage.k8s.io/v1/storageclasses",
     "csi_nodes": "/apis/storage.k8s.io/v1/csinodes",
+    "csi_drivers": "/apis/storage.k8s.io/v1/csidrivers",
+    "csi_capacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
     "namespaces": "/api/v1/namespaces",
     "slices": "/apis/resource.k8s.io/v1/resourceslices",
     "device_classes": "/apis/resource.k8s.io/v1/deviceclasses",

@@ -25,6 +25,8 @@ from edl.kube.snapshot_files.kueue_files import kueue_warnings
 from edl.kube.translate.admission.objects import ADMISSION, LIMIT_RANGES
 from edl.kube.translate.admission.saved import not_asked
 from edl.kube.translate.decoders import (
+    CSI_CAPACITIES,
+    CSI_DRIVERS,
     CSI_NODES,
     DAEMON_SETS,
     NAMESPACES,
@@ -80,6 +82,8 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
     ("v1", "Namespace"): NAMESPACES,
     ("storage.k8s.io/v1", "StorageClass"): STORAGE_CLASSES,
     ("storage.k8s.io/v1", "CSINode"): CSI_NODES,
+    ("storage.k8s.io/v1", "CSIDriver"): CSI_DRIVERS,
+    ("storage.k8s.io/v1", "CSIStorageCapacity"): CSI_CAPACITIES,
     **DEVICES_BY_API,
     **{api: adapter.decoder for api, adapter in _WORKLOADS.items()},
     **{(KUEUE_API, kind): decoder for kind, decoder in KUEUE_DECODERS.items()},
@@ -87,7 +91,7 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
 }
 _NAMESPACED = {
     *("Pod", "TrainingJob", "DaemonSet", "ResourceQuota", "LimitRange", "PersistentVolumeClaim"),
-    *("ResourceClaim", "ResourceClaimTemplate", "Workload", "LocalQueue"),
+    *("ResourceClaim", "ResourceClaimTemplate", "Workload", "LocalQueue", "CSIStorageCapacity"),
     *(a.decoder.kind for a in _WORKLOADS.values()),
 }
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")

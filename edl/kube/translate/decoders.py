@@ -33,7 +33,9 @@ from edl.kube.translate.objects import (
 )
 from edl.kube.translate.scalars import ApiStruct, Scalar
 from edl.kube.translate.storage_objects import (
+    CsiDriverObject,
     CsiNodeObject,
+    CsiStorageCapacityObject,
     NamespaceObject,
     PersistentVolumeClaimObject,
     PersistentVolumeObject,
@@ -223,6 +225,8 @@ VOLUMES = Decoder("PersistentVolume", PersistentVolumeObject)
 VOLUME_CLAIMS = Decoder("PersistentVolumeClaim", PersistentVolumeClaimObject)
 STORAGE_CLASSES = Decoder("StorageClass", StorageClassObject)
 CSI_NODES = Decoder("CSINode", CsiNodeObject)
+CSI_DRIVERS = Decoder("CSIDriver", CsiDriverObject)
+CSI_CAPACITIES = Decoder("CSIStorageCapacity", CsiStorageCapacityObject)
 NAMESPACES = Decoder("Namespace", NamespaceObject)
 RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()

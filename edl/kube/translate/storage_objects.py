@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from edl.kube.translate.objects import ObjectMetadata
-from edl.kube.translate.rule_objects import ClaimSpec, NodeSelectorObject
+from edl.kube.translate.rule_objects import ClaimSpec, LabelSelectorObject, NodeSelectorObject
 from edl.kube.translate.scalars import ApiStruct, Scalar
 
 
@@ -148,6 +148,29 @@ class CsiNodeObject(ApiStruct):
 
     metadata: ObjectMetadata | None = None
     spec: NodeDriversSpec | None = None
+
+
+class CsiDriverSpec(ApiStruct):
+    """What a CSI driver offers."""
+
+    storage_capacity: bool | None = None
+
+
+class CsiDriverObject(ApiStruct):
+    """A storage.k8s.io/v1 CSIDriver."""
+
+    metadata: ObjectMetadata | None = None
+    spec: CsiDriverSpec | None = None
+
+
+class CsiStorageCapacityObject(ApiStruct):
+    """A storage.k8s.io/v1 CSIStorageCapacity: how much storage is left for a class on some nodes."""
+
+    metadata: ObjectMetadata | None = None
+    node_topology: LabelSelectorObject | None = None
+    storage_class_name: str | None = None
+    capacity: Scalar = None
+    maximum_volume_size: Scalar = None
 
 
 class NamespaceObject(ApiStruct):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from edl.kube.translate.objects import ObjectMetadata, PodObject, PodSpec, PodStatus
 from edl.kube.translate.rule_objects import ClaimSpec
+from edl.kube.translate.rules.storage_capacity import counting_drivers
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
 from edl.model.units import count
 
@@ -78,6 +79,11 @@ def unsaved_kinds(of: Callable[[str], list[Any]], pods: Iterable[tuple[str, str,
         _name_of(one.metadata) for one in of("ResourceClaim") if one.status is None or not one.status.allocation
     }
     waiting = [(name, namespace, pod.spec or PodSpec()) for name, namespace, pod in pods if _waits(pod)]
+    if not of("CSIStorageCapacity") and (drivers := sorted(counting_drivers(of("CSIDriver")))):
+        yield (
+            f"the files hold no CSIStorageCapacity, so driver {drivers[0]} counts as full; save them, too"
+            " (kubectl get csistoragecapacities -A)"
+        )
     with_claims = [(name, spec, _claims_of(spec, namespace, volumes, devices)) for name, namespace, spec in waiting]
     for kind, named in _NAMED.items():
         those = list(dict.fromkeys(name for name, spec, claims in with_claims if named.is_named(spec, claims)))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl.kube.translate.decoders import CSI_NODES, NAMESPACES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, Decoder
+from edl.kube.translate.decoders import (
+    CSI_CAPACITIES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    NAMESPACES,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    Decoder,
+)
 from edl.kube.translate.devices.decoders import CLAIM_TEMPLATES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 
 RULE_DECODERS: dict[str, Decoder[Any]] = {
@@ -12,6 +21,8 @@ RULE_DECODERS: dict[str, Decoder[Any]] = {
     "claims": VOLUME_CLAIMS,
     "classes": STORAGE_CLASSES,
     "csi_nodes": CSI_NODES,
+    "csi_drivers": CSI_DRIVERS,
+    "csi_capacities": CSI_CAPACITIES,
     "namespaces": NAMESPACES,
     "slices": RESOURCE_SLICES,
     "device_classes": DEVICE_CLASSES,

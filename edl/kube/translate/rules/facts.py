@@ -14,10 +14,13 @@ from edl.kube.translate.devices.objects import (
 )
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NAME_LABEL
+from edl.kube.translate.rules.storage_capacity import Place, counting_drivers, places_by_class
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text
 from edl.kube.translate.storage_objects import (
+    CsiDriverObject,
     CsiNodeObject,
+    CsiStorageCapacityObject,
     NamespaceObject,
     PersistentVolumeClaimObject,
     PersistentVolumeObject,
@@ -36,6 +39,8 @@ class RuleFacts:
         complete: of which collections every object of the cluster is known, named as in `RuleObjects`.
         limits: for each node, how many volumes of each CSI driver it can attach.
         topologies: for each CSI driver, the labels of nodes whose values tell where a volume of it is.
+        counting: the CSI drivers that say how much storage they have left.
+        places: where and how large volumes of each StorageClass can be made, as these drivers say.
         namespaces: the labels of each namespace.
         devices: devices, their classes, and the claims on them.
     """
@@ -45,6 +50,8 @@ class RuleFacts:
     classes: Mapping[str, StorageClassObject] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    counting: frozenset[str] = frozenset()
+    places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     devices: DeviceFacts = NO_DEVICES
     complete: frozenset[str] = frozenset()
@@ -77,6 +84,8 @@ class RuleObjects:
     volumes: Iterable[PersistentVolumeObject] = ()
     classes: Iterable[StorageClassObject] = ()
     csi_nodes: Iterable[CsiNodeObject] = ()
+    csi_drivers: Iterable[CsiDriverObject] = ()
+    csi_capacities: Iterable[CsiStorageCapacityObject] = ()
     namespaces: Iterable[NamespaceObject] = ()
     slices: Iterable[ResourceSliceObject] = ()
     device_classes: Iterable[DeviceClassObject] = ()
@@ -98,6 +107,8 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
         classes={one.metadata.name or "": one for one in objects.classes if one.metadata},
         limits={one.metadata.name or "": _limits(one) for one in csi_nodes if one.metadata},
         topologies=_topologies(csi_nodes),
+        counting=counting_drivers(objects.csi_drivers) if "csi_capacities" in objects.complete else frozenset(),
+        places=places_by_class(objects.csi_capacities),
         namespaces=labels_of_namespaces(objects.namespaces),
         devices=read_devices(
             slices=objects.slices,

@@ -9,13 +9,13 @@ Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins, volumebinding, volume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
-from edl.errors import ConfigError
 from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rule_objects import ClaimResources, ClaimSpec, ExpressionObject, LabelSelectorObject
 from edl.kube.translate.rules.facts import Claim, RuleFacts
+from edl.kube.translate.rules.storage_capacity import bytes_of, terms_for
 from edl.kube.translate.rules.terms import (
     DEFAULT_NAMESPACE,
     OwnVolume,
@@ -24,7 +24,7 @@ from edl.kube.translate.rules.terms import (
     selector_words,
     selects,
 )
-from edl.kube.translate.scalars import text
+from edl.kube.translate.scalars import Scalar, text
 from edl.kube.translate.shapes import read_terms
 from edl.kube.translate.storage_objects import (
     PersistentVolumeClaimObject,
@@ -34,9 +34,9 @@ from edl.kube.translate.storage_objects import (
     VolumeMetadata,
     VolumeSpec,
 )
-from edl.model.quantity import parse_quantity
-from edl.model.resources import BY_HAND, MEMORY, ONE_POD, NodeRule, NodeTerm, Requirement
+from edl.model.resources import BY_HAND, ONE_POD, NodeRule, NodeTerm, Requirement
 
+_MOST_NAMED = 3  # places with storage left
 _PLACES = 256  # of one term of a class; more zones and racks than that nobody lists
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _LOST = "Lost"
@@ -155,11 +155,11 @@ def _free_volumes(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> FreeV
     storage = facts.classes.get(name)
     if storage.provisioner != _NO_PROVISIONER if storage is not None else not facts.lacks_class(name):
         return None
-    size = (wants.resources.requests if wants.resources is not None else None) or {}
+    size = text(_requested(wants) or 0)
     kinds = [*sorted(wants.access_modes or ()), *([wants.volume_mode] if wants.volume_mode == "Block" else [])]
     kinds += [selector_words(read_selector(wants.selector))] if wants.selector is not None else []
     of_class = f"of StorageClass {name}" if name else "without a class"
-    words = f"{BY_HAND} {of_class} for claims of {text(size.get('storage') or 0)} ({', '.join(kinds)})"
+    words = f"{BY_HAND} {of_class} for claims of {size} ({', '.join(kinds)})"
     return FreeVolumes(words, frozenset(_free_for(claim, name, facts)))
 
 
@@ -256,9 +256,12 @@ def _rules_of_unbound(
         )
         return
     terms = tuple(_allowed(storage)) if storage is not None else ()
-    if storage is not None and storage.provisioner != _NO_PROVISIONER and not terms:
-        return
-    for volume in _free_for(found, name or "", facts):
+    free = _free_for(found, name or "", facts)
+    if storage is not None and storage.provisioner != _NO_PROVISIONER:
+        yield from _where_storage_is_left(claim[1], found, storage, free, facts)
+        if not terms:
+            return
+    for volume in free:
         places = terms_of_volume(volume, facts)
         if not places:
             return
@@ -267,6 +270,30 @@ def _rules_of_unbound(
     of_class = f"volumes of StorageClass {name}" if name else "free volumes without a class"
     where = f"{of_class} for claim {claim[1]} are {place_words(terms)}"
     yield NodeRule(terms, where if terms else f"no free volume of StorageClass {name} fits claim {claim[1]}")
+
+
+def _where_storage_is_left(
+    claim: str,
+    found: PersistentVolumeClaimObject,
+    storage: StorageClassObject,
+    free: Iterable[str],
+    facts: RuleFacts,
+) -> Iterator[NodeRule]:
+    """Yield the nodes for which a driver has enough storage left, if it says how much that is; or a free volume."""
+    size = _requested(found.spec or ClaimSpec())
+    if size is None or storage.provisioner not in facts.counting:
+        return
+    name = (storage.metadata.name if storage.metadata is not None else None) or ""
+    terms = terms_for(facts.places.get(name, ()), bytes_of(size))
+    left = f"{text(size)} of storage left for claim {claim} of StorageClass {name}"
+    exist = [terms_of_volume(volume, facts) for volume in free]
+    if terms is not None and all(exist):
+        terms = tuple(dict.fromkeys((*terms, *chain.from_iterable(exist))))
+        listed = sum(len(one.values) for term in terms for one in term.expressions)
+        where = place_words(terms) if listed <= _MOST_NAMED else f"in {listed} places"
+        yield NodeRule(
+            terms, f"driver {storage.provisioner} has {left} only {where}" if terms else f"no node has {left}"
+        )
 
 
 def _why_unbound(found: PersistentVolumeClaimObject, name: str | None, facts: RuleFacts, *, is_made: bool) -> str:
@@ -317,7 +344,7 @@ def _is_free_for(volume: PersistentVolumeObject, claim: PersistentVolumeClaimObj
         metadata.deletion_timestamp is None
         and (have.volume_mode or "Filesystem") == (wants.volume_mode or "Filesystem")
         and (have.volume_attributes_class_name or "") == (wants.volume_attributes_class_name or "")
-        and _size(have.capacity) >= _size(wants.resources.requests if wants.resources else None)
+        and bytes_of((have.capacity or {}).get("storage")) >= bytes_of(_requested(wants))
     )
     if not fits or have.claim_ref is not None:
         return fits and _is_named_by(claim, volume)
@@ -345,12 +372,9 @@ def _is_named_by(claim: PersistentVolumeClaimObject, volume: PersistentVolumeObj
     return is_named and (uid or metadata.uid or "") == (metadata.uid or uid or "")
 
 
-def _size(amounts: object) -> int:
-    quantity = amounts.get("storage") if isinstance(amounts, dict) else None
-    try:
-        return parse_quantity(quantity, MEMORY) if quantity is not None else 0
-    except ConfigError:
-        return 0
+def _requested(wants: ClaimSpec) -> Scalar:
+    """How much storage a claim requests; None if it does not say."""
+    return (wants.resources.requests or {}).get("storage") if wants.resources is not None else None
 
 
 def place_words(terms: Iterable[NodeTerm]) -> str:

@@ -97,3 +97,15 @@ def test_a_kind_that_their_claims_name_and_the_files_lack_is_named_once(case: st
 def test_a_claim_that_needs_no_class_and_a_claim_of_a_pod_with_a_node_do_not_ask() -> None:
     assert warnings(pod("a", **VOLUME), claim(storageClassName="")) == []
     assert warnings(pod("a", "n1", **VOLUME), claim(storageClassName="x")) == []
+
+
+def test_a_driver_that_says_what_it_has_left_is_named_if_that_is_not_saved() -> None:
+    drivers = [
+        of("CSIDriver", "storage.k8s.io/v1") | {"spec": {"storageCapacity": counts}} for counts in (True, False)
+    ]
+    assert warnings(drivers[0]) == [
+        "the files hold no CSIStorageCapacity, so driver x counts as full; save them, too (kubectl get"
+        " csistoragecapacities -A)"
+    ]
+    assert warnings(drivers[1]) == []
+    assert warnings(drivers[0], of("CSIStorageCapacity", "storage.k8s.io/v1")) == []
