@@ -208,6 +208,7 @@ class PodSpec(ApiStruct):
     priority: int | None = None
     priority_class_name: str | None = None
     scheduler_name: str | None = None
+    runtime_class_name: str | None = None
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
     termination_grace_period_seconds: int | None = None

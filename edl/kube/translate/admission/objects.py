@@ -1,4 +1,4 @@
-"""Webhooks, admission policies and their bindings, and LimitRanges, as the API server sends them."""
+"""Webhooks, admission policies, their bindings, LimitRanges and RuntimeClasses, as the API server sends them."""
 
 from __future__ import annotations
 
@@ -123,6 +123,27 @@ class LimitRangeObject(ApiStruct):
     spec: LimitRangeSpec | None = None
 
 
+class OverheadObject(ApiStruct):
+    """What a RuntimeClass needs for each pod besides its containers."""
+
+    pod_fixed: dict[str, Scalar] | None = None
+
+
+class SchedulingObject(ApiStruct):
+    """Which nodes have the runtime of a class."""
+
+    node_selector: dict[str, Scalar] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+
+
+class RuntimeClassObject(ApiStruct):
+    """A node.k8s.io/v1 RuntimeClass."""
+
+    metadata: ObjectMetadata | None = None
+    overhead: OverheadObject | None = None
+    scheduling: SchedulingObject | None = None
+
+
 _SIDES = ("Mutating", "Validating")
 WEBHOOKS: Mapping[str, Decoder[Any]] = {
     kind: Decoder(kind, WebhookConfiguration) for kind in (f"{side}WebhookConfiguration" for side in _SIDES)
@@ -134,9 +155,10 @@ BINDINGS: Mapping[str, Decoder[Any]] = {
     f"{kind}Binding": Decoder(f"{kind}Binding", PolicyBinding) for kind in POLICIES
 }
 LIMIT_RANGES = Decoder("LimitRange", LimitRangeObject)
+RUNTIME_CLASSES = Decoder("RuntimeClass", RuntimeClassObject)
 ADMISSION: Mapping[tuple[str, str], Decoder[Any]] = {
     (f"{ADMISSION_API}/{version}", kind): decoder
     for version in ("v1", "v1beta1", "v1alpha1")
     for kind, decoder in (*WEBHOOKS.items(), *POLICIES.items(), *BINDINGS.items())
-}
+} | {("node.k8s.io/v1", "RuntimeClass"): RUNTIME_CLASSES}
 """(apiVersion, kind) -> its decoder."""

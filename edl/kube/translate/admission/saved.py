@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from edl.kube.translate.admission.leaving_namespaces import leaving_namespaces
 from edl.kube.translate.admission.limits import unused_limit_ranges, unused_quotas
 from edl.kube.translate.admission.new_pods import new_pods
 from edl.kube.translate.admission.objects import BINDINGS, POLICIES, WEBHOOKS
+from edl.kube.translate.admission.runtime_classes import unused_runtime_classes
 from edl.kube.translate.admission.unknown_namespaces import unknown_namespaces, unknown_to_queues
 from edl.kube.translate.admission.unsaved import unsaved_kinds
 from edl.kube.translate.admission.webhooks import Admission
@@ -30,6 +32,8 @@ def not_asked(of: Callable[[str], list[Any]], workloads: Iterable[WorkloadObject
     yield from Admission(pods, namespaces, bindings).not_asked(sources)
     yield from unused_limit_ranges(of("LimitRange"), pods)
     yield from unused_quotas(of("ResourceQuota"), pods)
+    yield from unused_runtime_classes(of("RuntimeClass"), pods)
+    yield from leaving_namespaces(of("Namespace"), pods)
     known = [
         (f"pod {_namespace(pod)}/{(pod.metadata or PodMetadata()).name}", _namespace(pod), pod) for pod in of("Pod")
     ]
