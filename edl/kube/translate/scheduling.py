@@ -21,7 +21,9 @@ MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]{1,253})" not found')
 _NOT_HELPFUL = re.compile(
     r"preemption: 0/([0-9]{1,9}) nodes are available: ([0-9]{1,9}) Preemption is not helpful for scheduling\.?\s*$"
 )
-_FOR_NODES = re.compile(r"0/([0-9]{1,9}) nodes are available: (.*?)\.(?: |$)(?=no new claims|still not|preemption|$)")
+_FOR_NODES = re.compile(
+    r"0/([0-9]{1,9}) nodes are available: (.*?)\.(?: |$)(?=no new claims|still not|preemption|not found|$)"
+)
 _COUNTED = re.compile(r"([0-9]{1,9}) (.*)")
 _WHOEVER_LEAVES = re.compile(
     r"cannot allocate all claims|node\(s\) (?:"
@@ -32,9 +34,14 @@ _WHOEVER_LEAVES = re.compile(
     r"|taints that the pod didn't tolerate)"
     r"|did(?:n't find available persistent volumes to bind| not have enough free storage)"
     r"|unavailable due to one or more pvc\(s\) bound to non-existent pv\(s\)"
-    r"|were unschedulable)"
+    r"|didn't satisfy plugin\(s\) \[NodeAffinity\]|were unschedulable)"
 )
 """Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it (UnschedulableAndUnresolvable)."""
+_OF_THE_POD = re.compile(
+    r"pod has unbound immediate PersistentVolumeClaims|request .* device class .* does not exist"
+    r"|persistentvolumeclaim .* (?:is being deleted|bound to non-existent persistentvolume .*)"
+)
+"""Why kube-scheduler looks at no node at all (a PreFilter); it may say nothing about preemption then."""
 _LONGEST = 200
 
 
@@ -43,6 +50,8 @@ def _no_node_ever(message: str) -> str:
     found = _FOR_NODES.match(message)
     if found is None:
         return ""
+    if _OF_THE_POD.fullmatch(found[2]):
+        return found[0]
     counted = [_COUNTED.fullmatch(reason) for reason in found[2].split(", ")]
     reasons = [(int(one[1]), one[2]) for one in counted if one is not None]
     if len(reasons) < len(counted) or not all(_WHOEVER_LEAVES.fullmatch(reason) for _, reason in reasons):

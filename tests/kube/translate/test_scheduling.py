@@ -32,6 +32,10 @@ LABELS = (
     "0/4 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), 1 node(s) didn't"
     " match pod topology spread constraints (missing required label)."
 )
+NO_VOLUME = "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+LEAVES = '0/4 nodes are available: persistentvolumeclaim "data" is being deleted.'
+NO_CLASS = "0/4 nodes are available: request gpu: device class gpu.example.com does not exist."
+NO_SUCH_NODE = "0/4 nodes are available: 4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
 TWO_REASONS = (
     "0/4 nodes are available: 4 node(s) didn't find available persistent volumes to bind, 4 node(s) didn't match"
     " PersistentVolume's node affinity."
@@ -87,6 +91,10 @@ def waiting(message: str, **condition: str) -> Object:
         (f"{LABELS} {NEVER}", LABELS),
         (f"{TWO_REASONS} {NEVER}", TWO_REASONS),
         (NO_STORAGE, NO_STORAGE),
+        (f"{NO_VOLUME} not found", NO_VOLUME),
+        (f"{LEAVES} not found", LEAVES),
+        (f"{NO_CLASS} no new claims to deallocate, {NEVER}", NO_CLASS),
+        (f"{NO_SUCH_NODE} {NEVER}", NO_SUCH_NODE),
     ],
 )
 def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:

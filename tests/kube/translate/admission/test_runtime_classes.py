@@ -10,7 +10,7 @@ import yaml
 from edl.kube.snapshot_files.saved_cluster import read_snapshot_texts
 from tests.worlds.rules.scenes import Object, job, pod
 
-KATA = {"runtimeClassName": "kata"}
+KATA: Object = {"runtimeClassName": "kata"}
 
 
 def runtime_class(name: str = "kata", **more: Any) -> Object:
