@@ -19,6 +19,7 @@ from tests.e2e.worlds.jobs import serving, training_job
 from tests.e2e.worlds.pod_log import PodLog
 from tests.worlds.rules.device_scenes import device_class, slices, template
 from tests.worlds.rules.scenes import HOSTNAME, ZONE, apart, near, spread, storage
+from tests.worlds.rules.volume_scenes import USES, claim, storage_class
 from tests.worlds.waiting import PATIENCE
 
 Object = dict[str, Any]
@@ -210,6 +211,49 @@ def test_own_trainers_make_way_for_a_master_whose_volume_is_in_their_zone(start:
 
     here.kube.wait_until(lambda: masters() == [node], WITHIN_S, "the master is back in its zone")
     at_rest(here, "job", 14)
+
+
+def test_trainers_end_where_the_volume_that_a_serving_pod_chooses_by_labels_is(start: Callable[..., World]) -> None:
+    here = start(2, "ab")
+    by_hand, *volumes = storage("ab", waits=True)
+    here.kube.create({**by_hand, "metadata": {"name": "by-hand"}})
+    here.submit(tiny("train", 1, 40))
+    at_rest(here, "train", 15)
+    for volume in volumes[:3:2]:
+        labels = {"disk": volume["metadata"]["name"]}
+        here.kube.create({**volume, "metadata": {**volume["metadata"], "labels": labels}})
+    spec = claim(storageClassName="by-hand", selector={"matchLabels": {"disk": "pv-b0"}})
+    here.kube.create(spec)
+    here.kube.create(serving("stateful", replicas=1, cpu="4", memory="1Gi", volumes=USES))
+    here.kube.wait_until(lambda: here.ready_serving("stateful") == 1, WITHIN_S, "it runs beside its volume")
+    assert here.running("train") == 11
+
+
+def test_trainers_end_where_a_driver_has_storage_left(start: Callable[..., World]) -> None:
+    here = start(2, "ab")
+    lvm = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "lvm.example.com"}}
+    here.kube.create({**lvm, "spec": {"storageCapacity": True, "attachRequired": False}})
+    here.kube.create(storage_class(provisioner="lvm.example.com"))
+    here.submit(tiny("train", 1, 40))
+    at_rest(here, "train", 15)
+    here.kube.create(claim(storageClassName="ssd", resources={"requests": {"storage": "5Gi"}}))
+    left = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "storageClassName": "ssd"}
+    for zone, capacity in (("a", "9Gi"), ("b", "1Gi")):
+        place = {"metadata": {"name": f"ssd-{zone}"}, "nodeTopology": {"matchLabels": {ZONE: zone}}}
+        here.kube.create({**left, **place, "capacity": capacity})
+    patient = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "patient"}}
+    here.kube.create({**patient, "value": 1, "preemptionPolicy": "Never"})
+    with PodLog(here.kube) as log:
+        never: Object = {"priorityClassName": "patient", "volumes": USES}
+        here.kube.create(serving("stateful", replicas=1, cpu="4", memory="1Gi", **never))
+
+        def chosen() -> str:
+            annotations = here.kube.get("persistentvolumeclaims", "data")["metadata"].get("annotations") or {}
+            return str(annotations.get("volume.kubernetes.io/selected-node") or "")
+
+        here.kube.wait_until(lambda: chosen() == "n0", WITHIN_S, "kube-scheduler has chosen the node with storage")
+        assert here.running("train") == 11
+        assert log.causes().total() == 4
 
 
 def with_devices(here: World, nodes: int, each: int) -> Object:
