@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -76,7 +76,14 @@ def is_elastic(annotations: Annotations) -> bool:
 
 
 def read_wish(annotations: Annotations) -> Wish:
-    """Read the annotations of a workload that asks to be resized."""
+    """Read the annotations of a workload that asks to be resized; its queue counts, whatever else is wrong."""
+    queue = text(annotations.get(QUEUE)) or "default"
+    problem = _queue_problem(queue)
+    return Wish(problem=problem) if problem else replace(_read_bounds(annotations), queue=queue)
+
+
+def _read_bounds(annotations: Annotations) -> Wish:
+    """What the annotations ask for besides the queue."""
     if (value := text(annotations.get(ELASTIC))) != "true":
         return Wish(problem=f'annotation {ELASTIC} is "{value[:40]}"; write "true" or "false"')
     problem = _misspelled(annotations)
@@ -90,13 +97,12 @@ def read_wish(annotations: Annotations) -> Wish:
         remedy = f"write a whole number from 1 to {MAX_INSTANCES}"
         return Wish(problem=f'annotation {bad} is "{text(annotations.get(bad))[:40]}"; {remedy}')
     low, high, step = (number or 1 for number in numbers.values())
-    queue = text(annotations.get(QUEUE)) or "default"
-    if problem := _bounds_problem(low, high) or _queue_problem(queue):
+    if problem := _bounds_problem(low, high):
         return Wish(problem=problem)
     if problem := _size_problem(annotations, (low, high), step):
-        return Wish(low, high, queue, problem)
+        return Wish(low, high, problem=problem)
     listed = _listed(text(annotations.get(SIZES)))
-    return Wish(low, high, queue, sizes=tuple(listed or ()) or in_steps(low, high, step))
+    return Wish(low, high, sizes=tuple(listed or ()) or in_steps(low, high, step))
 
 
 def _bounds_problem(low: int, high: int) -> str:

@@ -38,6 +38,7 @@ from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
+from edl.model.sizes import Sizes, within
 from edl.model.status import JobPhase, JobStatus
 from edl.model.times import seconds_of
 from edl.model.units import count
@@ -109,7 +110,7 @@ class BatchJobs:
         return replace(
             job,
             min_trainers=min(job.min_trainers, left),
-            sizes=job.sizes if job.min_trainers <= left else (),
+            sizes=_sizes_up_to(left, job.sizes) if job.min_trainers <= left else (),
             max_trainers=min(job.max_trainers, left),
             pods=_with_doomed(ordered, _kept(source)),
             suspended=bool(spec.suspend) and kueue is None,
@@ -158,6 +159,11 @@ class BatchJobs:
     def mark(self, source: BatchJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
         """Nothing."""
         return []
+
+
+def _sizes_up_to(left: int, sizes: Sizes) -> Sizes:
+    """The sizes that a Job may still have: if fewer completions are left than the next one, these are the last."""
+    return (*within(sizes, 1, left - 1), left) if sizes and left < sizes[-1] else sizes
 
 
 def _parallelism(source: BatchJobObject) -> int:

@@ -235,8 +235,9 @@ def _wish(source: LeaderWorkerSetObject) -> Wish:
     low, high = wish.min_trainers * size, wish.max_trainers * size
     if high > MAX_INSTANCES:
         return Wish(
+            queue=wish.queue,
             problem=f"annotation {MAX} is {wish.max_trainers}, and so many groups of {size} pods are {high} pods; edl"
-            f" plans at most {MAX_INSTANCES}: lower it"
+            f" plans at most {MAX_INSTANCES}: lower it",
         )
     sizes = tuple(groups * size for groups in wish.sizes) or in_steps(low, high, size)
     return Wish(low, high, wish.queue, sizes=sizes)

@@ -157,6 +157,16 @@ def test_an_ended_job_gets_nothing_and_has_no_problem() -> None:
         assert (ended.finished, ended.problem, ended.is_schedulable) == (True, "", False)
 
 
+def test_the_completions_that_are_left_are_the_last_size() -> None:
+    asks = {"paddlepaddle.org/sizes": "2,4,8", "paddlepaddle.org/max-instance": "8"}
+
+    def sizes(succeeded: int) -> tuple[int, ...]:
+        spec = {"completions": 8, "parallelism": 8}
+        return the_job(batch_job(annotations=asks, spec=spec, status={"succeeded": succeeded})).sizes
+
+    assert [sizes(n) for n in (0, 3, 4, 5, 6)] == [(2, 4, 8), (2, 4, 5), (2, 4), (2, 3), (2,)]
+
+
 def test_a_job_that_has_all_its_completions_is_about_to_end() -> None:
     done = the_job(batch_job(spec={"completions": 3}, status={"succeeded": 3}))
     assert (done.finished, done.problem, done.is_schedulable) == (True, "", False)

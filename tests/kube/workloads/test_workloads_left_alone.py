@@ -196,6 +196,23 @@ def test_an_annotation_that_cannot_be_read_leaves_the_pods_where_they_are() -> N
     assert (found.is_left_alone, len(found.kept_by_owner), snapshot.pods) == (True, 2, ())
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"paddlepaddle.org/max-instance": "x"},
+        {"paddlepaddle.org/max-instances": "6"},
+        {"paddlepaddle.org/min-instance": "9"},
+        {"paddlepaddle.org/sizes": "2,x"},
+        {"paddlepaddle.org/elastic": "yes"},
+    ],
+)
+def test_whatever_is_wrong_with_its_other_annotations_a_job_counts_in_its_queue(wrong: Object) -> None:
+    snapshot, plan = planned(
+        LARGE, queue(6), batch_job("ranks", annotations=BLUE | wrong, spec=SIX), *ranks(), next_job()
+    )
+    assert (used_cpu(snapshot, plan), decision(plan, "next").target) == (6000, 0)
+
+
 def test_a_job_that_cannot_be_read_at_all_is_left_out_whatever_else_is_wrong() -> None:
     wrong = {"template": {"spec": {"containers": [container("x1")]}}}
     snapshot = take(batch_job(spec=wrong, annotations={"paddlepaddle.org/max-instance": "x"}), node())
