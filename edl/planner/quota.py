@@ -158,7 +158,7 @@ def _beside(quota: Quota, jobs: Iterable[Job]) -> Quota:
     for resource, limit in quota.amounts:
         row = QuotaRow(quota.queue, resource, limit)
         used = sum(_used_by(pod, job, resource) for job in jobs for pod in job.kept_by_owner)
-        least = sum(_use_of(job, _live(job), row).total(job.bounds.min_trainers) for job in jobs if _is_running(job))
+        least = sum(_use_of(job, _live(job), row).total(job.min_trainers) for job in jobs if _is_running(job))
         amounts.append((resource, max(limit - used, min(limit, least), 0)))
     return _with_others(quota, amounts)
 
@@ -196,7 +196,7 @@ def _held(job: Job, row: QuotaRow) -> int:
     """The quota that a running job needs to keep its size: at least that of its minimum."""
     if not _is_running(job):
         return 0
-    return _use_of(job, _live(job), row).total(max(len(job.live_trainers), job.bounds.min_trainers))
+    return _use_of(job, _live(job), row).total(max(len(job.live_trainers), job.min_trainers))
 
 
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:

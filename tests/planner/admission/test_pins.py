@@ -11,7 +11,7 @@ import pytest
 
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.model.actions import DeletePod
-from edl.model.cluster import ClusterSnapshot
+from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
@@ -40,6 +40,17 @@ def planned(*jobs: Job, limits: Limits = Limits()) -> dict[str, ScaleDecision]: 
     plan = plan_snapshot(snapshot, "", limits)
     assert check(snapshot, plan, limits.quotas) == ()
     return {decision.job.name: decision for decision in plan.decisions}
+
+
+@pytest.mark.parametrize("running", [0, 2, 20])
+def test_a_quota_of_the_namespace_bounds_what_a_pin_adds(running: int) -> None:
+    quota = ResourceQuota("default", "small", hard=(("cpu", 22_000),))
+    snapshot = replace(make_snapshot(NODES, (pinned(34, running),)), resource_quotas=(quota,))
+    plan = plan_snapshot(snapshot, "", Limits())
+    (decision,) = plan.decisions
+    assert (decision.target, decision.reason, decision.victims) == (22, "QuotaReached", ())
+    assert decision.details.startswith("34 asked, 22 fit: ResourceQuota small of namespace default")
+    assert check(snapshot, plan) == ()
 
 
 def test_what_runs_stays_if_more_is_asked_than_fits() -> None:
