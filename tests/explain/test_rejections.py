@@ -238,6 +238,17 @@ def test_what_keeps_a_serving_pod_from_every_node_is_named() -> None:
     assert lines(wants) == ["serving pod default/web-0 would wait without any job, too: the cluster has no nodes"]
 
 
+def test_storage_that_no_driver_has_left_is_to_be_freed() -> None:
+    driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "ebs.csi.aws.com"}}
+    counts = {**driver, "spec": {"storageCapacity": True}}
+    wants = claim(storageClassName="ssd", resources={"requests": {"storage": "5Gi"}})
+    waits = report(nodes(2), counts, storage_class(), wants, job("t", 2, 40, {"volumes": USES}))
+    assert "no node has 5Gi of storage left for claim data of StorageClass ssd" in waits.decision.message
+    assert waits.remedies == (
+        "free storage of the StorageClass that the line names, or let the claim name another class",
+    )
+
+
 def tainted(name: str, key: str) -> Object:
     return node(name, spec={"taints": [{"key": key, "effect": "NoSchedule"}]})
 

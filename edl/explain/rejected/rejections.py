@@ -6,13 +6,14 @@ from collections import Counter
 
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.model.cluster import Node
-from edl.model.resources import RULE_PREFIX, Placement, PodShape, Toleration
+from edl.model.resources import RULE_PREFIX, STORAGE_LEFT, Placement, PodShape, Toleration
 from edl.model.units import count, listed
 from edl.planner.eligibility import UNSCHEDULABLE, first_broken, first_untolerated
 from edl.planner.findings.scarcity import NodeKinds, scarce_of, slots_without_training
 from edl.planner.problem import BoolArray, Problem
 
 _MOST_REMEDIES = 3
+_FREE_STORAGE = "free storage of the StorageClass that the line names, or let the claim name another class"
 _CREATED = "create or change what the line names: a claim, its class or its template, or the devices that it asks for"
 
 
@@ -81,8 +82,8 @@ def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str
         least: how many pods the job needs.
     """
     number = problem.shapes.index(shape)
-    if any(not rule.terms for rule in shape.placement.rules):
-        return [_CREATED]
+    if refused := [rule.why for rule in shape.placement.rules if not rule.terms]:
+        return [_FREE_STORAGE if any(STORAGE_LEFT in why for why in refused) else _CREATED]
     if not problem.opened[number].any():
         is_by_rule = bool(Rejections(problem).by_rule(shape))
         return on_nodes_of_volumes(shape.placement.rules, "bring back") or [ALLOWED] if is_by_rule else []

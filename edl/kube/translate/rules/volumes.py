@@ -34,7 +34,7 @@ from edl.kube.translate.storage_objects import (
     VolumeMetadata,
     VolumeSpec,
 )
-from edl.model.resources import BY_HAND, ONE_POD, NodeRule, NodeTerm, Requirement
+from edl.model.resources import BY_HAND, ONE_POD, STORAGE_LEFT, NodeRule, NodeTerm, Requirement
 
 _MOST_NAMED = 3  # places with storage left
 _PLACES = 256  # of one term of a class; more zones and racks than that nobody lists
@@ -285,7 +285,7 @@ def _where_storage_is_left(
         return
     name = (storage.metadata.name if storage.metadata is not None else None) or ""
     terms = terms_for(facts.places.get(name, ()), bytes_of(size))
-    left = f"{text(size)} of storage left for claim {claim} of StorageClass {name}"
+    left = f"{text(size)} {STORAGE_LEFT} {claim} of StorageClass {name}"
     exist = [terms_of_volume(volume, facts) for volume in free]
     if terms is not None and all(exist):
         terms = tuple(dict.fromkeys((*terms, *chain.from_iterable(exist))))
