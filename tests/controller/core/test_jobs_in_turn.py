@@ -18,7 +18,7 @@ from edl.model.names import JobKey, Role
 from tests.worlds.effort import examples
 
 FIRST_S, LONGEST_S = 1.0, 8.0
-NAMES = tuple(f"{namespace}/{number}" for namespace in "abcd" for number in range(4))
+NAMES = tuple(f"{namespace}/{number}" for namespace in "abcdefgh" for number in range(3))
 FAILED = Outcome(CreatePod(JobKey("default", "a"), "uid", Role.TRAINER, 0), Result.FAILED)
 
 
@@ -154,3 +154,16 @@ def test_jobs_that_back_off_are_judged_once_until_they_come_back() -> None:
         due.first((), now_s)
     assert judged.call_count == 1
     assert due.first((), now_s + FIRST_S) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_job_that_was_closed_takes_its_turn_alone() -> None:
+    due = DueJobs(FIRST_S, LONGEST_S)
+    for namespace in "abcdefgh":
+        due.add(f"{namespace}1", namespace, is_news=False, is_after=False)
+        if namespace == "e":
+            due.add("a2", "a", is_news=False, is_after=False)
+    assert due.first({"a1"}, 0.0) == ["b1", "c1", "d1", "e1", "a2"]
+    assert due.first({"a1"}, 0.0, 4) == ["b1", "c1", "d1", "e1"]
+    for uid in ("b1", "c1", "d1"):
+        due.remove(uid)
+    assert due.first((), 0.0) == ["a1", "e1", "f1", "g1", "h1"], "a2 comes in the second turn of a"
