@@ -79,7 +79,8 @@ class Timed:
     """The planner's functions, with the CPU seconds of each decision and its stages."""
 
     def __init__(self) -> None:
-        self._planner = PolicyPlanner(policy_named("maxmin"))
+        self._policy = policy_named("maxmin")
+        self._planner = PolicyPlanner(self._policy)
         self.made: list[Decision] = []
         self._decided, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -92,6 +93,7 @@ class Timed:
             planner.startable,
             early_evictions=planner.early_evictions,
             explain=self._explain,
+            rests=self._policy.rests,
         )
 
     def _explain(self, plan: ScalePlan) -> ScalePlan:
