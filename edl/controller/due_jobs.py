@@ -9,11 +9,11 @@ its node, and of those in which a pod must start and end.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import NamedTuple
 from zlib import crc32
 
 from edl.lifecycle.conditions import has_reason
@@ -42,7 +42,8 @@ RANKS: tuple[Rank, ...] = ((False, False), (False, True), (True, False), (True, 
 """The lowest first."""
 
 
-class _Place(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Place:
     """Where a job stands among those to look at.
 
     Attributes:
@@ -142,7 +143,7 @@ class DueJobs:
         if before is None:
             place = _Place((not is_news, is_after), namespace, next(self._numbers))
         elif is_news and before.rank[0]:
-            place = before._replace(rank=(False, before.rank[1]))
+            place = replace(before, rank=(False, before.rank[1]))
         else:
             return
         self._now[uid] = place
@@ -150,8 +151,8 @@ class DueJobs:
         self._push(uid)
 
     def _push(self, uid: str) -> None:
-        rank, namespace, number = self._now[uid]
-        self._in_turn[rank].push(namespace, number, uid)
+        place = self._now[uid]
+        self._in_turn[place.rank].push(place.namespace, place.number, uid)
 
     def later(self, uid: str, at_s: float, *, or_sooner: bool = False) -> None:
         """Look at a job at that time; `or_sooner`: unless that is due sooner already."""
