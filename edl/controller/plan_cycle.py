@@ -155,6 +155,7 @@ class PlanCycle:
         await asyncio.sleep(0)
         self._core.watch(watch)
         allowed = self.allowed(view)
+        await asyncio.sleep(0)
         wake_in_s = self._plans.next_timer_s(allowed) - allowed.observed_at_s
         pauses = (self._undone, self._unstarted, self._unscheduled)
         ends_s = [pause.next_end_s(began_s) for pause in pauses]

@@ -16,6 +16,9 @@ from edl.controller.ports import Cluster, LeaderLease, Recorder
 from edl.controller.requests_at_once.concurrency import Concurrency
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 
+SLICE_S = 0.02
+"""So long writes are taken before anything else may be done: to find one, what some jobs need may be computed."""
+
 
 class Source(Protocol):
     """Offers writes, and is told how they ended; see `core.Core`."""
@@ -45,6 +48,7 @@ class Sender:
     Attributes:
         last_write_s: the monotonic time at which the last action ended.
         failures: how many actions have failed so far.
+        is_cut: there may be more to send at once.
     """
 
     def __init__(
@@ -62,21 +66,25 @@ class Sender:
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
         self._was_full = self._was_background_full = False  # when writes were sent last
-        self.last_write_s, self.failures = -float("inf"), 0
+        self.last_write_s, self.failures, self.is_cut = -float("inf"), 0, False
 
     def send(self) -> None:
-        """Send as many writes as the limit allows, if this replica holds the lease."""
+        """Send as many writes as the limit allows, if this replica holds the lease; a part if that takes long."""
+        self.is_cut = False
         if not self._lease.is_held():
             return
-        concurrency = self._concurrency
-        places = concurrency.places(self._clock.monotonic_s())
-        while len(self._tasks) < places:
+        concurrency, began_s = self._concurrency, self._clock.monotonic_s()
+        places = concurrency.places(began_s)
+        while len(self._tasks) < places and not self.is_cut:
             write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
                 break
             task = asyncio.ensure_future(self._carry_out(write))
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
+            self.is_cut = self._clock.monotonic_s() - began_s >= SLICE_S
+        if self.is_cut and len(self._tasks) < places:
+            return
         self._was_full = len(self._tasks) >= places
         self._was_background_full = len(self._tasks) >= concurrency.background and not self._core.has_urgent()
 

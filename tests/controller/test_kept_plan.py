@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from edl.controller.kept_plan import (
     KeptPlan,
     next_timer_s,
 )
-from edl.controller.observer import Observer
+from edl.controller.observer import SLICE_OF_JOBS, Observer
 from edl.controller.plan_maker import PlanMaker, Planner
 from edl.controller.policy_planner import planner_of
 from edl.errors import PlanFailure
@@ -268,6 +269,20 @@ def test_an_unchanged_job_is_not_viewed_again_and_a_changed_one_is() -> None:
     assert changed[0] is first[0]
     assert changed[1].generation == more.generation
     assert changed[1] is not first[1]
+
+
+def test_while_the_jobs_of_a_large_cluster_are_viewed_others_get_their_turn() -> None:
+    jobs = [make_job(f"j{number:03}") for number in range(3 * SLICE_OF_JOBS)]
+
+    async def turns() -> int:
+        viewing = asyncio.ensure_future(observer().planner_view(view(*jobs), UNWATCHED, partial(answer, False)))
+        found = 0
+        while not viewing.done():
+            found += 1
+            await asyncio.sleep(0)
+        return found
+
+    assert run_virtual(turns()) > 3
 
 
 def test_a_job_whose_master_says_that_the_data_is_consumed_is_viewed_again() -> None:

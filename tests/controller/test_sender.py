@@ -11,7 +11,7 @@ import pytest
 
 from edl.controller.core import Core
 from edl.controller.pending_writes import Lane, Write
-from edl.controller.sender import Sender
+from edl.controller.sender import SLICE_S, Sender
 from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
 from edl.sim.virtual_time import LoopClock, run_virtual
@@ -60,6 +60,18 @@ class Server:
         return self.answer(action)
 
 
+class SlowClock(LoopClock):
+    """Most of a slice passes whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """The time."""
+        self.at_s += 0.75 * SLICE_S
+        return self.at_s
+
+
 class Bench:
     """A sender between the two."""
 
@@ -104,6 +116,20 @@ def test_as_many_writes_are_under_way_as_there_are_places() -> None:
 
     run_virtual(main())
     assert len(bench.offers.told) == 6
+
+
+def test_writes_that_take_long_to_find_are_sent_in_parts() -> None:
+    async def parts() -> list[tuple[int, bool]]:
+        bench = Bench(*(Write((create(index),), Lane.SURPLUS) for index in range(6)), places=4)
+        clock = SlowClock()
+        bench.sender._clock, found = clock, []
+        for _ in range(3):
+            bench.sender.send()
+            found.append((len(bench.sender._tasks), bench.sender.is_cut))
+        bench.sender.cancel()
+        return found
+
+    assert run_virtual(parts()) == [(2, True), (4, True), (4, False)]
 
 
 def test_each_action_of_a_write_follows_the_one_before_it() -> None:
