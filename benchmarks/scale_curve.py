@@ -233,7 +233,7 @@ def show(lines: list[Line]) -> None:
     for name, form, value in rows:
         print(f"{name:<40}" + "".join(f"{value(one):>10{form}}" for one in lines))
     for one in lines:
-        print(f"longest step with {one.nodes:,} nodes: {one.longest_at}")
+        print(f"longest step with {one.nodes:,} nodes: {one.longest_at}", flush=True)
 
 
 def _stage(line: Line, stage: str) -> float:
@@ -245,7 +245,7 @@ def _longest(line: Line, name: str) -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the figures of each size as it ends, and the table of all."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("nodes", type=int, nargs="*", default=SIZES)
     options = parser.parse_args()
@@ -253,7 +253,9 @@ def main() -> None:
     for nodes in options.nodes:
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             lines.append(process.submit(measured, nodes).result())
-    show(lines)
+        show(lines[-1:])
+    if len(lines) > 1:
+        show(lines)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,17 @@ from edl.controller.ports import Cluster, LeaderLease, Recorder
 from edl.controller.requests_at_once.concurrency import Concurrency
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 
-SLICE_S = 0.02
-"""So long writes are taken before anything else may be done: to find one, what some jobs need may be computed."""
+JOBS_IN_A_SLICE = 30
+"""Once so many jobs were looked at for the next writes, anything else may be done: each takes up to a millisecond.
+
+Jobs are counted, as a slice of so many milliseconds would send one write at a time on a machine that is overloaded.
+"""
 
 
 class Source(Protocol):
     """Offers writes, and is told how they ended; see `core.Core`."""
+
+    looked_at: int
 
     def take(self, *, background: bool) -> Write | None:
         """Return the next write to send now; None if there is none."""
@@ -73,8 +78,8 @@ class Sender:
         self.is_cut = False
         if not self._lease.is_held():
             return
-        concurrency, began_s = self._concurrency, self._clock.monotonic_s()
-        places = concurrency.places(began_s)
+        concurrency, looked_at = self._concurrency, self._core.looked_at
+        places = concurrency.places(self._clock.monotonic_s())
         while len(self._tasks) < places and not self.is_cut:
             write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
@@ -82,7 +87,7 @@ class Sender:
             task = asyncio.ensure_future(self._carry_out(write))
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
-            self.is_cut = self._clock.monotonic_s() - began_s >= SLICE_S
+            self.is_cut = self._core.looked_at - looked_at >= JOBS_IN_A_SLICE
         if self.is_cut and len(self._tasks) < places:
             return
         self._was_full = len(self._tasks) >= places

@@ -11,7 +11,7 @@ import pytest
 
 from edl.controller.core import Core
 from edl.controller.pending_writes import Lane, Write
-from edl.controller.sender import SLICE_S, Sender
+from edl.controller.sender import JOBS_IN_A_SLICE, Sender
 from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
 from edl.sim.virtual_time import LoopClock, run_virtual
@@ -35,9 +35,12 @@ class Offers:
     writes: list[Write] = field(default_factory=list)
     told: list[tuple[Write, list[Outcome]]] = field(default_factory=list)
     background: list[bool] = field(default_factory=list)
+    looked_at: int = 0
+    looks: int = 0
 
     def take(self, *, background: bool = True) -> Write | None:
         self.background.append(background)
+        self.looked_at += self.looks
         return self.writes.pop(0) if self.writes else None
 
     def ended(self, write: Write, outcomes: list[Outcome]) -> None:
@@ -58,18 +61,6 @@ class Server:
         self.begun.append(action)
         await asyncio.sleep(1.0)
         return self.answer(action)
-
-
-class SlowClock(LoopClock):
-    """Most of a slice passes whenever it is asked."""
-
-    def __init__(self) -> None:
-        self.at_s = 0.0
-
-    def monotonic_s(self) -> float:
-        """The time."""
-        self.at_s += 0.75 * SLICE_S
-        return self.at_s
 
 
 class Bench:
@@ -118,11 +109,10 @@ def test_as_many_writes_are_under_way_as_there_are_places() -> None:
     assert len(bench.offers.told) == 6
 
 
-def test_writes_that_take_long_to_find_are_sent_in_parts() -> None:
+def test_writes_for_which_many_jobs_are_looked_at_are_sent_in_parts() -> None:
     async def parts() -> list[tuple[int, bool]]:
         bench = Bench(*(Write((create(index),), Lane.SURPLUS) for index in range(6)), places=4)
-        clock = SlowClock()
-        bench.sender._clock, found = clock, []
+        bench.offers.looks, found = JOBS_IN_A_SLICE * 2 // 3, []
         for _ in range(3):
             bench.sender.send()
             found.append((len(bench.sender._tasks), bench.sender.is_cut))
