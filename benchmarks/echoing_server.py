@@ -1,7 +1,8 @@
 """A large cluster without an API server: it is listed from memory, and each write comes back on a watch.
 
-A write takes 20 ms, and eight are carried out at once, as on a busy server. Pods run as soon as they are created, and
-deleted ones are gone at once.
+A write takes 20 ms, and eight are carried out at once, as on a busy server. Pods of jobs run as soon as they are
+created, and deleted ones are gone at once. A serving pod is bound once a node has the CPU for it, as kube-scheduler
+does it, so one that comes where a trainer has just ended waits for nobody.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ from edl.kube.mirror.cache import ClusterCache
 from edl.kube.translate.status_body import status_body
 from edl.model.actions import Action, CreatePod, DeletePod, Outcome, PatchStatus, Result
 from edl.model.cluster import ClusterSnapshot
+from edl.model.quantity import parse_quantity
+from edl.model.resources import CPU
 from tests.e2e.control_plane.nodes import NodeSpec, manifest
 
 SERVING, TRAINERS, WANTED, NODES_PER_JOB = 8, 9, 14, 5
+NODE = {"cpu": "10.3", "memory": "64Gi", "pods": "110"}
+WIDE = "2200m"  # of a serving pod: more than a node has free at first, and less than without its trainers
 WRITE_S, AT_ONCE = 0.02, 8
 IMAGE = "example/edl"
 JOBS, PODS, OWN = "/apis/paddlepaddle.org/v1/trainingjobs", "/api/v1/pods", "/api/v1/pods own"
 RUNS = {"phase": "Running", "startTime": "2026-11-22T10:00:00Z"}
 TRIED = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 Object = dict[str, Any]
+_WIDE_MILLI = parse_quantity(WIDE, CPU)
 
 
 class World:
@@ -43,29 +49,50 @@ class World:
         jobs: by name.
         serving: some of the serving pods.
         pods: how many there are.
+        free: the CPU that each node has free, in millicores.
+        held: by name of a pod that may end: its node, and its CPU in millicores.
     """
 
     def __init__(self, nodes: int) -> None:
         names = [f"node-{number:05}" for number in range(nodes)]
-        room = {"cpu": "10.3", "memory": "64Gi", "pods": "110"}
+        each = parse_quantity(NODE[CPU], CPU) - SERVING * parse_quantity("1", CPU)
+        self.free, self.held = dict.fromkeys(names, each), dict[str, tuple[str, int]]()
         bodies = [job(f"job-{number:05}") for number in range(max(1, nodes // NODES_PER_JOB))]
         for body in bodies:
             body["spec"]["trainer"]["max-instance"] = WANTED
         of_jobs = raw(bodies)
         own = list(pods_of_jobs(bodies, names, TRAINERS))
         for number, pod in enumerate(own):
-            pod["spec"]["nodeName"], pod["status"] = names[number % nodes], RUNS
+            self.bind(pod, names[number % nodes])
         serving = [serving_pod(f"web-{name}-{k}", name) for name in names for k in range(SERVING)]
         for pod in serving:
             pod["status"] = RUNS
         self.collections = {
             JOBS: of_jobs,
-            "/api/v1/nodes": raw([manifest(NodeSpec(name, room), number) for number, name in enumerate(names)]),
+            "/api/v1/nodes": raw([manifest(NodeSpec(name, NODE), number) for number, name in enumerate(names)]),
             PODS: raw(serving),
             OWN: raw(own),
         }
         self.jobs = {str(body["metadata"]["name"]): body for body in bodies}
         self.serving, self.pods = serving[:1000], len(serving) + len(own)
+
+    def bind(self, pod: Object, node: str) -> None:
+        """Let a pod run on a node."""
+        requests = (container["resources"]["requests"] for container in pod["spec"]["containers"])
+        milli = sum(parse_quantity(request[CPU], CPU) for request in requests)
+        self.held[pod["metadata"]["name"]] = node, milli
+        self.free[node] -= milli
+        pod["spec"]["nodeName"], pod["status"] = node, RUNS
+
+    def end(self, name: str) -> None:
+        """A pod ends, if it runs."""
+        if (held := self.held.pop(name, None)) is not None:
+            node, milli = held
+            self.free[node] += milli
+
+    def node_for(self, milli: int) -> str:
+        """A node with so much free CPU; empty if there is none."""
+        return next((node for node, free in self.free.items() if free >= milli), "")
 
 
 class Watches(Memory):
@@ -96,6 +123,7 @@ class Echoing:
         cache: the mirror.
         watches: what it lists and watches.
         writes: when each write arrived, in monotonic seconds, with the action.
+        waiting: the serving pods without a node, by name.
     """
 
     def __init__(self, world: World) -> None:
@@ -103,6 +131,8 @@ class Echoing:
         self.watches = Watches(world.collections)
         self.cache = ClusterCache(cast("ApiSession", self.watches), self._clock)
         self.writes: list[tuple[float, Action]] = []
+        self.waiting: dict[str, Object] = {}
+        self._wide: list[str] = []
         self._new = asyncio.Event()
 
     async def observe(self) -> ClusterSnapshot:
@@ -137,17 +167,32 @@ class Echoing:
                 parse_job(body), action.role, action.index, default_master_image=IMAGE, priority_classes=()
             )
             pod["metadata"] |= {"uid": f"{action.pod_name}-{len(self.writes)}", "creationTimestamp": _now()}
-            pod["spec"]["nodeName"], pod["status"] = action.node, RUNS
+            self._world.bind(pod, action.node or "")
             self.watches.bring(OWN, "ADDED", pod)
         elif isinstance(action, DeletePod):
             metadata = {"name": action.pod, "namespace": action.job.namespace, "uid": action.pod_uid}
             self.watches.bring(OWN, "DELETED", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+            self._world.end(action.pod)
+            self._schedule()
         else:
             return False
         return True
 
-    async def after(self, happen: Callable[[], None], is_about: Callable[[Action], bool], limit_s: float) -> float:
-        """Let something happen; returns the seconds until the first write about it, at most `limit_s`."""
+    async def after(
+        self,
+        happen: Callable[[], None],
+        is_about: Callable[[Action], bool],
+        limit_s: float,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> float:
+        """Let something happen; returns the seconds until the first write about it, at most `limit_s`.
+
+        Args:
+            happen: lets it happen.
+            is_about: whether a write is about it.
+            limit_s: how long to wait.
+            is_over: whether nobody waits for a write about it any more.
+        """
         began_s, seen = time.monotonic(), len(self.writes)
         happen()
         with suppress(TimeoutError):
@@ -158,6 +203,8 @@ class Echoing:
                         seen += 1
                         if is_about(action):
                             return at_s - began_s
+                    if is_over():
+                        return time.monotonic() - began_s
                     await self._new.wait()
         return limit_s
 
@@ -179,18 +226,41 @@ class Echoing:
         self.watches.bring(JOBS, "ADDED", body)
 
     def serving_comes(self, name: str) -> None:
-        """A serving pod arrives that fits nowhere and preempts nobody."""
+        """A serving pod arrives that fits nowhere and preempts nobody; others come before it where it would fit."""
+        for number in itertools.count():
+            if not self._world.node_for(_WIDE_MILLI):
+                break
+            self._serving_comes(f"{name}-{number}")
+        self._serving_comes(name)
+
+    def _serving_comes(self, name: str) -> None:
         pod = serving_pod(name, "")
         pod["spec"] |= {"preemptionPolicy": "Never", "priority": 10}
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2200m"  # more than any node has free
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = WIDE
         pod["metadata"] |= {"uid": name, "creationTimestamp": _now()}
         pod["status"] = TRIED
+        self.waiting[name] = pod
+        self._wide.append(name)
         self.watches.bring(PODS, "ADDED", pod)
+        self._schedule()
 
-    def serving_goes(self, name: str) -> None:
-        """It is deleted."""
-        metadata = {"name": name, "namespace": "default", "uid": name}
-        self.watches.bring(PODS, "DELETED", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    def _schedule(self) -> None:
+        """Bind the serving pods that a node has the CPU for now."""
+        for name, pod in list(self.waiting.items()):
+            if node := self._world.node_for(_WIDE_MILLI):
+                self._world.bind(pod, node)
+                del self.waiting[name]
+                self.watches.bring(PODS, "MODIFIED", pod)
+                self._new.set()
+
+    def serving_goes(self) -> None:
+        """All serving pods that came are deleted."""
+        for name in self._wide:
+            self.waiting.pop(name, None)
+            self._world.end(name)
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            self.watches.bring(PODS, "DELETED", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        self._wide.clear()
 
     def job_changes(self, name: str, most: int) -> None:
         """The maximum of a job changes."""

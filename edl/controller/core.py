@@ -104,11 +104,11 @@ class Core:
             is_news: something has happened to the jobs themselves: they come before hundreds after a plan.
         """
         for uid in uids:
-            if uid not in self._jobs:
+            if (job := self._jobs.get(uid)) is None:
                 continue
             if uid not in self._due:
                 self._pending.empty(uid)
-            self._due.add(uid, is_news=is_news)
+            self._due.add(uid, job.key.namespace, is_news=is_news, is_after=self._statuses.is_counted(uid))
 
     def look_at_all(self) -> None:
         """Look at every job again."""
@@ -330,13 +330,10 @@ class Core:
         """Compute the writes of some jobs that have changed; the others of these jobs have none until then."""
         self.look_at(self._due.take_later(now_s))
         self.look_at(self.allotments.keep_donors())
-        for uid in self._due.first(self.under_way.jobs_that_wait(), now_s, self._order):
+        for uid in self._due.first(self.under_way.jobs_that_wait(), now_s):
             self._due.remove(uid)
             self.looked_at += 1
             self._pending.replace(uid, list(self._wanted(self._jobs[uid], now_s)))
-
-    def _order(self, uid: str) -> tuple[str, bool]:
-        return self._jobs[uid].key.namespace, self._statuses.is_counted(uid)
 
     def _wanted(self, job: Job, now_s: float) -> Iterator[Write]:
         """All that may be sent of a job now."""

@@ -8,9 +8,11 @@ its node, and of those in which a pod must start and end.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from heapq import nsmallest
+from dataclasses import dataclass, replace
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from math import inf
 from zlib import crc32
 
@@ -35,6 +37,77 @@ CONFLICT_S = 0.5
 """The backoff of a job after its first conflict: the watch shows soon what has changed."""
 
 
+Rank = tuple[bool, bool]
+RANKS: tuple[Rank, ...] = ((False, False), (False, True), (True, False), (True, True))
+"""The lowest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a job stands among those to look at.
+
+    Attributes:
+        rank: whether it has not changed itself, and whether it comes after those that have changed as much; jobs of
+            a lower rank come first.
+        namespace: of the job.
+        number: counts the jobs in the order in which they came.
+    """
+
+    rank: Rank
+    namespace: str
+    number: int
+
+
+class _InTurn:
+    """Jobs of one rank: the first ones of all namespaces, then their second ones, each time by their numbers.
+
+    Both heaps may have entries that are out of date. They go once they come first, so to find the next jobs costs as
+    much as these are, and not as all are.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, list[tuple[int, str]]] = {}  # by namespace: a heap of numbers and UIDs
+        self._heads: list[tuple[int, str]] = []  # a heap with the first number of each namespace
+
+    def push(self, namespace: str, number: int, uid: str) -> None:
+        """Add a job."""
+        jobs = self._jobs.setdefault(namespace, [])
+        heappush(jobs, (number, uid))
+        if jobs[0][0] == number:
+            heappush(self._heads, (number, namespace))
+
+    def first(self, most: int, judge: Callable[[int, str], bool | None]) -> list[str]:
+        """The next jobs, which stay.
+
+        Args:
+            most: so many at most.
+            judge: of the number and the UID of a job: True if it may be looked at now, None if it is gone.
+        """
+        found: list[str] = []
+        kept: list[tuple[str, int, str]] = []
+        heads, turned = self._heads, set[str]()
+        while heads and len(found) < most:
+            number, namespace = heappop(heads)
+            jobs = self._jobs.get(namespace, [])
+            if namespace not in turned and jobs and jobs[0][0] == number:
+                _, uid = heappop(jobs)
+                if (may_be := judge(number, uid)) is not None:
+                    kept.append((namespace, number, uid))
+                if may_be:
+                    found.append(uid)
+                    turned.add(namespace)
+                elif jobs:
+                    heappush(heads, (jobs[0][0], namespace))
+                else:
+                    del self._jobs[namespace]
+            if not heads:
+                heads, turned = [(self._jobs[one][0][0], one) for one in turned if self._jobs[one]], set()
+                heapify(heads)
+        for namespace, number, uid in kept:
+            self.push(namespace, number, uid)
+        return found
+
+
 class DueJobs:
     """The jobs to look at, by UID; all times are monotonic seconds.
 
@@ -44,7 +117,11 @@ class DueJobs:
 
     def __init__(self, retry_s: float, retry_at_most_s: float) -> None:
         self._retry_s, self._retry_at_most_s = retry_s, retry_at_most_s
-        self._now: dict[str, bool] = {}  # the jobs to look at, and whether they have changed themselves
+        self._now: dict[str, _Place] = {}  # the jobs to look at
+        self._in_turn = {rank: _InTurn() for rank in RANKS}
+        self._numbers = count()
+        self._away: set[str] = set()  # those of `_now` that back off, and are in no queue
+        self._returns: list[tuple[float, str]] = []  # a heap: when they come back
         self._later: dict[str, float] = {}  # when a job is looked at without a change
         self._earliest_s = inf  # no time in `_later` is earlier
         self._backoffs: dict[str, tuple[int, float]] = {}  # failures in a row, and the end of the backoff
@@ -53,9 +130,29 @@ class DueJobs:
         """True if a job is to be looked at as soon as it may be."""
         return uid in self._now
 
-    def add(self, uid: str, *, is_news: bool) -> None:
-        """Look at a job; it comes first if something has happened to the job itself."""
-        self._now[uid] = is_news or self._now.get(uid, False)
+    def add(self, uid: str, namespace: str, *, is_news: bool, is_after: bool) -> None:
+        """Look at a job.
+
+        Args:
+            uid: its UID.
+            namespace: its namespace.
+            is_news: something has happened to the job itself: it comes first.
+            is_after: it comes after those that have changed as much; this stays until it is looked at.
+        """
+        before = self._now.get(uid)
+        if before is None:
+            place = _Place((not is_news, is_after), namespace, next(self._numbers))
+        elif is_news and before.rank[0]:
+            place = replace(before, rank=(False, before.rank[1]))
+        else:
+            return
+        self._now[uid] = place
+        self._away.discard(uid)
+        self._push(uid)
+
+    def _push(self, uid: str) -> None:
+        place = self._now[uid]
+        self._in_turn[place.rank].push(place.namespace, place.number, uid)
 
     def later(self, uid: str, at_s: float, *, or_sooner: bool = False) -> None:
         """Look at a job at that time; `or_sooner`: unless that is due sooner already."""
@@ -74,32 +171,51 @@ class DueJobs:
 
     def has_more(self, closed: Callable[[], Collection[str]], now_s: float) -> bool:
         """True if a job may be looked at now; `closed` returns the jobs for which an answer is awaited."""
-        return bool(self._now) and any(self._open(self._now, closed(), now_s))
+        return bool(self._now) and bool(self.first(closed(), now_s, 1))
 
-    def first(self, closed: Collection[str], now_s: float, order: Callable[[str], tuple[str, bool]]) -> list[str]:
-        """The next `JOBS_AT_ONCE` jobs: of equal rank, the first ones of all namespaces, then their second ones.
+    def first(self, closed: Collection[str], now_s: float, most: int = JOBS_AT_ONCE) -> list[str]:
+        """The next jobs: of equal rank, the first ones of all namespaces, then their second ones.
 
         Args:
             closed: the jobs for which an answer is awaited.
             now_s: the time.
-            order: the namespace of a job, and whether it comes after those that have changed as much.
+            most: so many at most.
         """
-        before: Counter[tuple[str, bool, bool]] = Counter()
-        ranked = []
-        for number, uid in enumerate(self._open(self._now, closed, now_s)):
-            namespace, is_after = order(uid)
-            rank = (not self._now[uid], is_after)
-            ranked.append((rank, before[namespace, *rank], number, uid))
-            before[namespace, *rank] += 1
-        return [uid for *_, uid in nsmallest(JOBS_AT_ONCE, ranked)]
+        self._come_back(now_s)
+        found: list[str] = []
+        for rank, in_turn in self._in_turn.items():
+            found += in_turn.first(most - len(found), partial(self._judge, rank, closed, now_s))
+        return found
 
     def remove(self, uid: str) -> None:
         """A job is being looked at."""
         del self._now[uid]
+        self._away.discard(uid)
 
-    def _open(self, uids: Iterable[str], closed: Collection[str], now_s: float) -> Iterator[str]:
-        """Those jobs that do not back off, and for which no answer is awaited."""
-        return (uid for uid in uids if uid not in closed and self._backoffs.get(uid, (0, -inf))[1] <= now_s)
+    def _judge(self, rank: Rank, closed: Collection[str], now_s: float, number: int, uid: str) -> bool | None:
+        """See `_InTurn.first`; a job that backs off goes, so that thousands of them do not delay others."""
+        place = self._now.get(uid)
+        if place is None or (place.rank, place.number) != (rank, number):
+            return None
+        if self._backs_off(uid, now_s):
+            self._away.add(uid)
+            heappush(self._returns, (self._backoffs[uid][1], uid))
+            return None
+        return uid not in closed
+
+    def _backs_off(self, uid: str, now_s: float) -> bool:
+        return self._backoffs.get(uid, (0, -inf))[1] > now_s
+
+    def _come_back(self, now_s: float) -> None:
+        """Let jobs come back to their places whose backoff is over."""
+        while self._returns and self._returns[0][0] <= now_s:
+            _, uid = heappop(self._returns)
+            self._wake(uid)
+
+    def _wake(self, uid: str) -> None:
+        if uid in self._away:
+            self._away.discard(uid)
+            self._push(uid)
 
     def back_off(self, uid: str, failed: Sequence[Outcome], now_s: float) -> None:
         """Let a job back off after a failure or a conflict, longer each time; a success ends that.
@@ -121,6 +237,7 @@ class DueJobs:
         """End the backoff of these jobs; None: of all."""
         for uid in list(self._backoffs) if uids is None else uids:
             self._backoffs.pop(uid, None)
+            self._wake(uid)
 
     def next_s(self) -> list[float]:
         """The times at which a job may be looked at although nothing changes."""
@@ -128,6 +245,7 @@ class DueJobs:
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""
+        self._away.discard(uid)
         for known in (self._now, self._later, self._backoffs):
             known.pop(uid, None)
 

@@ -276,7 +276,7 @@ class Controller:
         if self._report_task is None and (is_new or now_s - self._reported_s >= self._pace.interval_s):
             self._report_task = asyncio.ensure_future(self._report())
             self._report_task.add_done_callback(self._reported)
-        if self._core.has_more and not self._sender.is_full and self._show is None:
+        if (self._core.has_more or self._sender.is_cut) and not self._sender.is_full and self._show is None:
             return 0.0
         times = (self._cycle.next_due_s(), self._core.next_look_s(), self._evictions.next_look_s())
         next_s = min(*times, self._observer.next_lost_s(), now_s + self._pace.interval_s)

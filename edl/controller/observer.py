@@ -7,7 +7,7 @@ this memory costs time and never correctness.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -28,6 +28,9 @@ from edl.model.headroom import Headroom
 from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
+
+SLICE_OF_JOBS = 100
+"""So many jobs are read before anything else may be done: 20 ms, if all have changed."""
 
 
 class Queues(NamedTuple):
@@ -79,8 +82,7 @@ class Observer:
 
     def use(self, limits: Limits) -> None:
         """Replace the limits."""
-        self._limits = limits
-        self._viewed.clear()
+        self._limits, self._viewed = limits, {}
         self._nodes.use(limits)
 
     def lost_pods(self, snapshot: ClusterSnapshot) -> frozenset[str]:
@@ -119,7 +121,12 @@ class Observer:
             unprobed: UIDs of the jobs whose pods the API server was not asked about: they get no more than they have.
             is_urgent: the plan answers something that cannot wait.
         """
-        view = self._with_bounds(snapshot, watch, is_finishing, unprobed)
+        jobs: list[Job] = []
+        for job in self._bounded(snapshot, watch, is_finishing, unprobed):
+            jobs.append(job)
+            if len(jobs) % SLICE_OF_JOBS == 0:
+                await asyncio.sleep(0)
+        view = self._view(snapshot, jobs, watch)
         await asyncio.sleep(0)
         now_s, before = self._clock.monotonic_s(), self._wait_records
         self._wait_records = records = await self._plans.wait_records(before, view, now_s, is_urgent=is_urgent)
@@ -143,17 +150,20 @@ class Observer:
         self, snapshot: ClusterSnapshot, watch: NodeWatch, is_finishing: Callable[[Job], bool]
     ) -> ClusterSnapshot:
         """The same at once, for evictions ahead of a plan: with what the last plan knew about waiting pods."""
-        view = self._with_bounds(snapshot, watch, is_finishing, frozenset())
+        view = self._view(snapshot, self._bounded(snapshot, watch, is_finishing, frozenset()), watch)
         return replace(mark(view, self._wait_records, self._clock.monotonic_s()), headroom=self._headroom)
 
-    def _with_bounds(
+    def _view(self, snapshot: ClusterSnapshot, jobs: Iterable[Job], watch: NodeWatch) -> ClusterSnapshot:
+        return mark_untried(replace(snapshot, jobs=tuple(jobs), avoided=watch.avoided), self._limits)
+
+    def _bounded(
         self,
         snapshot: ClusterSnapshot,
         watch: NodeWatch,
         is_finishing: Callable[[Job], bool],
         unprobed: frozenset[str],
-    ) -> ClusterSnapshot:
-        """The snapshot with the effective bounds of its jobs, and without new jobs of which nothing is known yet."""
+    ) -> Iterator[Job]:
+        """The jobs with their effective bounds, one by one, without new jobs of which nothing is known yet."""
         queues = Queues(
             frozenset(queue.name for queue in snapshot.queues),
             frozenset(queue.name for queue in snapshot.queues if queue.is_unknown),
@@ -162,24 +172,15 @@ class Observer:
         if queues != self._queues:
             self._queues, self._viewed = queues, {}
         planned = [job for job in snapshot.jobs if job.pods or job.uid not in unprobed]
-        jobs = [self._viewed_job(job, is_finishing=is_finishing(job)) for job in planned]
-        if len(self._viewed) > 2 * len(jobs):
-            self._viewed = {job.uid: self._viewed[job.uid] for job in planned}
-        jobs = [as_stranded(job, snapshot.nodes, self._limits.nodes.expected) for job in jobs]
-        if watch.avoided:
-            jobs = [as_avoiding(job, watch.avoided, snapshot.nodes) for job in jobs]
-        if unprobed:
-            jobs = [as_unasked(job) if job.uid in unprobed else job for job in jobs]
-        return mark_untried(replace(snapshot, jobs=tuple(jobs), avoided=watch.avoided), self._limits)
-
-    def _viewed_job(self, job: Job, *, is_finishing: bool) -> Job:
-        """The job with its effective bounds; the same object again while nothing has changed."""
-        known = self._viewed.get(job.uid)
-        if known is None or known[0] is not job or known[1] is not is_finishing:
-            view = as_permitted(as_planned(job, is_finishing=is_finishing), self._limits, self._queues.names)
-            view = as_requested(view, self._queues.allowing)
-            self._viewed[job.uid] = known = (job, is_finishing, as_held(view, self._queues.unknown))
-        return known[2]
+        if len(self._viewed) > 2 * len(planned):
+            self._viewed = {job.uid: self._viewed[job.uid] for job in planned if job.uid in self._viewed}
+        viewed, limits = self._viewed, self._limits  # those of another snapshot may replace them meanwhile
+        for one in planned:
+            job = _viewed(one, viewed, limits, queues, is_finishing=is_finishing(one))
+            job = as_stranded(job, snapshot.nodes, limits.nodes.expected)
+            if watch.avoided:
+                job = as_avoiding(job, watch.avoided, snapshot.nodes)
+            yield as_unasked(job) if one.uid in unprobed else job
 
     def _report_untried(self, view: ClusterSnapshot) -> None:
         """Report once each waiting pod that no scheduler tries."""
@@ -203,3 +204,15 @@ class Observer:
                     " deletes no trainers for it"
                 )
         self._blocked = {uid: pod.blocked for uid, pod in blocked.items()}
+
+
+def _viewed(
+    job: Job, known: dict[str, tuple[Job, bool, Job]], limits: Limits, queues: Queues, *, is_finishing: bool
+) -> Job:
+    """The job with its effective bounds; the same object again while nothing has changed."""
+    before = known.get(job.uid)
+    if before is None or before[0] is not job or before[1] is not is_finishing:
+        view = as_permitted(as_planned(job, is_finishing=is_finishing), limits, queues.names)
+        view = as_requested(view, queues.allowing)
+        known[job.uid] = before = (job, is_finishing, as_held(view, queues.unknown))
+    return before[2]

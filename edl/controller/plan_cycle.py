@@ -15,7 +15,6 @@ from edl.clock import Clock
 from edl.controller.allotment import Start, serving_needing_capacity
 from edl.controller.backoff import Backoff
 from edl.controller.core import Core
-from edl.controller.kept_plan import next_timer_s
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.pauses.refused_resizes import as_refused
@@ -156,7 +155,8 @@ class PlanCycle:
         await asyncio.sleep(0)
         self._core.watch(watch)
         allowed = self.allowed(view)
-        wake_in_s = next_timer_s(allowed, self.limits) - allowed.observed_at_s
+        await asyncio.sleep(0)
+        wake_in_s = self._plans.next_timer_s(allowed) - allowed.observed_at_s
         pauses = (self._undone, self._unstarted, self._unscheduled)
         ends_s = [pause.next_end_s(began_s) for pause in pauses]
         self.timer.wake(min(began_s + wake_in_s, *ends_s, self._backoff.resize_s(began_s)))
@@ -196,7 +196,7 @@ class PlanCycle:
         self.timer.began(began_s)
         snapshot = self._core.snapshot
         view = await self._observer.planner_view(snapshot, self._observer.watch(snapshot), self._is_finishing)
-        self.timer.wake(began_s + next_timer_s(view, self.limits) - view.observed_at_s)
+        self.timer.wake(began_s + self._plans.next_timer_s(view) - view.observed_at_s)
         plan = await self._plans.plan(view)
         if plan is not None:
             plan = await self._plans.explained(view, plan)

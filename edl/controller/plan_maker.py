@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from edl.controller.kept_plan import KeptPlan
+from edl.controller.kept_plan import KeptPlan, next_timer_s
 from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
 from edl.errors import PlanError, PlanFailure
@@ -70,6 +70,7 @@ class Planner:
         early_evictions: chooses evictions for pending serving pods ahead of a plan, as decisions for the jobs that
             lose trainers; it may be called while `decide` runs.
         explain: writes the sentences of the plan that `decide` made last; None if that had them already.
+        rests: jobs may rest after a resize; see `Policy.rests`.
     """
 
     decide: Callable[[ClusterSnapshot, Limits], ScalePlan]
@@ -78,6 +79,7 @@ class Planner:
     new_thread: Callable[[], FunctionRunner] = PlannerThread
     early_evictions: Callable[[ClusterSnapshot, Limits], Sequence[ScaleDecision]] = lambda _view, _limits: ()
     explain: Callable[[ScalePlan], ScalePlan] | None = None
+    rests: bool = True
 
 
 class PlanMaker:
@@ -94,12 +96,16 @@ class PlanMaker:
         self._last: ScalePlan | None = None
         self._unexplained: ScalePlan | None = None
         self._looked_s = -math.inf
-        self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits)
+        self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits, rests=planner.rests)
         self.took_s = 0.0
 
     def use(self, limits: Limits) -> None:
         """Replace the limits and discard the kept plan."""
-        self._limits, self._kept = limits, KeptPlan(limits)
+        self._limits, self._kept = limits, KeptPlan(limits, rests=self._planner.rests)
+
+    def next_timer_s(self, view: ClusterSnapshot) -> float:
+        """When a decision on an unchanged view may differ, after one that takes as long as the last one took."""
+        return next_timer_s(view, self._limits, self.took_s, rests=self._planner.rests)
 
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """Return a checked plan: a new one, else a fallback plan; None leaves the cluster unchanged.

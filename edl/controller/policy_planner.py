@@ -43,6 +43,7 @@ def planner_of(policy: Policy, quotas: Callable[[], tuple[Quota, ...]]) -> Plann
         deciding.startable,
         early_evictions=deciding.early_evictions,
         explain=deciding.explain,
+        rests=policy.rests,
     )
 
 

@@ -16,9 +16,17 @@ from edl.controller.ports import Cluster, LeaderLease, Recorder
 from edl.controller.requests_at_once.concurrency import Concurrency
 from edl.model.actions import Action, EmitEvent, Outcome, Result
 
+JOBS_IN_A_SLICE = 30
+"""Once so many jobs were looked at for the next writes, anything else may be done: each takes up to a millisecond.
+
+Jobs are counted, as a slice of so many milliseconds would send one write at a time on a machine that is overloaded.
+"""
+
 
 class Source(Protocol):
     """Offers writes, and is told how they ended; see `core.Core`."""
+
+    looked_at: int
 
     def take(self, *, background: bool) -> Write | None:
         """Return the next write to send now; None if there is none."""
@@ -45,6 +53,7 @@ class Sender:
     Attributes:
         last_write_s: the monotonic time at which the last action ended.
         failures: how many actions have failed so far.
+        is_cut: there may be more to send at once.
     """
 
     def __init__(
@@ -62,21 +71,25 @@ class Sender:
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
         self._was_full = self._was_background_full = False  # when writes were sent last
-        self.last_write_s, self.failures = -float("inf"), 0
+        self.last_write_s, self.failures, self.is_cut = -float("inf"), 0, False
 
     def send(self) -> None:
-        """Send as many writes as the limit allows, if this replica holds the lease."""
+        """Send as many writes as the limit allows, if this replica holds the lease; a part if that takes long."""
+        self.is_cut = False
         if not self._lease.is_held():
             return
-        concurrency = self._concurrency
+        concurrency, looked_at = self._concurrency, self._core.looked_at
         places = concurrency.places(self._clock.monotonic_s())
-        while len(self._tasks) < places:
+        while len(self._tasks) < places and not self.is_cut:
             write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
                 break
             task = asyncio.ensure_future(self._carry_out(write))
             self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
+            self.is_cut = self._core.looked_at - looked_at >= JOBS_IN_A_SLICE
+        if self.is_cut and len(self._tasks) < places:
+            return
         self._was_full = len(self._tasks) >= places
         self._was_background_full = len(self._tasks) >= concurrency.background and not self._core.has_urgent()
 

@@ -22,7 +22,8 @@ from edl.model.names import how_to_resume
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.resources import CPU
 from edl.model.status import Reason
-from edl.model.units import amount, count, listed, seconds
+from edl.model.times import text_of
+from edl.model.units import amount, count, listed
 from edl.planner.clock import Clock
 from edl.planner.decide import Study
 from edl.planner.findings.context import DecisionContext, Scarce
@@ -228,21 +229,24 @@ class _Writer:
         return say(demand.job, have, have + int(packing.slots(demand.shape).sum()), now_s)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
-        """A cooldown, of this job or of another, keeps it from more trainers."""
-        time = seconds(found.wait_s)
+        """A cooldown, of this job or of another, keeps it from more trainers.
+
+        Its end is named, and not how long it is off: that would change the statuses of all jobs with each plan.
+        """
+        end = text_of(round(self._context.problem.snapshot.observed_at_s + found.wait_s))
         if found.cause is Cause.YIELDED_LATELY:
             return (
                 "cooling down after it yielded to pods of higher priority",
-                f"it lost trainers to pods of higher priority; it may grow again in {time}",
+                f"it lost trainers to pods of higher priority; it does not grow before {end}",
             )
         if found.cause is Cause.RESERVES_FOR_OTHER:
             reserved = f"free capacity is reserved for {found.other}"
-            return reserved, f"{reserved}, which yielded to pods of higher priority and may grow again in {time}"
+            return reserved, f"{reserved}, which yielded to pods of higher priority and does not grow before {end}"
         share = f"its fair share is {int(self._context.shared.level[demand.index])}"
         return (
             f"{share}; {found.other} is in cooldown",
             f"{share}; {found.other} has more than its own, but gave trainers to another job lately and keeps its"
-            f" trainers for another {time}",
+            f" trainers until {end}",
         )
 
     def _nothing_fits(self, demand: JobDemand) -> tuple[str, str]:

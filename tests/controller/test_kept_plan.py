@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from edl.controller.kept_plan import KEPT_FOR_S, KEPT_TIMES, MOST_KEPT_FOR_S, KeptPlan, next_timer_s
-from edl.controller.observer import Observer
+from edl.controller.kept_plan import (
+    KEPT_FOR_S,
+    KEPT_TIMES,
+    MOST_GROUPED_S,
+    MOST_KEPT_FOR_S,
+    QUICK_S,
+    KeptPlan,
+    next_timer_s,
+)
+from edl.controller.observer import SLICE_OF_JOBS, Observer
 from edl.controller.plan_maker import PlanMaker, Planner
+from edl.controller.policy_planner import planner_of
 from edl.errors import PlanFailure
 from edl.explain.decision import decide
 from edl.lifecycle.node_watch import UNWATCHED
@@ -147,6 +157,36 @@ def test_a_timer_ends_when_the_wait_is_over(scene: str) -> None:
     assert next_timer_s(here, LIMITS) == pytest.approx(NOW_S + left_s)
 
 
+def test_a_rest_is_a_timer_only_under_a_policy_in_which_jobs_rest() -> None:
+    here, left_s = SCENES["a rest after a resize"]
+    for policy, end_s in (("maxmin", KEPT_FOR_S), ("goodput", left_s)):
+        planner = planner_of(policy_named(policy), tuple)
+        assert PlanMaker(planner, LIMITS, FakeRecorder()).next_timer_s(here) == NOW_S + end_s
+        plans: KeptPlan[object] = KeptPlan(LIMITS, rests=planner.rests)
+        plans.keep(here, PLAN)
+        assert plans.plan_for(at(here, end_s - 0.1)) is PLAN
+        assert plans.plan_for(at(here, end_s)) is None
+
+
+def test_the_time_since_its_admission_is_no_timer_of_a_job_that_runs() -> None:
+    job = admitted(make_job("a", trainers=2, on=ON_NODE), NOW_S - 590.0)
+    assert next_timer_s(view(job), LIMITS) == NOW_S + KEPT_FOR_S
+    lost = admitted(make_job("a"), NOW_S - 590.0, status="False")
+    assert next_timer_s(view(lost), LIMITS) == NOW_S + 10.0
+
+
+@pytest.mark.parametrize(("took_s", "end_s"), [(QUICK_S, 20.0), (QUICK_S + 0.15, 30.0), (5.0, MOST_GROUPED_S)])
+def test_after_a_plan_that_took_long_the_waits_of_jobs_end_together(took_s: float, end_s: float) -> None:
+    later = replace(shrunk(Reason.SERVING_NEEDS_ROOM), time_s=NOW_S - 2.0)
+    jobs = (SCENES["a hold after serving"][0].jobs[0], admitted(make_job("b", trainers=2, on=ON_NODE), 100.0, later))
+    assert next_timer_s(view(*jobs), LIMITS, took_s) == pytest.approx(NOW_S + end_s)
+
+
+def test_a_serving_pod_waits_no_longer_after_a_plan_that_took_long() -> None:
+    here, left_s = SCENES["the grace of a serving pod"]
+    assert next_timer_s(here, LIMITS, 5.0) == pytest.approx(NOW_S + left_s)
+
+
 @pytest.mark.parametrize("scene", SCENES)
 def test_until_the_next_timer_a_decision_is_the_same(scene: str) -> None:
     here, _ = SCENES[scene]
@@ -229,6 +269,20 @@ def test_an_unchanged_job_is_not_viewed_again_and_a_changed_one_is() -> None:
     assert changed[0] is first[0]
     assert changed[1].generation == more.generation
     assert changed[1] is not first[1]
+
+
+def test_while_the_jobs_of_a_large_cluster_are_viewed_others_get_their_turn() -> None:
+    jobs = [make_job(f"j{number:03}") for number in range(3 * SLICE_OF_JOBS)]
+
+    async def turns() -> int:
+        viewing = asyncio.ensure_future(observer().planner_view(view(*jobs), UNWATCHED, partial(answer, False)))
+        found = 0
+        while not viewing.done():
+            found += 1
+            await asyncio.sleep(0)
+        return found
+
+    assert run_virtual(turns()) > 3
 
 
 def test_a_job_whose_master_says_that_the_data_is_consumed_is_viewed_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from edl.controller.core import Core
 from edl.controller.pending_writes import Lane, Write
-from edl.controller.sender import Sender
+from edl.controller.sender import JOBS_IN_A_SLICE, Sender
 from edl.model.actions import Action, CreatePod, EmitEvent, EventKind, MarkPod, Outcome, Result
 from edl.model.names import JobKey, Role
 from edl.sim.virtual_time import LoopClock, run_virtual
@@ -35,9 +35,12 @@ class Offers:
     writes: list[Write] = field(default_factory=list)
     told: list[tuple[Write, list[Outcome]]] = field(default_factory=list)
     background: list[bool] = field(default_factory=list)
+    looked_at: int = 0
+    looks: int = 0
 
     def take(self, *, background: bool = True) -> Write | None:
         self.background.append(background)
+        self.looked_at += self.looks
         return self.writes.pop(0) if self.writes else None
 
     def ended(self, write: Write, outcomes: list[Outcome]) -> None:
@@ -104,6 +107,19 @@ def test_as_many_writes_are_under_way_as_there_are_places() -> None:
 
     run_virtual(main())
     assert len(bench.offers.told) == 6
+
+
+def test_writes_for_which_many_jobs_are_looked_at_are_sent_in_parts() -> None:
+    async def parts() -> list[tuple[int, bool]]:
+        bench = Bench(*(Write((create(index),), Lane.SURPLUS) for index in range(6)), places=4)
+        bench.offers.looks, found = JOBS_IN_A_SLICE * 2 // 3, []
+        for _ in range(3):
+            bench.sender.send()
+            found.append((len(bench.sender._tasks), bench.sender.is_cut))
+        bench.sender.cancel()
+        return found
+
+    assert run_virtual(parts()) == [(2, True), (4, True), (4, False)]
 
 
 def test_each_action_of_a_write_follows_the_one_before_it() -> None:

@@ -83,8 +83,25 @@ def test_a_job_that_kube_scheduler_preempted_is_not_said_to_have_yielded_to_serv
     plan = plan_for(make_snapshot(make_nodes(1), (gave, spared)))
     a, b = decision_of(plan, "a"), decision_of(plan, "b")
     assert a.message == "1 of 7: cooling down after it yielded to pods of higher priority"
-    assert a.account.endswith("it lost trainers to pods of higher priority; it may grow again in 20 s")
-    assert "free capacity is reserved for default/a, which yielded to pods of higher priority" in b.account
+    end = "1970-01-01T00:17:00Z"
+    assert a.account.endswith(f"it lost trainers to pods of higher priority; it does not grow before {end}")
+    reserved = "free capacity is reserved for default/a, which yielded to pods of higher priority"
+    assert f"{reserved} and does not grow before {end}" in b.account
+
+
+@pytest.mark.parametrize(("voluntary_s", "cores", "has"), [(None, 8, (1, 4)), (990.0, 5, (4, 1))])
+def test_while_only_time_passes_the_accounts_of_waits_stay_the_same(
+    voluntary_s: float | None, cores: int, has: tuple[int, int]
+) -> None:
+    """Each job would get another status with each plan, and each status would bring another plan."""
+    reason = Reason.SERVING_NEEDS_ROOM if voluntary_s is None else Reason.INSUFFICIENT_CAPACITY
+    lost = Resize(990.0, 7, has[0], reason, voluntary_s)
+    gave = with_status(make_job("a", trainers=has[0], max_trainers=7, on=("n000",)), resize=lost, admitted=True)
+    waits = with_status(make_job("b", trainers=has[1], max_trainers=8, on=("n000",)), admitted=True)
+    world = make_snapshot(make_nodes(1, cpu=cores), (gave, waits))
+    first, later = (plan_for(replace(world, observed_at_s=at_s)) for at_s in (1000.3, 1003.6))
+    assert Reason.COOLDOWN in {decision.reason for decision in first.decisions}
+    assert [d.account for d in first.decisions] == [d.account for d in later.decisions]
 
 
 def test_a_job_that_gives_way_to_several_pods_says_how_many_and_how_much() -> None:

@@ -289,8 +289,8 @@ def locked_after_a_status(right: Right) -> Right:
     at=targets.CORE_MAY_BE_LOOKED_AT,
     caught_by=found_in("growth"),
 )
-def looked_at_too_early(_: Right) -> Right:
-    return lambda _self, uids, _closed, _now_s: iter(tuple(uids))
+def looked_at_too_early(right: Right) -> Right:
+    return lambda self, rank, _closed, now_s, number, uid: right(self, rank, (), now_s, number, uid)
 
 
 @bug(

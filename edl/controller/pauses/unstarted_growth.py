@@ -66,9 +66,11 @@ class UnstartedGrowth:
         before, self._of_job = self._of_job, {}
         for job in view.jobs:
             known = before.get(job.uid)
+            missing = _missing(job) if _is_waited_for(job) or pauses(job) else 0
+            if known is None and not missing and all(pod.has_begun or not pod.node for pod in job.pods):
+                continue  # so it is with nearly all
             if known is None or known.generation != version_of(job):
                 known = _Growth(version_of(job))
-            missing = _missing(job) if _is_waited_for(job) or pauses(job) else 0
             if (after := _after(known, job, missing, now_s)) != _Growth(version_of(job)):
                 self._of_job[job.uid] = after
         if not any(known.pause_s for known in self._of_job.values()):

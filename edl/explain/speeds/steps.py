@@ -85,9 +85,9 @@ def not_worth_it(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str
 def resting(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str]:
     """A short line and an account of a job that was resized a moment ago; see `not_worth_it`."""
     short, step = "was resized a moment ago", next_step(job, have, now_s, fits)
-    left, cost = seconds(rest_left_s(job, now_s)), seconds(resize_cost_s(job))
+    end, cost = text_of(round(now_s + rest_left_s(job, now_s))), seconds(resize_cost_s(job))
     after = f"; then {step.trainers} trainers would add {percent(step.gain)}" if step is not None else ""
-    return short, f"it was resized a moment ago, which costs {cost}, and may grow again in {left}{after}"
+    return short, f"it was resized a moment ago, which costs {cost}, and does not grow before {end}{after}"
 
 
 def why_not_next(job: Job, decision: ScaleDecision, now_s: float) -> str:

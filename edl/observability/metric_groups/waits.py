@@ -145,7 +145,9 @@ class WaitMetrics(ControllerMetricGroup):
         return frozenset() if self._is_first and has_run else frozenset(_REACHED)
 
     def _observe_serving(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        serving = [pod for pod in snapshot.pods if pod.priority >= 0 and not pod.daemon and not pod.gated]
+        waited, known = self._waiting, self._pods
+        changed = (pod for pod in snapshot.pods if not pod.node or pod.uid in waited or pod.uid not in known)
+        serving = [pod for pod in changed if pod.priority >= 0 and not pod.daemon and not pod.gated]
         waiting: dict[str, str] = {}
         for pod in serving:
             before = self._waiting.get(pod.uid)

@@ -17,7 +17,6 @@ from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
 from edl.model.sizes import at_most
 from edl.model.status import Reason
-from edl.planner.admission.admit import running
 from edl.planner.clock import Clock, without_collections
 from edl.planner.minimums.batches import batches_of, surplus
 from edl.planner.minimums.required import spare_victims
@@ -96,11 +95,14 @@ def decision_of(found: Yield, message: str) -> ScaleDecision:
 def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPacking:
     """The present packing after evicting surplus trainers for as many serving pods as possible.
 
+    Every job with live pods counts, as nobody ends here. One whose admission its status does not show yet gives
+    nothing, as a plan may be about to end it.
+
     Raises:
         PlanError: there was no time for it.
     """
     served = count_serving(problem, deadline_s)
-    packing = TrialPacking(problem, running(problem))
+    packing = TrialPacking(problem, [d.index for d in problem.demands if any(pod.is_live for pod in d.job.pods)])
     if served.places:  # no order of placing serves so many: that is for the plan
         return packing
     for batch in batches_of(packing, served):
@@ -118,7 +120,10 @@ def _allowance(packing: TrialPacking) -> dict[int, int]:
     return {
         j: spare
         for j, spare in surplus(packing).items()
-        if spare and demands[j].job.owner_count is None and demands[j].job.topology is None
+        if spare
+        and demands[j].job.was_admitted
+        and demands[j].job.owner_count is None
+        and demands[j].job.topology is None
     }
 
 

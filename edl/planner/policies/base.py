@@ -21,9 +21,11 @@ class Policy(ABC):
 
     Attributes:
         name: what `--policy` calls it and the plan names.
+        rests: a job that was resized does not grow for a while; see `waits.rest_left_s`.
     """
 
     name: ClassVar[str]
+    rests: ClassVar[bool] = False
 
     def adapt(self, job: Job) -> Job:
         """Return the job as the planner should see it: the job itself unless the policy pins its count."""

@@ -103,6 +103,7 @@ class Goodput(Utility):
     """The most goodput, by curves that jobs report, or by their speed; resizes are charged for."""
 
     name = "goodput"
+    rests = True
 
     def adapt(self, job: Job) -> Job:
         """The job with its goodput as its speed, without trainers that would lower it."""

@@ -145,11 +145,28 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
         shared = len(cluster.rows)
         worth = solution.slot_price @ slots_used(cluster) + solution.row_price[:shared] @ cluster.rows
         worth[odd] = solution.row_price[shared:]
-        tight = active[(worth[active] > EPSILON) | is_odd[active]] if (worth[active] > EPSILON).any() else active
+        is_tight = (worth > EPSILON) | _held_down(cluster, floor)
+        tight = active[is_tight[active] | is_odd[active]] if is_tight[active].any() else active
         if level >= 1 - EPSILON:
             tight = active
         frozen[tight] = True
     return {j: float(n) for j, n in zip(cluster.jobs, floor, strict=True)}
+
+
+def _held_down(cluster: ShareProblem, floor: FloatArray) -> BoolArray:
+    """(jobs,) True where a quota or the load that is used up bounds the job, whatever its price is.
+
+    Of many limits that are reached at once, such as one for each job, the program may price a single one. A job with
+    more immovable trainers than it was promised is not bound: these count already.
+
+    Args:
+        cluster: the jobs and their limits.
+        floor: (jobs,) what each has been promised.
+    """
+    immovable = immovable_trainers(cluster)
+    left = cluster.limits - cluster.rows @ np.maximum(floor, immovable)
+    is_short = (cluster.rows[left <= EPSILON] > 0).any(axis=0)
+    return np.asarray(is_short & (floor >= immovable - EPSILON))
 
 
 @dataclass(frozen=True, slots=True)

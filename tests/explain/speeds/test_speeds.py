@@ -150,7 +150,8 @@ def test_a_job_that_rests_after_a_resize_says_until_when_and_not_that_more_would
     found = planned(world)
     assert (found.target, found.reason) == (2, Reason.COOLDOWN)
     assert found.message == "2 of 12: was resized a moment ago"
-    assert "may grow again in 30 s; then 3 trainers would add" in found.details
+    end = text_of(world.observed_at_s + 30.0)
+    assert f"does not grow before {end}; then 3 trainers would add" in found.details
     assert speeds_in(world).why_not.endswith(f"it does not grow before {text_of(world.observed_at_s + 30.0)}")
 
 

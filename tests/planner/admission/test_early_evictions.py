@@ -16,7 +16,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits, ServingLimits
 from edl.model.plan import ScaleDecision
 from edl.model.pods import Pod
-from edl.model.status import Reason
+from edl.model.status import Condition, JobPhase, JobStatus, Reason
 from edl.model.topology import Topology, TopologyMode
 from edl.planner.admission.early_evictions import Yield, early_evictions
 from edl.planner.guard import check_early_evictions
@@ -116,6 +116,16 @@ def test_the_job_that_is_best_off_gives() -> None:
     poor = make_job("poor", trainers=8, max_trainers=40, on=NAMES)
     world = make_snapshot(make_nodes(2), (rich, poor), (make_serving("s", cpu=1),))
     assert [found.job.key.name for found in evictions_in(world)] == ["rich"]
+
+
+def test_trainers_of_a_job_whose_status_is_not_written_yet_use_their_capacity() -> None:
+    """A plan has admitted it, and its pods come before its status says so."""
+    old = make_job("old", trainers=8, max_trainers=8, on=NAMES)
+    waits = JobStatus(JobPhase.PENDING, conditions=(Condition("Admitted", "False", "MinUnsatisfied", "waits", 0.0),))
+    new = replace(make_job("new", trainers=8, max_trainers=8, on=NAMES), status=waits)
+    world = make_snapshot(make_nodes(2), (old, new), (make_serving("s", cpu=3),))
+    (found,) = evictions_in(world)
+    assert (found.job.key.name, len(found.victims), len(found.nodes)) == ("old", 3, 1)
 
 
 BROKEN: dict[str, tuple[Callable[[ScaleDecision], ScaleDecision], str]] = {

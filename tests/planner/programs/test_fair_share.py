@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.errors import PlanError
+from edl.lifecycle.allowance import as_unasked
+from edl.model.jobs import Refusal
 from edl.model.limits import Limits
+from edl.model.status import Reason
 from edl.planner.packing import grow
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.columns import make_columns
@@ -20,6 +26,13 @@ from tests.worlds.effort import examples
 from tests.worlds.small_clusters import cluster_of, reachable, small_nodes, with_pods
 
 DEADLINE_S = 10.0
+
+
+def refusal_at(allowed: int) -> Refusal:
+    """The job may have so many trainers, and no more."""
+    return Refusal(allowed, is_tried=False, reason=Reason.PODS_REFUSED, message="it rejects more", details="")
+
+
 quick = examples(80)
 
 
@@ -54,6 +67,32 @@ def test_the_fair_share_raises_all_jobs_alike_and_then_those_that_can_have_more(
     assert shares[1] == pytest.approx(shares[0])
     assert (shares[2] - 1) / 2 == pytest.approx(level, abs=1e-3)
     assert shares[0] + shares[1] + 2 * shares[2] == pytest.approx(12, abs=1e-3)
+
+
+def test_limits_of_many_jobs_that_are_reached_at_once_take_one_program() -> None:
+    """A new controller has asked about no pod yet, so each of a thousand jobs may have just what it has."""
+    jobs = [as_unasked(make_job(f"j{i:02}", trainers=3, max_trainers=9, on=(f"n{i:03}",))) for i in range(20)]
+    jobs[7] = make_job("j07", trainers=3, max_trainers=9, on=("n007",))
+    world = read_problem(cluster_of([8] * 20, jobs), Limits())
+    problem = read_share_problem(TrialPacking(world, range(20)))
+    with patch("edl.planner.programs.fair_share.solve", side_effect=solve) as solved:
+        shares = fair_shares(problem, DEADLINE_S)
+    assert solved.call_count == 2
+    assert shares == pytest.approx({j: 9.0 if j == 7 else 3.0 for j in range(20)}, abs=1e-3)
+
+
+@given(st.lists(st.tuples(st.integers(2, 9), st.integers(1, 12)), min_size=2, max_size=6), st.integers(4, 20))
+@quick
+def test_shares_do_not_depend_on_how_many_limits_a_program_prices(sizes: list[tuple[int, int]], cores: int) -> None:
+    jobs = [
+        replace(make_job(f"j{i}", trainers=1, max_trainers=most, on=("n000",)), refusal=refusal_at(allowed))
+        for i, (most, allowed) in enumerate(sizes)
+    ]
+    world = read_problem(cluster_of([cores + len(jobs)], jobs), Limits())
+    problem = read_share_problem(TrialPacking(world, range(len(jobs))))
+    shares = fair_shares(problem, DEADLINE_S)
+    with patch("edl.planner.programs.fair_share._held_down", lambda *_: np.zeros(len(jobs), dtype=np.bool_)):
+        assert shares == pytest.approx(fair_shares(problem, DEADLINE_S), abs=1e-3)
 
 
 def test_a_share_is_rounded_by_whole_pods_on_whole_nodes_and_not_by_totals() -> None:

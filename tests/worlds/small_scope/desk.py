@@ -11,12 +11,14 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
+from itertools import count
 from math import inf
 from types import NoneType
 from typing import Any, TypeVar
 
 from edl.controller.backoff import Backoff
 from edl.controller.core import Core
+from edl.controller.due_jobs import DueJobs
 from edl.controller.early_evictions import EarlyEvictions
 from edl.controller.job_writes import JobWrites
 from edl.controller.observer import Observer
@@ -41,6 +43,9 @@ FORGOTTEN = (
     "core.looked_at",
     "core._quota",
     "core._due._earliest_s",
+    "core._due._in_turn",
+    "core._due._away",
+    "core._due._returns",
     "core._writes._closed",
     "cycle.timer.",
     "cycle._made",
@@ -160,6 +165,7 @@ class Desk:
         core.look_at([uid for uid, at_s in due._later.items() if at_s <= NOW_S])
         core._done.clear()  # it is for a cache that does not show what was answered
         due._later = {uid: at_s for uid, at_s in due._later.items() if uid not in due._now}
+        due._now = {uid: replace(place, number=number) for number, (uid, place) in enumerate(due._now.items())}
         core.under_way.writes.sort(key=called)
         core._turns = 0
         due._backoffs = {uid: (1, until_s) for uid, (_, until_s) in due._backoffs.items() if until_s > NOW_S}
@@ -208,13 +214,22 @@ class Desk:
             setattr(holder, name, copy(value) if type(value) in {dict, list, set} else value)
         for (_, holder, name), frozen in zip(self._attributes, memory, strict=True):
             setattr(holder, name, self.memories.thaw(frozen, older_s))
-        self.parts.core._due._earliest_s = NOW_S
+        self._queue_anew()
         allotments = self.parts.core.allotments
         if older_s and allotments.held_since_s is not None:
             allotments.held_since_s = FREE_S if allotments.held_since_s + older_s == NOW_S else None
         for kept in vars(self.recorder).values():
             kept.clear()
         self.parts.rules.broken = []
+
+    def _queue_anew(self) -> None:
+        """Put the jobs to look at into their queues."""
+        due = self.parts.core._due
+        empty = DueJobs(1.0, 1.0)
+        due._in_turn, due._away, due._returns, due._numbers = empty._in_turn, set(), [], count(len(due._now))
+        due._earliest_s = NOW_S
+        for uid in due._now:
+            due._push(uid)
 
     # --- What happens
 
