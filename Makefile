@@ -421,6 +421,10 @@ $(TORCH_STAMP): pyproject.toml
 torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
 	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(wildcard tests/worker/torch_*cases.py tests/worker/*/torch_*cases.py)
 
+kubeflow-torch: $(TORCH_STAMP) ## a PyTorchJob with the real torchrun through 2, 6 and 3 workers (docs/pytorchjobs.md), in .venv-torch
+	@$(TORCH)/bin/python -c "from tests.e2e.control_plane.build import ensure_kubeflow; ensure_kubeflow()"
+	@$(TORCH)/bin/python -m pytest -q --on cluster tests/kubeflow/torch_elastic_cases.py
+
 elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
 	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \
 	  --steps $$((85 * ($(RESIZES) + $(KILLS))))
