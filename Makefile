@@ -239,14 +239,15 @@ kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the
 
 kueue-test kueue-waves kueue-sessions: export EDL_KUEUE = $(KUEUE)
 kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module; KUEUE=0.19.1 is a newer one
-	@$(STEP) 'build Kueue and the training operator, if they are missing'
-	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kueue; ensure_kueue(); ensure_kubeflow()"
+	@$(STEP) 'build Kueue, the training operator and KubeRay, if they are missing'
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kuberay, ensure_kueue; ensure_kueue(); ensure_kubeflow(); ensure_kuberay()"
 	@$(STEP) 'tests beside the real Kueue'
 	@$(PYTEST) --on cluster tests/kueue
 
-kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000 SEED=2 MODES=owner]
+kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000 COHORTS=12 SEED=2 MODES=owner]
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
-	@EDL_KUEUE_SEED=$(SEED) EDL_KUEUE_MODES="$(MODES)" EDL_KUEUE_WAVES=$(WAVES) $(PYTEST) -s --on cluster tests/kueue/play_waves.py
+	@EDL_KUEUE_SEED=$(SEED) EDL_KUEUE_MODES="$(MODES)" EDL_KUEUE_WAVES=$(WAVES) EDL_KUEUE_COHORTS=$(COHORTS) \
+	  $(PYTEST) -s --on cluster tests/kueue/play_waves.py
 
 kueue-sessions: $(STAMP) ## record docs/kueue-sessions.md on a real control plane with Kueue
 	@$(BIN)/python -m tests.kueue.record_sessions
