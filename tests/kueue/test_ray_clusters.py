@@ -43,9 +43,9 @@ def test_kueue_suspends_a_ray_cluster_for_a_higher_priority_and_it_grows_once_it
 def test_the_cluster_of_a_ray_job_in_a_queue_is_refused_and_runs_as_kueue_has_counted_it(ray: RayScene) -> None:
     ray.queue("blue", 10)
     ray.ray_job("night", "blue", 2, 6)
-    ray.wait(lambda: ray.cluster_of("night"), "Kueue admits the RayJob, and KubeRay makes its cluster")
+    running = "Kueue admits the RayJob, and KubeRay makes its cluster"
+    ray.wait(lambda: len(ray.ray_running(ray.cluster_of("night"))) == 2, running)  # the name changes until then
     name = ray.cluster_of("night")
-    ray.wait_workers(name, 2)
     ray.wait(lambda: "NotResized" in ray.said(name), "an event says why")
     assert "Kueue counts the workers in RayJob night, not in its cluster" in ray.said(name)["NotResized"]
     assert ray.replicas(name) == 2
