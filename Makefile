@@ -252,6 +252,10 @@ kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with K
 kueue-sessions: $(STAMP) ## record docs/kueue-sessions.md on a real control plane with Kueue
 	@$(BIN)/python -m tests.kueue.record_sessions
 
+lws-test: $(STAMP) ## LeaderWorkerSets beside their real controller (docs/leaderworkersets.md); the first run builds it from its Go module
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_lws; ensure_lws()"
+	@$(PYTEST) --on cluster tests/lws
+
 kubeflow-test: $(STAMP) ## PyTorchJobs beside the real training operator (docs/pytorchjobs.md); the first run builds it from its Go module
 	@$(STEP) 'build the training operator, if it is missing'
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow; ensure_kubeflow()"
