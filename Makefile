@@ -239,17 +239,22 @@ kuberay-test: $(STAMP) ## RayClusters beside the real KubeRay (docs/ray.md); the
 
 kueue-test kueue-waves kueue-sessions: export EDL_KUEUE = $(KUEUE)
 kueue-test: $(STAMP) ## Jobs that Kueue admits and edl sizes (docs/how-to/kueue.md); the first run builds Kueue from its Go module; KUEUE=0.19.1 is a newer one
-	@$(STEP) 'build Kueue and the training operator, if they are missing'
-	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kueue; ensure_kueue(); ensure_kubeflow()"
+	@$(STEP) 'build Kueue, the training operator and KubeRay, if they are missing'
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kubeflow, ensure_kuberay, ensure_kueue; ensure_kueue(); ensure_kubeflow(); ensure_kuberay()"
 	@$(STEP) 'tests beside the real Kueue'
 	@$(PYTEST) --on cluster tests/kueue
 
-kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000 SEED=2 MODES=owner]
+kueue-waves: $(STAMP) ## random waves beside the real Kueue, with edl and with Kueue alone: make kueue-waves [WAVES=1000 COHORTS=12 SEED=2 MODES=owner]
 	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_kueue; ensure_kueue()"
-	@EDL_KUEUE_SEED=$(SEED) EDL_KUEUE_MODES="$(MODES)" EDL_KUEUE_WAVES=$(WAVES) $(PYTEST) -s --on cluster tests/kueue/play_waves.py
+	@EDL_KUEUE_SEED=$(SEED) EDL_KUEUE_MODES="$(MODES)" EDL_KUEUE_WAVES=$(WAVES) EDL_KUEUE_COHORTS=$(COHORTS) \
+	  $(PYTEST) -s --on cluster tests/kueue/play_waves.py
 
 kueue-sessions: $(STAMP) ## record docs/kueue-sessions.md on a real control plane with Kueue
 	@$(BIN)/python -m tests.kueue.record_sessions
+
+lws-test: $(STAMP) ## LeaderWorkerSets beside their real controller (docs/leaderworkersets.md); the first run builds it from its Go module
+	@$(BIN)/python -c "from tests.e2e.control_plane.build import ensure_lws; ensure_lws()"
+	@$(PYTEST) --on cluster tests/lws
 
 kubeflow-test: $(STAMP) ## PyTorchJobs beside the real training operator (docs/pytorchjobs.md); the first run builds it from its Go module
 	@$(STEP) 'build the training operator, if it is missing'
@@ -420,6 +425,10 @@ $(TORCH_STAMP): pyproject.toml
 
 torch-test: $(TORCH_STAMP) ## tests with PyTorch, in .venv-torch (PIP_EXTRA_INDEX_URL may name an index of CPU wheels)
 	@$(TORCH)/bin/python -m pytest -q -o timeout=1800 $(wildcard tests/worker/torch_*cases.py tests/worker/*/torch_*cases.py)
+
+kubeflow-torch: $(TORCH_STAMP) ## a PyTorchJob with the real torchrun through 2, 6 and 3 workers (docs/pytorchjobs.md), in .venv-torch
+	@$(TORCH)/bin/python -c "from tests.e2e.control_plane.build import ensure_kubeflow; ensure_kubeflow()"
+	@$(TORCH)/bin/python -m pytest -q --on cluster tests/kubeflow/torch_elastic_cases.py
 
 elastic-torch: $(TORCH_STAMP) ## what resizes and kills cost PyTorch trainers in step: make elastic-torch [RESIZES=100] [KILLS=20]
 	@$(TORCH)/bin/python -m benchmarks.elastic_torch --resizes $(RESIZES) --kills $(KILLS) \

@@ -48,6 +48,7 @@ _BY_NAME_ONLY = (
     "kubeflow",
     "kuberay",
     "kueue",
+    "lws",
     "prometheus",
     "real",
     "volcano",

@@ -22,7 +22,7 @@ class Pace:
     Attributes:
         interval_s: the longest time between the beginnings of two plans.
         debounce_s: from the first change to the plan that takes it into account, at most.
-        urgent_debounce_s: from the last change that cannot wait in a namespace to that plan, if that is sooner.
+        urgent_debounce_s: from the last change that cannot wait in a group to that plan, if that is sooner.
         unreachable_s: how long a pod must have been unreachable before it is deleted by force.
         retry_s, retry_at_most_s: how long a job backs off after a write of it failed; doubled each time.
         writes: the most requests that may be under way at once; fewer if the API server is slow or too busy.
@@ -41,7 +41,7 @@ class PlanTimer:
     """Says when the next plan is due; all times are monotonic seconds.
 
     Urgent changes of a namespace come in groups. A plan waits for the end of the group, and for what the API server
-    is asked about its jobs. The changes of one namespace never postpone a plan for another one. A plan that is due
+    is asked about its jobs. The changes of one group never postpone a plan for another one. A plan that is due
     for another reason waits for what the API server was asked by then, whoever's job it is about.
 
     Args:
@@ -51,9 +51,7 @@ class PlanTimer:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._changed_s = inf  # the first change that no plan takes into account
-        self._urgent: dict[
-            str, tuple[float, float]
-        ] = {}  # by namespace: the first and the last of those that are urgent
+        self._urgent: dict[str, tuple[float, float]] = {}  # by group: the first and the last of those that are urgent
         self._began_s = self._ended_s = self._wake_s = -inf
 
     def changed(self, now_s: float, *, urgent: Collection[str] = ()) -> None:
@@ -61,12 +59,12 @@ class PlanTimer:
 
         Args:
             now_s: the time.
-            urgent: the namespaces of changes that cannot wait; empty for objects without one.
+            urgent: the groups of changes that cannot wait, see `ports.Cluster.urgent_changes`.
         """
         self._changed_s = min(self._changed_s, now_s)
-        for namespace in urgent:
-            first_s, _ = self._urgent.get(namespace, (now_s, now_s))
-            self._urgent[namespace] = (first_s, now_s)
+        for group in urgent:
+            first_s, _ = self._urgent.get(group, (now_s, now_s))
+            self._urgent[group] = (first_s, now_s)
 
     def began(self, now_s: float) -> bool:
         """Note that a plan is begun; True if an urgent change has caused it."""
@@ -93,9 +91,9 @@ class PlanTimer:
         due_s = min(self._began_s + self._pace.interval_s, self._wake_s)
         due_s = due_s if is_growing else min(due_s, self._changed_s + self._pace.debounce_s)
         due_s = self._after_answers_s(due_s, min(asked_s.values(), default=inf))
-        for namespace, (first_s, last_s) in self._urgent.items():
+        for group, (first_s, last_s) in self._urgent.items():
             group_s = min(first_s + self._pace.debounce_s, last_s + self._pace.urgent_debounce_s)
-            due_s = min(due_s, self._after_answers_s(group_s, -inf if namespace in asked_s else inf))
+            due_s = min(due_s, self._after_answers_s(group_s, -inf if group in asked_s else inf))
         return due_s
 
     def _after_answers_s(self, due_s: float, asked_s: float) -> float:

@@ -36,10 +36,11 @@ class Cluster(Protocol):
         """Wait until something changes that a decision depends on; False if nothing did since the last snapshot."""
 
     def urgent_changes(self) -> frozenset[str]:
-        """The namespaces of the changes since the last call that must not wait for the writes under way.
+        """The groups of the changes since the last call that must not wait for the writes under way.
 
-        A job came, was edited or was deleted; a node came, went or changed (its namespace is empty); a serving pod
-        waits, or waits no more; a pod of a job ended by itself.
+        A job came, was edited or was deleted; a node came, went or changed (its group is empty); a serving pod
+        waits, or waits no more; a pod of a job ended by itself. The group is the namespace. Workloads of Kueue that
+        came to wait, or wait no more, are a group of their own in each.
         """
 
     async def apply(self, action: Action) -> Outcome:

@@ -74,6 +74,15 @@ def test_changes_of_another_namespace_without_end_postpone_no_plan() -> None:
     assert found.due_s(is_growing=False) == pytest.approx(101.35)
 
 
+def test_pods_that_come_one_after_the_other_postpone_no_plan_for_an_owner_who_waits_for_quota() -> None:
+    """The groups are those of `edl.kube.mirror.urgency.group_of`."""
+    found = timer()
+    found.changed(101.0, urgent={"ads/workloads"})
+    for at_s in (101.05, 101.15, 101.19):
+        found.changed(at_s, urgent={"ads"})
+    assert found.due_s(is_growing=False, asked_s={"ads": 101.1}) == pytest.approx(101.2)
+
+
 def test_a_plan_waits_for_answers_about_jobs_of_the_namespace_that_it_is_for_alone() -> None:
     found = timer()
     found.changed(101.0, urgent={"ads"})

@@ -9,8 +9,10 @@ import pytest
 
 from tests.e2e.conftest import PLANES, ControlPlanes, plane_of, pytest_runtest_makereport
 from tests.kubeflow.programs import kubeflow_on
+from tests.kuberay.programs import kuberay_on
 from tests.kueue.owned_jobs import OwnedScene, TorchScene
 from tests.kueue.programs import kueue_on
+from tests.kueue.ray_clusters import RayScene
 from tests.kueue.scene import NODES, Cluster, Scene
 from tests.kueue.training_jobs import TrainingScene
 
@@ -53,8 +55,23 @@ def owned(cluster: Cluster) -> Iterator[OwnedScene]:
 def with_operator(cluster: Cluster) -> Iterator[Cluster]:
     """The training operator on the same control plane, with Kueue's integration of its kind."""
     with kubeflow_on(cluster.world.plane):
-        cluster.add_kubeflow()
+        cluster.add_frameworks("kubeflow", "kubeflow.org/pytorchjob")
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def with_kuberay(cluster: Cluster) -> Iterator[Cluster]:
+    """KubeRay on the same control plane, with Kueue's integrations of its kinds."""
+    with kuberay_on(cluster.world.plane):
+        cluster.add_frameworks("kuberay", "ray.io/raycluster", "ray.io/rayjob")
+        yield cluster
+
+
+@pytest.fixture
+def ray(with_kuberay: Cluster) -> Iterator[RayScene]:
+    """A namespace of its own for RayClusters and RayJobs."""
+    with closing(RayScene(with_kuberay)) as scene:
+        yield scene
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Everything that happens to pods and Workloads of one namespace, in the order in which the API server stored it.
+"""Everything that happens to pods and Workloads of a namespace, in the order in which the API server stored it.
 
 The resource versions of one API server are one sequence over all kinds. So what was true at the same moment is known
 exactly, and no sample misses anything.
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from tests.e2e.control_plane.kube import Kube, KubeError
 from tests.e2e.worlds import facts
@@ -76,33 +76,16 @@ class Moment:
 
 
 class History:
-    """Watches a namespace from a thread for each kind, until it is closed.
+    """The changes of one namespace; `Histories.of` makes it.
 
     Attributes:
         moment: what exists, as far as the changes were taken.
         last_s: when the last change was seen, in monotonic seconds; minus infinity before the first.
     """
 
-    def __init__(self, kube: Kube, namespace: str) -> None:
-        self._kube, self._namespace = kube, namespace
+    def __init__(self) -> None:
         self._changes: list[Change] = []
-        self._ends: list[Callable[[], None]] = []
-        self._is_closed = False
         self.moment, self.last_s = Moment(), float("-inf")
-        self._threads = []
-        for kind in KINDS:
-            _, since = kube.list_at(kind)
-            thread = threading.Thread(target=self._follow, args=(kind, since), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def close(self) -> None:
-        """End the watches."""
-        self._is_closed = True
-        for end in self._ends:
-            end()
-        for thread in self._threads:
-            thread.join(10)
 
     def take(self) -> Iterator[Change]:
         """Each change since the last call, in the order of the API server; `moment` has it.
@@ -113,6 +96,46 @@ class History:
         for change in sorted(taken, key=lambda change: change.version):
             self.moment.apply(change)
             yield change
+
+    def note(self, change: Change) -> None:
+        """Keep a change."""
+        self.last_s = change.at_s
+        self._changes.append(change)
+
+
+class Histories:
+    """Watches all namespaces from a thread for each kind, until the end of its `with` block.
+
+    Args:
+        kube: the cluster.
+    """
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._kept: dict[str, History] = {}
+        self._ends: list[Callable[[], None]] = []
+        self._is_closed = False
+        self._threads = []
+        for kind in KINDS:
+            _, since = kube.list_at(kind)
+            thread = threading.Thread(target=self._follow, args=(kind, since), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed = True
+        for end in self._ends:
+            end()
+        for thread in self._threads:
+            thread.join(10)
+
+    def of(self, namespace: str) -> History:
+        """What happens in a namespace from now on."""
+        self._kept[namespace] = History()
+        return self._kept[namespace]
 
     def _follow(self, kind: str, since: str) -> None:
         """Watch a kind; the API server ends the watches of a resource whose definition changes."""
@@ -125,11 +148,10 @@ class History:
 
     def _note(self, kind: str, verb: str, body: Object) -> None:
         metadata = body["metadata"]
-        if metadata.get("namespace") == self._namespace:
+        if (history := self._kept.get(metadata.get("namespace", ""))) is not None:
             kept = None if verb == "DELETED" else body
             version = int(metadata["resourceVersion"])
-            self.last_s = time.monotonic()
-            self._changes.append(Change(version, self.last_s, kind, metadata["name"], kept))
+            history.note(Change(version, time.monotonic(), kind, metadata["name"], kept))
 
 
 def has_ended(pod: Object) -> bool:

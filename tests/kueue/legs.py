@@ -1,4 +1,4 @@
-"""Where the time of an owner goes that waits until Kueue has taken pods back from jobs whose Workloads edl makes."""
+"""Where the time of an owner goes that waits until others have given back what it needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from statistics import median
 
 from tests.kueue.history import Change, has_ended
 from tests.kueue.programs import WORKLOADS
-from tests.kueue.scene import owner_of, true_of
+from tests.kueue.scene import Object, owner_of, true_of
 
-STAMPS = {
+EVICTION = {
     "created": "",
     "workload": "Kueue makes its Workload",
     "evicted": "Kueue evicts surplus Workloads",
@@ -23,7 +23,15 @@ STAMPS = {
     "started": "Kueue starts the Job",
     "pods": "the Job controller makes the first pod",
 }
-"""What happens one after the other, each with who did it since the one before."""
+"""What happens one after the other, each with who did it since the one before: jobs whose Workloads edl makes."""
+SIZES = {
+    "created": "",
+    "workload": "Kueue makes its Workload",
+    "lowered": "edl lowers counts",
+    "shrunk": "Kueue lowers their Workloads",
+    "admitted": "Kueue tries the owner again, and admits it",
+}
+"""The same for elastic Jobs of Kueue, which edl sizes."""
 
 
 @dataclass
@@ -31,7 +39,7 @@ class _Trace:
     """What one owner waits for, in seconds.
 
     Attributes:
-        stamps: by `STAMPS`, when each was seen.
+        stamps: by `EVICTION` or `SIZES`, when each was seen.
         victims: Workload -> its Job, of those that were evicted and are not deleted yet.
     """
 
@@ -66,6 +74,17 @@ class _Trace:
             self.victims.setdefault(change.name, owner_of(body))
             self._first("evicted", change)
 
+    def note_sizes(self, change: Change, counts: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+        """The same for elastic Jobs; `sizes` has for how many pods each Workload asked before it."""
+        body = change.body
+        if change.name == self.owner or (body is not None and owner_of(body) == self.owner):
+            self.note(change, counts)
+        elif body is not None and "workload" in self.stamps and "admitted" not in self.stamps:
+            if change.kind == "jobs" and int(body["spec"]["parallelism"]) < counts.get(change.name, 0):
+                self._first("lowered", change)
+            if change.kind == WORKLOADS and "lowered" in self.stamps and size_of(body) < sizes.get(change.name, 0):
+                self.stamps["shrunk"] = change.at_s
+
     def _note_job(self, change: Change, counts: Mapping[str, int]) -> None:
         body = change.body
         if change.kind == "jobs" and change.name in self.victims.values() and body is not None:
@@ -84,12 +103,18 @@ class _Trace:
 
 
 class Legs:
-    """Follows the owners of waves, change by change."""
+    """Follows the owners of waves, change by change.
 
-    def __init__(self) -> None:
+    Args:
+        stamps: what is to be seen of each, `EVICTION` or `SIZES`.
+    """
+
+    def __init__(self, stamps: Mapping[str, str]) -> None:
+        self._stamps = stamps
         self._found: list[dict[str, float]] = []
         self._traces: dict[str, _Trace] = {}
         self._counts: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
 
     def follow(self, owner: str) -> None:
         """Follow a Job from its creation on."""
@@ -98,10 +123,15 @@ class Legs:
     def note(self, change: Change) -> None:
         """Take a change into account; they come in the order of the API server."""
         for trace in list(self._traces.values()):
-            trace.note(change, self._counts)
-            if trace.stamps.keys() == STAMPS.keys():
-                stamps = self._traces.pop(trace.owner).stamps
-                self._found.append({after: stamps[after] - stamps[before] for before, after in pairwise(STAMPS)})
+            if self._stamps is SIZES:
+                trace.note_sizes(change, self._counts, self._sizes)
+            else:
+                trace.note(change, self._counts)
+            if self._stamps.keys() <= trace.stamps.keys():
+                at_s = self._traces.pop(trace.owner).stamps
+                self._found.append({after: at_s[after] - at_s[before] for before, after in pairwise(self._stamps)})
+        if change.kind == WORKLOADS and change.body is not None:
+            self._sizes[change.name] = size_of(change.body)
         if change.kind == "jobs" and change.body is None:
             self._traces.pop(change.name, None)
             self._counts.pop(change.name, None)
@@ -109,15 +139,23 @@ class Legs:
             self._counts[change.name] = int(change.body["spec"]["parallelism"])
 
     def found(self) -> list[dict[str, float]]:
-        """The seconds of each leg, by `STAMPS`, of every owner for which Kueue evicted Workloads of edl."""
+        """The seconds of each leg of every owner that waited for all of `stamps`."""
         return self._found
 
 
+def size_of(workload: Object) -> int:
+    """For how many pods a Workload asks."""
+    return sum(one["count"] for one in workload["spec"]["podSets"])
+
+
 def legs_table(legs: Sequence[Mapping[str, float]]) -> str:
-    """Return the median of each leg as a table of Markdown."""
+    """Return the median of each leg, and the legs of the owner that waited longest, as a table of Markdown."""
     if not legs:
-        return "no owner waited for an eviction"
-    rows = [f"| of {len(legs)} owners for which Kueue evicted Workloads of edl | median, ms |", "|---|---|"]
-    rows += [f"| {what} | {median(leg[name] for leg in legs) * 1000:.0f} |" for name, what in STAMPS.items() if what]
-    total = median(sum(leg.values()) for leg in legs) * 1000
-    return "\n".join([*rows, f"| all | {total:.0f} |"])
+        return "no owner waited until others had given something back"
+    longest = max(legs, key=lambda leg: sum(leg.values()))
+    stamps = next(one for one in (EVICTION, SIZES) if longest.keys() < one.keys())
+    amounts = {stamps[name]: (median(leg[name] for leg in legs), longest[name]) for name in longest}
+    amounts["all"] = median(sum(leg.values()) for leg in legs), sum(longest.values())
+    head = f"| of {len(legs)} owners for which others gave something back | median, ms | the longest wait, ms |"
+    rows = (f"| {what} | {one * 1000:.0f} | {other * 1000:.0f} |" for what, (one, other) in amounts.items())
+    return "\n".join([head, "|---|---|---|", *rows])

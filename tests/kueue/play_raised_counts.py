@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.kueue.history import Change, History
+from tests.kueue.history import Change, Histories, History
 from tests.kueue.programs import WORKLOADS
 from tests.kueue.scene import Cluster, Scene, true_of
 
@@ -22,19 +22,16 @@ TRIES, BETWEEN_S, WITHIN_S = 60, 0.02, 1.5
 @pytest.mark.alone
 @pytest.mark.timeout(0)
 def test_kueue_lets_pods_run_that_it_has_not_admitted(cluster: Cluster) -> None:
-    with closing(Scene(cluster)) as scene:
+    with closing(Scene(cluster)) as scene, Histories(cluster.kube) as histories:
         scene.queue("blue", 16)
-        history = History(scene.kube, scene.name)
-        try:
-            scene.submit("train", "blue", 2)
-            number = next((number for number in range(1, TRIES + 1) if _exceeds(scene, history)), None)
-            assert number is not None, f"Kueue lets no more pods run than it has admitted, in {TRIES} tries"
-            print(f"in try {number} of {TRIES}")
-            scene.submit("other", "blue", 13, elastic=False)
-            scene.wait_sizes(train=5, other=13)
-            print("Kueue admits 13 pods beside the 5, of 16 cores")
-        finally:
-            history.close()
+        history = histories.of(scene.name)
+        scene.submit("train", "blue", 2)
+        number = next((number for number in range(1, TRIES + 1) if _exceeds(scene, history)), None)
+        assert number is not None, f"Kueue lets no more pods run than it has admitted, in {TRIES} tries"
+        print(f"in try {number} of {TRIES}")
+        scene.submit("other", "blue", 13, elastic=False)
+        scene.wait_sizes(train=5, other=13)
+        print("Kueue admits 13 pods beside the 5, of 16 cores")
 
 
 def _exceeds(scene: Scene, history: History) -> bool:

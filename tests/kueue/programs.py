@@ -43,9 +43,9 @@ class Kueue(ProgramBeside):
         self._port = free_port()
         self._certificates = make_certificates(plane.workdir / "kueue")
 
-    def add_framework(self, name: str) -> None:
-        """Turn on a further integration when it starts next; the resource of its kind exists."""
-        self._frameworks = (*self._frameworks, name)
+    def add_frameworks(self, *names: str) -> None:
+        """Turn on further integrations when it starts next; the resources of their kinds exist."""
+        self._frameworks = (*self._frameworks, *names)
 
     def install(self) -> None:
         """Create the resources, the webhooks and the Secret."""
@@ -55,7 +55,7 @@ class Kueue(ProgramBeside):
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         kept = [body for body in yaml.load_all(rendered, loader) if body and body["kind"] in _KEPT]
         for body in sorted(kept, key=lambda body: _KEPT.index(body["kind"])):
-            kube.create(_at_loopback(body, self._port, self._certificates), SYSTEM)
+            kube.create(at_loopback(body, self._port, self._certificates), SYSTEM)
         kube.wait_until(self._are_served, _WITHIN_S, "the API server serves what Kueue defines")
 
     def start(self, **more: Any) -> None:
@@ -102,8 +102,14 @@ class Kueue(ProgramBeside):
         return False
 
 
-def _at_loopback(body: Object, port: int, certificates: Certificates) -> Object:
-    """The object with the addresses of the webhooks, or with the certificate."""
+def at_loopback(body: Object, port: int, certificates: Certificates) -> Object:
+    """The object with the addresses of the webhooks, or with the certificate.
+
+    Args:
+        body: what an installation creates.
+        port: of the webhooks, on loopback.
+        certificates: of the program that serves them.
+    """
     if body["kind"] == "Secret":
         return {**body, "data": certificates.secret()}
     if body["kind"] == "CustomResourceDefinition":

@@ -45,12 +45,17 @@ class Cluster(WithController):
             body = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
             self.kube.apply(body)
 
-    def add_kubeflow(self) -> None:
-        """Turn on Kueue's integration of PyTorchJobs, and let edl size these."""
-        for body in yaml.safe_load_all((ROOT / "deploy/kubeflow/rbac.yaml").read_text()):
+    def add_frameworks(self, rights: str, *names: str) -> None:
+        """Turn on integrations of Kueue, and let edl size their kinds.
+
+        Args:
+            rights: the folder below `deploy` with the rights of edl.
+            names: of the integrations.
+        """
+        for body in yaml.safe_load_all((ROOT / "deploy" / rights / "rbac.yaml").read_text()):
             self.kube.apply(body)
         self.kueue.stop()
-        self.kueue.add_framework("kubeflow.org/pytorchjob")
+        self.kueue.add_frameworks(*names)
         self.kueue.start()
         self.world.controller.kill()
         self.world.controller.start()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kueue.history import Histories
 from tests.kueue.scene import Cluster
-from tests.kueue.waves import Result, play, waves_of
+from tests.kueue.wave_results import Result
+from tests.kueue.waves import Stage, play, waves_of
 
 pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
 
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.cluster("Kueue runs on a real control plane only")
 @pytest.mark.timeout(300)
 def test_what_is_free_is_used_and_nothing_is_written_at_rest(cluster: Cluster) -> None:
     """In the second wave an owner comes to full nodes while the pods of a deleted job end."""
-    found = play(cluster, "owner", waves_of(1, 3), Result())
+    with Histories(cluster.kube) as histories:
+        found = play(Stage(cluster, histories), "owner", waves_of(1, 3), Result())
     assert found.utilisation == 1.0, f"used of what is allowed at the rest after each wave: {found.used}"
     assert (found.never, found.stops, found.writes) == (0, 0, 0)

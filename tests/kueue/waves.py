@@ -15,21 +15,22 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
-from statistics import fmean
 
 from edl.model.limits import GROWTH_HOLD_S
 from tests.e2e.control_plane.kube import KubeError
-from tests.kueue.history import Change, History, is_live
-from tests.kueue.legs import Legs
+from tests.kueue.history import Change, Histories, is_live
+from tests.kueue.legs import EVICTION, SIZES, Legs
 from tests.kueue.owned_jobs import OwnedScene
 from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
 from tests.kueue.scene import Cluster, Scene, owner_of, true_of
+from tests.kueue.wave_results import Result
 
 QUOTA, NODE_CPUS, SERVING_CPUS = 16, 32, 2
 BORROWERS = {"a": ("blue", 2, 14), "b": ("blue", 2, 8), "c": ("green", 1, 6)}
 """(queue, the fewest pods, the most) of the jobs whose size may change, by name."""
-REST_S, LONGEST_S = 3.0, 60.0
-"""At rest nothing has changed for so long; a wave that never comes to rest is an error."""
+REST_S, UNUSED_S, LONGEST_S = 3.0, 15.0, 60.0
+"""At rest nothing has changed for so long, and for the second if something is unused: on a busy machine the next step
+may take that long. A wave that never comes to rest is an error."""
 HOLD_S = GROWTH_HOLD_S + 4.0
 """A job that has shrunk for serving, or for pods of owners, grows again only then."""
 QUIET_S = 30.0
@@ -72,50 +73,26 @@ def waves_of(seed: int, number: int) -> list[Wave]:
     return found
 
 
-@dataclass
-class Result:
-    """What the waves of one mode showed.
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where waves are played.
 
     Attributes:
-        used: at the rest after each wave: (pods that run, pods that quota, nodes and maximums allow).
-        soon: the same before the jobs that have shrunk for serving may grow again.
-        owner_s: from the creation of each owner to its admission.
-        never: owners that were deleted before they were admitted.
-        serving_s: from each growth of serving until all of its pods had nodes; a later change ends the wait.
-        stops: how often a job that was not deleted lost all of its pods.
-        above: the longest time in which more pods of a job ran than it held quota for, in seconds.
-        worst: which job that was, with how many pods and Workloads.
-        ended: pods of jobs that were not deleted and ended.
-        writes: changes of pods, Jobs and Workloads, and events of edl, in the last QUIET_S. Other programs count
-            equal events of theirs some seconds later.
-        legs: where the time of owners went that waited for an eviction, see `Legs`.
-        waves: how many were played.
+        cluster: with Kueue and edl.
+        histories: of all namespaces.
+        nodes: labels of the nodes that are for these waves; empty if all are.
     """
 
-    used: list[tuple[int, int]] = field(default_factory=list)
-    soon: list[tuple[int, int]] = field(default_factory=list)
-    owner_s: list[float] = field(default_factory=list)
-    never: int = 0
-    serving_s: list[float] = field(default_factory=list)
-    stops: int = 0
-    above: float = 0.0
-    worst: str = ""
-    ended: int = 0
-    writes: int = 0
-    legs: list[dict[str, float]] = field(default_factory=list)
-    waves: int = 0
-
-    @property
-    def utilisation(self) -> float:
-        """Pods that ran at rest, as a part of those that could."""
-        return _part(self.used)
+    cluster: Cluster
+    histories: Histories
+    nodes: dict[str, str] = field(default_factory=dict)
 
 
-def play(cluster: Cluster, mode: str, waves: Sequence[Wave], found: Result, say: Say = lambda _: None) -> Result:
+def play(stage: Stage, mode: str, waves: Sequence[Wave], found: Result, say: Say = lambda _: None) -> Result:
     """Play waves in a namespace of their own.
 
     Args:
-        cluster: with Kueue and edl.
+        stage: where.
         mode: one of `MODES`.
         waves: at least one.
         found: takes what each wave shows, so that it is known of those before one that never comes to rest.
@@ -124,13 +101,15 @@ def play(cluster: Cluster, mode: str, waves: Sequence[Wave], found: Result, say:
     Returns:
         `found`.
     """
-    with closing(OwnedScene(cluster)) as scene:
+    with closing(OwnedScene(stage.cluster)) as scene:
         reclaim = "Never" if mode == "sizer" else "Any"
         for queue in ("blue", "green"):
             Scene.queue(scene, queue, 8, reclaim=reclaim)
             if mode == "owner":
                 _cover_memory(scene, queue)
-        player = _Player(scene, mode, found)
+        if stage.nodes:
+            scene.flavor("own", stage.nodes, "blue", "green")
+        player = _Player(scene, stage, mode, found)
         try:
             for number, wave in enumerate(waves, start=1):
                 player.play(wave)
@@ -146,13 +125,14 @@ class _Player:
 
     Args:
         scene: has both queues.
+        stage: where it is.
         mode: one of `MODES`.
         found: takes what is measured.
     """
 
-    def __init__(self, scene: OwnedScene, mode: str, found: Result) -> None:
+    def __init__(self, scene: OwnedScene, stage: Stage, mode: str, found: Result) -> None:
         self._scene, self._mode, self._kube = scene, mode, scene.kube
-        self._found, self._numbers, self._legs = found, count(1), Legs()
+        self._found, self._numbers, self._legs = found, count(1), Legs(SIZES if mode == "sizer" else EVICTION)
         self._owners: set[str] = set()
         self._waiting: dict[str, float] = {}  # owners that are not admitted yet: when they were created
         self._borrowers: dict[str, str] = {}  # those that are there: the name of the object
@@ -161,17 +141,19 @@ class _Player:
         self._above_s: dict[str, float] = {}  # since when it has more pods than quota
         self._serving = 0
         self._awaited_s: float | None = None  # since when serving waits
-        self._history = History(scene.kube, scene.name)
+        self._history = stage.histories.of(scene.name)
         container = {"name": "web", "image": "example/web", "resources": {"requests": {"cpu": str(SERVING_CPUS)}}}
-        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [container], "nodeSelector": stage.nodes},
+        }
         spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": template}
         metadata = {"name": "web", "namespace": scene.name}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
         self._kube.create(body, scene.name)
 
     def close(self) -> None:
-        """End the watches, and serving."""
-        self._history.close()
+        """End serving."""
         with contextlib.suppress(KubeError):
             self._kube.delete("deployments", "web", self._scene.name)
 
@@ -202,10 +184,9 @@ class _Player:
         self._rest()
         self._judge()
         self._found.soon.append(self._used(wave))
-        if self._mode in EDL and (held_s := self._held_s()):
-            time.sleep(held_s)
-            self._rest()
-            self._judge()
+        if self._mode in EDL:
+            time.sleep(self._held_s())
+            self._rest_used(wave)
         self._found.used.append(self._used(wave))
 
     def result(self) -> Result:
@@ -239,11 +220,25 @@ class _Player:
             case _:
                 self._scene.submit(full, queue, low if self._mode.endswith("minimum") else high)
 
-    def _rest(self) -> None:
+    def _rest_used(self, wave: Wave) -> None:
+        """Wait for the rest at which all is used, or at which nothing more comes."""
+        self._rest()
+        self._judge()
+        used, most = self._used(wave)
+        if used < most:
+            self._rest(UNUSED_S, lambda: self._used(wave)[0] == most)
+            self._judge()
+
+    def _rest(self, quiet_s: float = REST_S, is_used: Callable[[], bool] = lambda: False) -> None:
+        """Wait until nothing has changed for so long, or for REST_S if by then all is used."""
         start_s = time.monotonic()
-        while (now_s := time.monotonic()) - max(start_s, self._history.last_s) < REST_S:
+        while (quiet := (now_s := time.monotonic()) - max(start_s, self._history.last_s)) < quiet_s:
             assert now_s - start_s < LONGEST_S, "the cluster comes to rest"
             time.sleep(0.2)
+            if quiet >= REST_S:
+                self._judge()
+                if is_used():
+                    return
 
     def _used(self, wave: Wave) -> tuple[int, int]:
         """How many pods run, and how many could by quota, nodes and the most that jobs may have."""
@@ -302,28 +297,8 @@ def _is_of_interest(change: Change) -> bool:
     return "edl-controller" in {change.body.get("source", {}).get("component"), change.body.get("reportingComponent")}
 
 
-def _part(used: Sequence[tuple[int, int]]) -> float:
-    return sum(one for one, _ in used) / max(1, sum(most for _, most in used))
-
-
 def _cover_memory(scene: OwnedScene, queue: str) -> None:
     """Jobs of `OwnedScene` request memory, too."""
     resources = [{"name": "cpu", "nominalQuota": 8}, {"name": "memory", "nominalQuota": "900Gi"}]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "a", "resources": resources}]}]
     scene.kube.patch(CLUSTER_QUEUES, scene.full(queue), {"spec": {"resourceGroups": groups}}, "")
-
-
-def table(results: dict[str, Result]) -> str:
-    """Return the figures as a table of Markdown."""
-    rows = [
-        "| | used at rest, of what quota and nodes allow | 3 s after | owners wait, mean, longest | never admitted |"
-        " serving waits, mean, longest | jobs stopped | pods ended | above quota, longest | writes at rest |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for mode, one in results.items():
-        owners, serving = (f"{fmean(s):.2f} s, {max(s):.2f} s" if s else "none" for s in (one.owner_s, one.serving_s))
-        rows.append(
-            f"| {mode} | {one.utilisation:.1%} | {_part(one.soon):.1%} | {owners} | {one.never} | {serving} |"
-            f" {one.stops} | {one.ended} | {one.above:.2f} s | {one.writes} |"
-        )
-    return "\n".join(rows)

@@ -22,7 +22,7 @@ from edl.kube.mirror.kueue_mirror import kueue_objects
 from edl.kube.mirror.mirrored import EVERYTHING, Mirrored
 from edl.kube.mirror.reflector import Reflector, ReflectorCalls, ReflectorPace
 from edl.kube.mirror.store import Key, is_later
-from edl.kube.mirror.urgency import is_urgent
+from edl.kube.mirror.urgency import group_of, is_urgent
 from edl.kube.mirror.watched import Watched
 from edl.kube.resource_log_line import resource_log_line
 from edl.kube.translate.decoders import PODS
@@ -370,14 +370,14 @@ class ClusterCache:
         return True
 
     def urgent_changes(self) -> frozenset[str]:
-        """The namespaces of the urgent changes since the last call; empty for objects without one; see `urgency`."""
+        """The groups of the urgent changes since the last call; see `urgency.group_of`."""
         urgent, self._urgent = frozenset(self._urgent), set()
         return urgent
 
     def _note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
         changed = after or before
         if changed is not None and is_urgent(before, after):
-            self._urgent.add((changed.metadata and changed.metadata.namespace) or "")
+            self._urgent.add(group_of(changed))
         self._on_event(before, after)
 
     def _freeze_first_parts(self) -> None:

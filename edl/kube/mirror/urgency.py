@@ -13,6 +13,7 @@ from edl.kube.translate.kueue.objects import WorkloadObject
 from edl.kube.translate.objects import HasMetadata, JobObject, NodeObject, PodObject
 from edl.kube.translate.ownership import names_a_job
 
+_WORKLOADS = "/workloads"
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
@@ -35,6 +36,18 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
         case WorkloadObject():
             return _claim_of(before) != _claim_of(after)
     return False
+
+
+def group_of(changed: HasMetadata) -> str:
+    """Return which changes a plan for this one waits for: those of its namespace, or of the Workloads there alone.
+
+    The group of an object without namespace is empty.
+
+    Whoever waits in a queue of Kueue waits for a plan and then up to a second for Kueue, so no pod that comes in the
+    meantime postpones that plan.
+    """
+    namespace = (changed.metadata and changed.metadata.namespace) or ""
+    return f"{namespace}{_WORKLOADS}" if isinstance(changed, WorkloadObject) else namespace
 
 
 def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:

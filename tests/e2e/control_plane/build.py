@@ -25,6 +25,7 @@ from tests.e2e.control_plane.versions import (
     KARPENTER_PROGRAMS,
     KUBEFLOW_PROGRAMS,
     KUBERAY_PROGRAMS,
+    LWS_PROGRAMS,
     MODULES,
     NODE_PROGRAMS,
     PREVIOUS_PROGRAMS,
@@ -147,6 +148,23 @@ class KubeflowBinary:
         return self.training_operator.parent / "echo.yaml"
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderWorkerSetBinary:
+    """Where the controller of LeaderWorkerSets is."""
+
+    lws: Path
+
+    @property
+    def manifests(self) -> Path:
+        """The folder from which kustomize renders what an installation creates."""
+        return self.lws.parent / "config" / "default"
+
+    @property
+    def sample(self) -> Path:
+        """The LeaderWorkerSet that its project publishes as its first example."""
+        return self.lws.parent / "lws.yaml"
+
+
 def ensure_binaries() -> Binaries:
     """Find every program, building those that are missing.
 
@@ -210,6 +228,15 @@ def ensure_kubeflow() -> KubeflowBinary:
         ControlPlaneError: there is no Go and none can be fetched, or the build failed.
     """
     return KubeflowBinary(**_ensure(KUBEFLOW_PROGRAMS))
+
+
+def ensure_lws() -> LeaderWorkerSetBinary:
+    """The same for the controller of LeaderWorkerSets.
+
+    Raises:
+        ControlPlaneError: there is no Go and none can be fetched, or the build failed.
+    """
+    return LeaderWorkerSetBinary(**_ensure(LWS_PROGRAMS))
 
 
 def ensure_helm() -> Path:

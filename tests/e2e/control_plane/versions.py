@@ -108,6 +108,9 @@ KUBEFLOW_PROGRAMS = (
     ),
 )
 
+# What only the tests beside LeaderWorkerSet's controller need.
+LWS_PROGRAMS = (Program("lws", "lws", "sigs.k8s.io/lws/cmd", ("config", "docs/examples/sample/lws.yaml")),)
+
 # What only the tests of the chart need.
 CHART_PROGRAMS = (Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),)
 
@@ -127,6 +130,7 @@ _REQUIRED_OF_KARPENTER = {"karpenter": "sigs.k8s.io/karpenter"}
 _REQUIRED_OF_KUBERAY = {"kuberay": "github.com/ray-project/kuberay/ray-operator"}
 _REQUIRED_OF_KUEUE = dict.fromkeys(KUEUE_PROGRAMS, "sigs.k8s.io/kueue")
 _REQUIRED_OF_KUBEFLOW = {"training-operator": "github.com/kubeflow/training-operator"}
+_REQUIRED_OF_LWS = {"lws": "sigs.k8s.io/lws"}
 _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_NODES,
     **_REQUIRED_OF_CHARTS,
@@ -136,6 +140,7 @@ _REQUIRED_OF_TESTS = {
     **_REQUIRED_OF_KUBERAY,
     **_REQUIRED_OF_KUEUE,
     **_REQUIRED_OF_KUBEFLOW,
+    **_REQUIRED_OF_LWS,
 }
 
 

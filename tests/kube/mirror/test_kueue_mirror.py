@@ -113,6 +113,15 @@ async def test_a_new_leader_lists_the_workloads_again_if_kueue_admits_jobs() -> 
         await eventually(lambda: not w.cache.unready())
 
 
+async def test_a_workload_that_comes_to_wait_is_in_no_group_with_pods_of_its_namespace() -> None:
+    async with world() as w:
+        furnish(w)
+        await eventually(lambda: problem(w) == "")
+        w.cache.urgent_changes()
+        w.api.put(f"{KUEUE}/workloads", workload("owner", 2, queue="green"))
+        await eventually(lambda: w.cache.urgent_changes() == {"ads/workloads"})
+
+
 def test_a_plan_follows_the_base_of_a_job_soon_and_not_each_trainer() -> None:
     base, first = (WORKLOADS.from_dict(own_workload(index, 1)) for index in (0, 1))
     assert not isinstance(base, Quarantined)

@@ -60,6 +60,15 @@ def kueue_job(name: str = "train", queue: str = "blue", *, size: int = 3, **more
     return batch_job(name, annotations=annotations | more.pop("annotations", {}), spec=spec, labels=labels, **more)
 
 
+TRIED = {
+    "type": "QuotaReserved",
+    "status": "False",
+    "reason": "Pending",
+    "message": "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor a",
+}
+"""What Kueue says of a Workload that it has tried to admit."""
+
+
 def workload(
     name: str,
     pods: int,
@@ -85,7 +94,7 @@ def workload(
     """
     owner = {"kind": "Job", "name": job or name, "uid": f"uid-{job or f'of-{name}'}", "controller": True}
     template = {"spec": {"containers": [container(str(cpu), "1Gi")]}}
-    status: Object = {"conditions": []}
+    status: Object = {"conditions": [TRIED]}
     if admitted is not None:
         status["conditions"] = [{"type": "QuotaReserved", "status": "True"}]
         assignment = {"name": "main", "flavors": {"cpu": more.get("flavor", "a")}, "count": admitted}

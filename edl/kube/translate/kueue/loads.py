@@ -81,6 +81,7 @@ class Load:
         gated: what keeps it out of the queue, in Kueue's words; empty if nothing does.
         refused: why Kueue does not admit it to any queue, in its words; empty if it may.
         unavailable: the resources of which Kueue has said that its ClusterQueue does not cover them.
+        is_tried: Kueue has admitted it, or has said why not.
     """
 
     namespace: str
@@ -98,6 +99,7 @@ class Load:
     gated: str = ""
     refused: str = ""
     unavailable: frozenset[str] = frozenset()
+    is_tried: bool = False
 
     @property
     def key(self) -> str:
@@ -199,6 +201,7 @@ def read_load(source: WorkloadObject) -> Load | None:
         gated=one_line(message, _MOST_QUOTED) if said is not None and _is_held_back(said.reason, message) else "",
         refused=one_line(message, _MOST_QUOTED) if message.startswith(_NOT_VALID) else "",
         unavailable=_unavailable(message, pod_sets),
+        is_tried=admission is not None or said is not None,
     )
 
 

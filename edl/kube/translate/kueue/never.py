@@ -18,6 +18,7 @@ from math import inf
 from edl.kube.translate.kueue.flavors import TAKEN, Flavor
 from edl.kube.translate.kueue.loads import Load, PodSet
 from edl.model.quota_trees import Pool
+from edl.model.resources import PODS
 from edl.model.units import amount
 from edl.printable import one_line
 
@@ -68,8 +69,7 @@ class QueueRules:
             return f"Kueue keeps Workload {load.key} out of {self.node} ({load.gated}): remove the gate or the hold"
         if load.refused:
             return f"Kueue does not admit Workload {load.key} to {self.node} ({load.refused}): correct its pods"
-        covered = {resource for resources, _ in self.groups for resource in resources}
-        if missing := (self.counted & _requested(load)) - covered:
+        if missing := self.counted & self.uncovered(load):
             name = one_line(min(missing), _MOST_QUOTED)
             return (
                 f"{self.node} does not cover {name}, so Kueue never admits Workload {load.key}: add it to"
@@ -79,6 +79,10 @@ class QueueRules:
         if found or of_any_size or load.is_reserved or load.replaces:
             return found
         return next(filter(None, (self._size(load, group) for group in self.groups)), "")
+
+    def uncovered(self, load: Load) -> set[str]:
+        """The resources that a Workload requests and the ClusterQueue has no quota of; the number of pods is none."""
+        return _requested(load).difference({PODS}, *(resources for resources, _ in self.groups))
 
     def _place(self, load: Load, pods: PodSet) -> str:
         """Why no flavor of a group takes some pods."""

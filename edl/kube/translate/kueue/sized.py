@@ -119,10 +119,13 @@ def quota_trees(
         of_node = least.setdefault(one.node, {})
         for pool, used in one.least().items():
             of_node[pool] = of_node.get(pool, 0) + used
+    untold = untold_of(waiting, quotas, loads)
     claiming = [
         load
         for load in waiting
-        if load.owner not in sized and load.priority >= lowest.get(quotas.node_of(load), load.priority)
+        if load.owner not in sized
+        and load.key not in untold
+        and load.priority >= lowest.get(quotas.node_of(load), load.priority)
     ]
     nodes = with_claims(quotas, with_held(quotas.nodes, held, leaving), claiming, least)
     return QuotaTrees(
@@ -136,6 +139,23 @@ def quota_trees(
             for name, queue in sorted(queues.items())
         ),
     )
+
+
+def untold_of(waiting: Iterable[Load], quotas: Quotas, loads: Iterable[Load]) -> set[str]:
+    """Workloads for which nobody gives anything back yet, as namespace and name: Kueue may never admit them.
+
+    They request a resource that their ClusterQueue does not cover. Whether it counts is known once Kueue has tried
+    the Workload, or an earlier one in that ClusterQueue: of those that are alike it tries one only.
+    """
+    free: dict[str, set[str]] = {}
+    for load in loads:
+        if load.is_tried and not load.is_reserved:
+            free.setdefault(quotas.node_of(load), set()).update(quotas.rules_of(load).uncovered(load))
+    return {
+        load.key
+        for load in waiting
+        if not load.is_tried and quotas.rules_of(load).uncovered(load) - free.get(quotas.node_of(load), set())
+    }
 
 
 def _tried_first(job: Job, node: str, quotas: Quotas, waiting: Load | None) -> dict[str, str]:

@@ -65,7 +65,7 @@ def waits(name: str = "owner", pods: int = 7, *, said: str = "", reason: str = "
         pod_set["minCount"] = more["least"]
     if said:
         condition = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": said}
-        found["status"]["conditions"].append(condition)
+        found["status"]["conditions"] = [condition]
     return found
 
 
@@ -114,6 +114,16 @@ def test_what_kueue_said_of_one_workload_holds_for_those_that_are_alike() -> Non
     other = waits()
     other["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
     assert sizes(take(*beside(), other, said)) == KEPT
+
+
+def test_nobody_gives_back_for_a_resource_that_the_queue_does_not_cover_before_kueue_has_tried_the_workload() -> None:
+    """Pods that end for a Workload that Kueue then refuses have ended for nothing."""
+    new = waits("new")
+    new["status"]["conditions"] = []
+    assert sizes(take(*beside(), new)) == NOT_KEPT
+    assert sizes(take(*beside(), new, waits("alike", 20))) == KEPT, "Kueue tries one of those that are alike"
+    covered = resource_groups(a=[quota(10), quota("1Ti", name="memory")])
+    assert sizes(take(*beside(*covered), new)) == KEPT
 
 
 def test_it_holds_for_a_while_after_kueue_says_something_else() -> None:

@@ -1,0 +1,1 @@
+"""Tests of LeaderWorkerSets that edl resizes, beside their real controller (`make lws-test`)."""
