@@ -24,6 +24,7 @@ class Ballot(NamedTuple):
         must_change, leaving, stop: see `Flags`.
         settings: a digest of the optimizers' settings.
         counts: a digest of the optimizers' step counts.
+        modes: a digest of what trains; see `Modes`. 0 if it had no records.
         is_compared: 1 if `tensors` is there.
         tensors: the bits of parameters and buffers.
         cost_us: what it took to compute `tensors`, in microseconds.
@@ -49,6 +50,7 @@ class Ballot(NamedTuple):
     stop: int
     settings: int
     counts: int
+    modes: int
     is_compared: int
     tensors: int
     cost_us: int

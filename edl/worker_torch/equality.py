@@ -30,12 +30,17 @@ RATE = (
     " loop counts those of one; a scheduler goes to Elastic(..., scheduler=scheduler)"
 )
 COUNT = "only edl may call step() of an optimizer: pass every optimizer to Elastic"
+MODE = (
+    "what freezes parameters, or sets modules to training or evaluation, must do so in all trainers at once: in a"
+    " hook of on_step_end, or by elastic.step, which counts the steps of all trainers; a counter of the loop counts"
+    " those of one"
+)
 TENSOR = (
     "something outside of the step changes it in one trainer only: pass a second optimizer as Elastic(job, model,"
     " [optimizer, other]), and other state as state={name: object}; change weights only in hooks of on_step_end, in"
     " all trainers alike"
 )
-"""What a person can do about settings, counts of steps, or tensors that differ."""
+"""What a person can do about settings, counts of steps, modes of the model, or tensors that differ."""
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
 _WORD = 8
 
@@ -158,21 +163,22 @@ class Equality:
 
 
 def name_difference(
-    wire: Wire, names: tuple[str, ...], found: dict[str, Any], remedy: str, shards: int = 1
+    wire: Wire, names: tuple[str, ...], found: dict[str, Any] | None, remedy: str, shards: int = 1
 ) -> DivergedError:
     """The error that names a value that differs, and two trainers in which it does.
 
     Args:
         wire: on which all trainers make this call.
         names: rank -> trainer.
-        found: name -> value in this trainer.
+        found: name -> value in this trainer; None if it has nothing to compare.
         remedy: what a person can do.
         shards: each value is one of so many parts of a model, and the ranks have them in turn.
     """
-    text = json.dumps([(name, str(value)) for name, value in found.items()])
+    text = json.dumps(None if found is None else [(name, str(value)) for name, value in found.items()])
     every = [json.loads(its) for its in wire.gather_bytes(text.encode())]
-    for rank, other in enumerate(every):
-        first = rank % shards
+    compared = [rank for rank, its in enumerate(every) if its is not None]
+    for rank, other in ((rank, every[rank]) for rank in compared):
+        first = next(twin for twin in compared if twin % shards == rank % shards)
         mine = every[first]
         for (name, value), (its_name, its) in itertools.zip_longest(mine, other, fillvalue=("nothing", "nothing")):
             if (name, value) != (its_name, its):

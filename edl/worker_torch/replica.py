@@ -15,16 +15,18 @@ from edl.worker.steps import Flags, PeerLostError
 from edl.worker_torch.ballot import Ballot, bits_float, float_bits, from_row, to_row
 from edl.worker_torch.buffers import LAST, SyncedBuffers
 from edl.worker_torch.copying import copy_state
-from edl.worker_torch.equality import COUNT, RATE, TENSOR, Equality, name_difference
+from edl.worker_torch.equality import COUNT, MODE, RATE, TENSOR, Equality, name_difference
 from edl.worker_torch.goodput.watch import GoodputWatch
 from edl.worker_torch.gradients import GradientSum
-from edl.worker_torch.limits import LimitWatch
 from edl.worker_torch.losses.book import LossBook, check_factors, common
 from edl.worker_torch.losses.kinds import DIVIDED, UNIT, WEIGHT
+from edl.worker_torch.modes import Modes
 from edl.worker_torch.processes import Processes
 from edl.worker_torch.seeds import piece_seed, seed_all
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.step_guard import StepGuard
+from edl.worker_torch.watches.averages import AverageWatch
+from edl.worker_torch.watches.limits import LimitWatch
 from edl.worker_torch.wire import Wire
 
 try:
@@ -97,7 +99,8 @@ class TorchReplica:
         self.watch = GoodputWatch(scaler, is_on=self._shards < 2)
         state.extra["edl.goodput"] = self.watch.tuner
         self._sum, self._equality = GradientSum(state, self.twins), Equality(state)
-        self._limits = LimitWatch(state)
+        self._modes = Modes(state.model)
+        self._limits, self._averages = LimitWatch(state), AverageWatch(state)
         self.guard.on_computed = lambda: self._limits.note(self._sum.parameters)
         self._buffers = SyncedBuffers(state, self.wire, buffers)
         self._most = len(owned), len(state.buffers)
@@ -133,6 +136,7 @@ class TorchReplica:
         self._sum.begin_world(self.logical_ranks)
         self._buffers.parts = self.logical_ranks
         self._equality.begin_world()
+        self._modes.refresh()
         self.watch.begin_world()
         self._since_s, self._step_s = None, 0.0
 
@@ -164,6 +168,7 @@ class TorchReplica:
     def begin_step(self, plan: StepPlan) -> None:
         """See `Replica.begin_step`."""
         self.guard.begin_step()
+        self._averages.begin_step()
         self.watch.begin_step(plan)
         if self.watch.tuner.batch is not None:
             self.losses.global_batch = plan.batch
@@ -172,6 +177,7 @@ class TorchReplica:
         self.losses.begin_step()
         if self._equality.is_due and not self.wire.is_alone:
             self._equality.note_tensors()  # before the loop changes the buffers
+            self._modes.refresh()
         self.forget_gradients()
 
     def begin_piece(self, step: int, piece: Piece) -> None:
@@ -229,6 +235,7 @@ class TorchReplica:
             stop=stop,
             settings=0 if self.wire.is_alone else self._equality.settings_digest,
             counts=0 if self.wire.is_alone else self._equality.counts_digest,
+            modes=0 if self.wire.is_alone or not self.losses.kind else self._modes.digest,
             is_compared=int(self._equality.is_due and not self.wire.is_alone),
             tensors=self._equality.tensors_digest,
             cost_us=self._equality.cost_us,
@@ -256,6 +263,8 @@ class TorchReplica:
             raise name_difference(self.wire, names, self._equality.settings, RATE)
         if len({one.counts for one in ballots}) > 1:
             raise name_difference(self.wire, names, self._equality.counts, COUNT)
+        if len({one.modes for one in ballots if one.kind}) > 1:  # without records the loop of a trainer is behind
+            raise name_difference(self.wire, names, self._modes.named if mine.kind else None, MODE)
         if mine.is_compared:
             shards = max(1, self._shards)
             if any(one.tensors != ballots[rank % shards].tensors for rank, one in enumerate(ballots)):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
+from edl.worker_torch.modes import ModuleSettings
 from edl.worker_torch.portable import detached, is_shard, local_of, plain, restored
 
 try:
@@ -49,6 +50,7 @@ class TrainState:
     ) -> None:
         self.model, self.optimizers, self.schedulers, self.extra = model, optimizers, schedulers, dict(extra)
         self.steps, self._processes = 0, processes
+        self._settings = ModuleSettings(model)
         self.carried: dict[str, Any] = {}
         self._names = {parameter: name for name, parameter in model.named_parameters()}
         for name, value in self.extra.items():
@@ -128,6 +130,7 @@ class TrainState:
             "scheduler": [plain(one.state_dict(), "scheduler.state_dict()") for one in self.schedulers],
             "state": {name: plain(one.state_dict(), f"state[{name!r}]") for name, one in self.extra.items()},
             "constants": plain(self._constants, "a buffer"),
+            "modules": plain(self._settings.changed(), "a setting of a module"),
             "steps": self.steps,
             "groups": [[[self._names[p] for p in g["params"]] for g in o.param_groups] for o in self.optimizers],
             "frozen": [name for parameter, name in self._names.items() if not parameter.requires_grad],
@@ -176,6 +179,7 @@ class TrainState:
             its = theirs.get(name)  # a cache may have grown since
             if its is not None and its.shape == buffer.shape and not torch.equal(its.to(buffer), buffer):
                 buffer.copy_(its)
+        self._settings.load(restored(detached(state.get("modules", {}))))
         frozen = set(state["frozen"])
         for name, parameter in by_name.items():
             parameter.requires_grad_(name not in frozen)

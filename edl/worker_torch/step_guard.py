@@ -18,6 +18,7 @@ from edl.errors import ConfigError, PermanentError
 try:
     import torch
     from torch.nn.utils import clip_grad
+    from torch.optim import lr_scheduler
     from torch.optim.optimizer import register_optimizer_step_pre_hook
     from torch.optim.swa_utils import AveragedModel
 except ImportError as error:
@@ -185,6 +186,28 @@ class StepGuard:
                 " of step() and zero_grad(). For values that live for one batch, make the optimizer in each batch"
             )
 
+    def after_group(self, optimizer: Any) -> None:
+        """An optimizer got a group of parameters."""
+        group = optimizer.param_groups[-1]["params"]
+        if self._is_on and optimizer not in self._optimizers and any(map(self._owns, group)):
+            raise PermanentError(
+                f"Elastic: the loop or a hook makes another optimizer, a {type(optimizer).__name__} of parameters of"
+                " the model, and edl would go on with the one that Elastic was given. Change that one by"
+                " elastic.step: the settings in optimizer.param_groups, or optimizer.state.clear(). For another kind"
+                " of optimizer train the rest as a second job that begins with the model.pt of this one"
+            )
+
+    def after_schedule(self, scheduler: Any) -> None:
+        """A scheduler of learning rates was made."""
+        if self._is_on and getattr(scheduler, "optimizer", None) in self._optimizers:
+            raise PermanentError(
+                f"Elastic: the loop or a hook makes a scheduler, a {type(scheduler).__name__}, while the training is"
+                " under way. A trainer that joins would not have it, and a scheduler that Elastic was given would go"
+                " on beside it. Make all schedulers before the loop: one SequentialLR as Elastic(...,"
+                " scheduler=scheduler), or state={'next': scheduler}, and elastic.step decides in a hook of"
+                " on_step_end which of them steps"
+            )
+
     def before_average(self, average: Any) -> None:
         """The loop updates averaged weights, an `AveragedModel` of torch."""
         if not self._is_on:
@@ -254,6 +277,9 @@ def _watch() -> None:
     """Let torch's methods tell the guard of their thread before they do what they do."""
     _replace_backward()
     _replace(AveragedModel, "update_parameters", lambda guard, average: guard.before_average(average))
+    _replace(torch.optim.Optimizer, "add_param_group", tell_after=lambda guard, one: guard.after_group(one))
+    for kind in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau):
+        _replace(kind, "__init__", tell_after=lambda guard, one: guard.after_schedule(one))
     for name in _SCALER_CALLS:
         tell = functools.partial(_tell_scaler, name)
         _replace(torch.amp.GradScaler, name, tell)
@@ -273,14 +299,28 @@ def _tell_step(optimizer: Any, *_: object) -> None:
         guard.before_step(optimizer)
 
 
-def _replace(owner: Any, name: str, tell: Callable[[StepGuard, Any], float | None]) -> None:
+def _untold(_: StepGuard, __: Any) -> None:
+    """Nothing to hear."""
+
+
+def _replace(
+    owner: Any,
+    name: str,
+    tell: Callable[[StepGuard, Any], object] = _untold,
+    *,
+    tell_after: Callable[[StepGuard, Any], object] = _untold,
+) -> None:
     inner = getattr(owner, name)
 
     @functools.wraps(inner)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         guard = getattr(_local, "guard", None)
-        factor = tell(guard, self) if guard is not None else None
-        return inner(self if factor is None else self * factor, *args, **options)
+        if guard is None:
+            return inner(self, *args, **options)
+        tell(guard, self)
+        found = inner(self, *args, **options)
+        tell_after(guard, self)
+        return found
 
     _undo.append(functools.partial(setattr, owner, name, inner))
     setattr(owner, name, call)

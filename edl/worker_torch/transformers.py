@@ -184,6 +184,18 @@ class Trainer(transformers.Trainer):
                 f"Trainer: num_train_epochs={args.num_train_epochs} and max_steps={args.max_steps}, and the job has"
                 f" {epochs} epochs; set num_train_epochs={epochs} without max_steps, or set spec.dataset.epochs"
             )
+        for name, base in (("get_train_dataloader", Trainer), ("_get_train_sampler", transformers.Trainer)):
+            if getattr(type(self), name) is not getattr(base, name):
+                raise ConfigError(
+                    f"Trainer: {type(self).__name__} has a {name} of its own, and the master decides the order: each"
+                    " record once in an epoch, shuffled; leave it away, and give the records that count as"
+                    " train_dataset"
+                )
+        if args.lr_scheduler_type == "reduce_lr_on_plateau":
+            raise ConfigError(
+                "Trainer: lr_scheduler_type='reduce_lr_on_plateau' is not offered: its step needs a metric; give a"
+                " schedule that counts steps, such as 'cosine' or 'linear'"
+            )
         if args.fp16:
             raise ConfigError("Trainer: fp16=True is not offered; give bf16=True, which needs no scaler")
 

@@ -200,6 +200,7 @@ async def test_early_stopping_ends_the_job_and_the_best_model_is_that_of_the_tra
             "resume_from_checkpoint='old' is not offered: a job goes on from",
         ),
         ({"dataloader_drop_last": True}, "dataloader_drop_last=True cannot be used with trainers that come and go"),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "reduce_lr_on_plateau' is not offered: its step needs a met"),
     ],
 )
 async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(
@@ -209,3 +210,17 @@ async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(
         with pytest.raises(ConfigError, match=says):
             await in_thread(lambda: elastic(served, tmp_path, "a", **more), 60)
         assert served.master.status()["done"] == 0
+
+
+@pytest.mark.parametrize("name", ["_get_train_sampler", "get_train_dataloader"])
+async def test_an_order_of_the_script_is_refused_before_the_first_step(tmp_path: Path, name: str) -> None:
+    sampled = type("Sampled", (Trainer,), {name: lambda *_: None})
+    async with serving(tmp_path, f"index:{RECORDS}", epochs=EPOCHS) as served:
+        job = trainer(served, "a")
+        with pytest.raises(ConfigError, match=f"Sampled has a {name} of its own, and the master decides the order"):
+            await in_thread(
+                lambda: sampled(
+                    job=job, model=model(), args=arguments(tmp_path, eval_strategy="no"), train_dataset=Texts()
+                ),
+                60,
+            )

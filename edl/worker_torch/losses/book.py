@@ -19,6 +19,7 @@ _LEFT_OUT = (
     "the loop has left out a batch, whose records count with a gradient of zero. A batch is a part of a step, so"
     " which ones are left out depends on the number of trainers"
 )
+_DIGITS = 6
 _log = logging.getLogger(__name__)
 
 
@@ -104,7 +105,8 @@ class LossBook:
             self.kind = common({self.kind, loss.kind})
             self.weight += weight
             self._divisors.add(loss.weight)
-            self._factors.add(loss.factors)
+            shares = (round(sum(loss.numbers), _DIGITS),) if loss.numbers else ()  # of mixup they add up to one
+            self._factors.add(loss.factors + shares)
         if has_gradient and self._loss is None and self._shards > 1:
             raise unseen()
         if piece.weight and (self._loss is None or not has_gradient) and not self._has_warned:
@@ -151,7 +153,7 @@ def common(kinds: set[int]) -> int:
 
 
 def check_factors(found: set[int]) -> None:
-    """Refuse losses that are multiplied by a number that was computed from the batch.
+    """Refuse losses that are multiplied by a number that is not the same for all batches of a step.
 
     Args:
         found: `LossBook.factors` of all trainers.
@@ -161,10 +163,11 @@ def check_factors(found: set[int]) -> None:
     """
     if len(found) > 1 or -1 in found:
         raise PermanentError(
-            "Elastic: the loss is multiplied or divided by a tensor that has another value in another batch of the"
-            " same step, such as a detached loss, a variance of the batch or a random number. Each trainer has a part"
-            " of the batch only, so the step would depend on the number of trainers; multiply by a number that all"
-            " batches of a step share, such as one that is computed from elastic.step"
+            "Elastic: the loss is multiplied or divided by a number or a tensor that has another value in another"
+            " batch of the same step, such as a detached loss, a variance of the batch, a random number or a count of"
+            " the loop. Each trainer has a part of the batch only, so the step would depend on the number of"
+            " trainers; multiply by a number that all batches of a step share, such as one that is computed from"
+            " elastic.step"
         )
 
 

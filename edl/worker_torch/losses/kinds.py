@@ -54,6 +54,7 @@ class LossKind(NamedTuple):
         curve: what was computed from a mean, such as its root; empty if the loss is the mean.
         constants: the numbers of Python's by which its terms were divided, of those that are sums.
         factors: tensors of one number by which means were multiplied or divided, by their values.
+        numbers: the numbers of Python's by which means were multiplied or divided.
         has_penalty: it is a sum over records plus a sum over weights.
     """
 
@@ -67,6 +68,7 @@ class LossKind(NamedTuple):
     curve: str = ""
     constants: tuple[float, ...] = ()
     factors: tuple[float, ...] = ()
+    numbers: tuple[float, ...] = ()
     has_penalty: bool = False
 
     @property
@@ -209,22 +211,24 @@ def _of_terms(found: list[LossKind | None], are_of_weights: list[bool]) -> LossK
     weights = {of.weight for of in means if of.kind == WEIGHT}
     if not means:
         return known[0]._replace(has_penalty=has_penalty) if known else None
-    factors, constants = (sum((getattr(of, name) for of in known), ()) for name in ("factors", "constants"))
+    names = ("factors", "numbers", "constants")
+    factors, numbers, constants = (sum((getattr(of, name) for of in known), ()) for name in names)
     if not weights:
-        return means[0]._replace(factors=factors, constants=constants)
+        return means[0]._replace(factors=factors, numbers=numbers, constants=constants)
     ignores = any(of.ignores for of in means)
     is_clear = len(weights) == 1 and not (ignores and any(of.kind == RECORDS for of in means))
     is_clear = is_clear and all(of.is_certain for of in means)
     is_divided, is_constant = (all(getattr(of, name) for of in means) for name in ("is_divided", "is_constant"))
     whole = LossKind(WEIGHT, max(weights), is_divided, is_constant, ignores, is_clear)
-    return whole._replace(constants=constants, factors=factors, has_penalty=has_penalty)
+    return whole._replace(factors=factors, numbers=numbers, constants=constants, has_penalty=has_penalty)
 
 
 def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind | None:
     """A sum that is divided by a number is a mean; a mean stays one."""
     other = getattr(node, "_saved_other", None)
     if found is not None and found.is_mean:
-        return found._replace(factors=found.factors + _factors_of(node))
+        factors, numbers = _factors_of(node)
+        return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
     if found is None or found.kind != SUM or not is_division or other is None:
         return found
     if isinstance(other, torch.Tensor) and other.numel() != 1:
@@ -234,14 +238,14 @@ def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind
     return LossKind(WEIGHT, value, is_divided=True, is_constant=is_number, constants=constants)
 
 
-def _factors_of(node: Any) -> tuple[float, ...]:
-    """The number by which a mean is multiplied or divided, if it is a tensor that needs no gradient."""
+def _factors_of(node: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Tensors of one number, and Python's numbers, by which a mean is multiplied or divided; none has a gradient."""
     if sum(of is not None for of, _ in node.next_functions) != 1:
-        return ()
+        return (), ()
     every = [getattr(node, f"_saved_{side}", None) for side in ("self", "other")]
-    return tuple(
-        float(one) for one in every if isinstance(one, torch.Tensor) and one.numel() == 1 and not _is_number(one)
-    )
+    found = [one for one in every if one is not None and (not isinstance(one, torch.Tensor) or one.numel() == 1)]
+    tensors, numbers = ([float(one) for one in found if _is_number(one) is is_number] for is_number in (False, True))
+    return tuple(tensors), tuple(numbers)
 
 
 def _is_number(other: Any) -> bool:
