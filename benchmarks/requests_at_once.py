@@ -65,6 +65,7 @@ class Offered:
 
     def __init__(self) -> None:
         self._pending = PendingWrites()
+        self.looked_at = 0
 
     def put(self, number: int, kind: type[MarkPod | DeletePod], count: int) -> None:
         """Offer writes of a job."""

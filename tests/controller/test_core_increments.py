@@ -47,8 +47,9 @@ def test_pending_writes_equal_those_of_a_state_machine_that_begins_anew(name: st
 
 def _not_looked_at(core: Core) -> set[str]:
     """The jobs whose writes are not computed now: they wait for a write or a pause, or for the next turn."""
-    may = set(core._due._open(core._jobs, core.under_way.jobs_that_wait(), core._clock.monotonic_s()))
-    return (core._jobs.keys() - may) | core._due._now.keys()
+    now_s = core._clock.monotonic_s()
+    pausing = {uid for uid in core._jobs if core._due._backs_off(uid, now_s)}
+    return pausing | set(core.under_way.jobs_that_wait()) | core._due._now.keys()
 
 
 def _pending(core: Core, skipped: set[str]) -> dict[str, Counter[Write]]:
