@@ -24,9 +24,8 @@ from edl.worker_torch.modes import Modes
 from edl.worker_torch.processes import Processes
 from edl.worker_torch.seeds import piece_seed, seed_all
 from edl.worker_torch.state import TrainState
-from edl.worker_torch.step_guard import StepGuard
-from edl.worker_torch.watches.averages import AverageWatch
 from edl.worker_torch.watches.limits import LimitWatch
+from edl.worker_torch.watches.step_guard import StepGuard
 from edl.worker_torch.wire import Wire
 
 try:
@@ -100,7 +99,7 @@ class TorchReplica:
         state.extra["edl.goodput"] = self.watch.tuner
         self._sum, self._equality = GradientSum(state, self.twins), Equality(state)
         self._modes = Modes(state.model)
-        self._limits, self._averages = LimitWatch(state), AverageWatch(state)
+        self._limits = LimitWatch(state)
         self.guard.on_computed = lambda: self._limits.note(self._sum.parameters)
         self._buffers = SyncedBuffers(state, self.wire, buffers)
         self._most = len(owned), len(state.buffers)
@@ -168,7 +167,6 @@ class TorchReplica:
     def begin_step(self, plan: StepPlan) -> None:
         """See `Replica.begin_step`."""
         self.guard.begin_step()
-        self._averages.begin_step()
         self.watch.begin_step(plan)
         if self.watch.tuner.batch is not None:
             self.losses.global_batch = plan.batch

@@ -103,14 +103,16 @@ def unmodified(folder: Path, **more: Any) -> Any:
     return made
 
 
-def elastic(served: Served, folder: Path, name: str, *, first: int = 1, **more: Any) -> Any:
+def elastic(
+    served: Served, folder: Path, name: str, *, first: int = 1, make: type[Trainer] = Trainer, **more: Any
+) -> Any:
     torch.set_num_threads(1)
     job = trainer(served, name)
     job._environment = {**job._environment, "TRAINERS": str(first)}
     data = {"train_dataset": Texts(), "eval_dataset": Texts()}
     with ended_by_its_error(job):
         args = arguments(folder, **more)
-        made = Trainer(model=model(), args=args, job=job, elastic_options={"folder": folder}, **data)
+        made = make(model=model(), args=args, job=job, elastic_options={"folder": folder}, **data)
         made.train()
     return made
 
@@ -216,11 +218,6 @@ async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(
 async def test_an_order_of_the_script_is_refused_before_the_first_step(tmp_path: Path, name: str) -> None:
     sampled = type("Sampled", (Trainer,), {name: lambda *_: None})
     async with serving(tmp_path, f"index:{RECORDS}", epochs=EPOCHS) as served:
-        job = trainer(served, "a")
-        with pytest.raises(ConfigError, match=f"Sampled has a {name} of its own, and the master decides the order"):
-            await in_thread(
-                lambda: sampled(
-                    job=job, model=model(), args=arguments(tmp_path, eval_strategy="no"), train_dataset=Texts()
-                ),
-                60,
-            )
+        says = f"Sampled has a {name} of its own, and the master decides the order"
+        with pytest.raises(ConfigError, match=says):
+            await in_thread(lambda: elastic(served, tmp_path, "a", make=sampled), 60)

@@ -1,1 +1,1 @@
-"""What a script does beside the step of edl, and would differ between trainers: it is seen, and refused."""
+"""Watches what a loop does beside its loss: to the step, its optimizers and schedulers, and to gradients."""

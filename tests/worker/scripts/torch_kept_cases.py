@@ -5,7 +5,6 @@ It is copied to trainers that join, or it stops the job with a sentence that say
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +26,11 @@ def mse(script: Any, x: Any, y: Any) -> None:
 
 
 class Hooked(Script):
-    """A script with a hook, and with what it keeps for that.
+    """A script with a hook.
 
     Args:
         hook: is called with the script after each step.
         build: makes the model.
-        keep: makes of the model what the hook uses.
         options: as `Script` takes them.
     """
 
@@ -43,12 +41,9 @@ class Hooked(Script):
         *,
         hook: Callable[[Any], object] = lambda _: None,
         build: Callable[[], Any] = network,
-        keep: Callable[[Any], Any] = lambda _: None,
         **options: Any,
     ) -> None:
-        model = build()
-        self.kept = keep(model)
-        super().__init__(served, name, model=model, **options)
+        super().__init__(served, name, model=build(), **options)
         self.batches, self.name = 0, name
         self.elastic.on_step_end(lambda: hook(self))
 
@@ -180,76 +175,3 @@ async def test_two_losses_whose_shares_add_up_to_one_may_be_mixed(tmp_path: Path
     a, b = await joined(tmp_path, body, make=Hooked)
     assert a.elastic.is_complete
     assert b.elastic.is_complete
-
-
-# Averages of the weights.
-
-
-def copied(model: Any) -> Any:
-    return copy.deepcopy(model).requires_grad_(False)
-
-
-def listed(model: Any) -> Any:
-    return [one.detach().clone() for one in model.parameters()]
-
-
-def of_a_module(script: Any) -> None:
-    with torch.no_grad():
-        for mine, its in zip(script.kept.parameters(), script.model.parameters(), strict=True):
-            mine.lerp_(its, 0.1)
-
-
-def of_a_list(script: Any) -> None:
-    torch._foreach_lerp_(script.kept, listed(script.model), 0.01)
-
-
-@pytest.mark.parametrize(("keep", "average"), [(copied, of_a_module), (listed, of_a_list)])
-async def test_an_average_that_elastic_does_not_know_is_refused(tmp_path: Path, keep: Any, average: Any) -> None:
-    says = r"keeps an average of the weights beside the model.*state=\{'average': average\}"
-    with pytest.raises(PermanentError, match=says):
-        await trained(tmp_path / "hook", body=mse, make=functools.partial(Hooked, keep=keep, hook=average))
-
-    def body(script: Any, x: Any, y: Any) -> None:
-        mse(script, x, y)
-        average(script)
-
-    with pytest.raises(PermanentError, match=says):
-        await trained(tmp_path / "loop", 2, body, make=functools.partial(Hooked, keep=keep, first=2))
-
-
-class Kept:
-    """A state whose tensors `state_dict` copies.
-
-    Args:
-        values: the tensors.
-    """
-
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"values": [one.clone() for one in self.values]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.values = list(state["values"])
-
-
-@pytest.mark.parametrize("count", [1, 2])
-async def test_an_average_in_the_state_and_copies_that_are_none_are_not_refused(tmp_path: Path, count: int) -> None:
-    class Keeping(Script):
-        """Keeps an average in its state, its first weights, the weights of the step before, and zeros."""
-
-        def __init__(self, served: Served, name: str, **options: Any) -> None:
-            model = network()
-            self.average, self.first, self.before = Kept(listed(model)), listed(model), listed(model)
-            self.zeros = [torch.zeros_like(one) for one in self.first]
-            super().__init__(served, name, model=model, state={"average": self.average}, **options)
-            self.elastic.on_step_end(self.follow)
-
-        def follow(self) -> None:
-            self.before = listed(self.model)
-            torch._foreach_lerp_(self.average.values, self.before, 0.1)
-
-    found = await trained(tmp_path, count, mse, make=functools.partial(Keeping, first=count))
-    for script in found:
-        assert script.elastic.is_complete

@@ -213,8 +213,8 @@ def unknown_scaler(script: Script, x: Any, y: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (second_optimizer, r"another optimizer, a SGD of parameters of the model; .*\[optimizer, other\]"),
-        (scheduler_in_the_loop, r"changed a learning rate from \[0\.05\] to .*pass the scheduler as"),
+        (second_optimizer, r"another optimizer, a SGD of parameters of the model, .*\[optimizer, other\]"),
+        (scheduler_in_the_loop, r"makes a scheduler, a StepLR, while .*scheduler=scheduler"),
         (unknown_scaler, r"a GradScaler that Elastic does not know.*scaler=scaler"),
     ],
 )

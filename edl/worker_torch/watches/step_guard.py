@@ -192,9 +192,10 @@ class StepGuard:
         if self._is_on and optimizer not in self._optimizers and any(map(self._owns, group)):
             raise PermanentError(
                 f"Elastic: the loop or a hook makes another optimizer, a {type(optimizer).__name__} of parameters of"
-                " the model, and edl would go on with the one that Elastic was given. Change that one by"
-                " elastic.step: the settings in optimizer.param_groups, or optimizer.state.clear(). For another kind"
-                " of optimizer train the rest as a second job that begins with the model.pt of this one"
+                " the model, and edl would go on with the one that Elastic was given. Make optimizers of other"
+                " parameters before the loop, and pass all: Elastic(job, model, [optimizer, other]). Change an"
+                " optimizer by elastic.step: the settings in optimizer.param_groups, or optimizer.state.clear(). For"
+                " another kind of optimizer train the rest as a second job that begins with the model.pt of this one"
             )
 
     def after_schedule(self, scheduler: Any) -> None:
