@@ -38,6 +38,12 @@ IMAGE = "example/edl"
 JOBS, PODS, OWN = "/apis/paddlepaddle.org/v1/trainingjobs", "/api/v1/pods", "/api/v1/pods own"
 RUNS = {"phase": "Running", "startTime": "2026-11-22T10:00:00Z"}
 TRIED = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+ADMITTED = {
+    "phase": "Running",
+    "observedGeneration": 1,
+    "conditions": [{"type": "Admitted", "status": "True", "lastTransitionTime": "2026-11-22T10:00:00Z"}],
+}
+"""A controller of before has written that: one that starts asks the API server about new jobs only."""
 Object = dict[str, Any]
 _WIDE_MILLI = parse_quantity(WIDE, CPU)
 
@@ -60,6 +66,7 @@ class World:
         bodies = [job(f"job-{number:05}") for number in range(max(1, nodes // NODES_PER_JOB))]
         for body in bodies:
             body["spec"]["trainer"]["max-instance"] = WANTED
+            body["status"] = ADMITTED
         of_jobs = raw(bodies)
         own = list(pods_of_jobs(bodies, names, TRAINERS))
         for number, pod in enumerate(own):

@@ -46,7 +46,7 @@ PART, MOST_MIB = 0.1, 500
 """By how much honest shares may differ, and the memory of the controller."""
 SHARES_DIFFER_BY = 1.0
 """Trainers: a newcomer may take the place of one for as long as it runs."""
-EACH_S = 15.0
+EACH_S = 8.0
 """From one newcomer to the next."""
 
 
