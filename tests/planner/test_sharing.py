@@ -149,7 +149,7 @@ def test_a_job_that_gave_way_to_serving_waits_before_it_grows() -> None:
     held = decision_of(plan_for(shrunk_for_serving(10)), "a")
     assert held.target == 3
     assert held.reason is Reason.COOLDOWN
-    assert "20 s" in held.account
+    assert "1970-01-01T00:17:00Z" in held.account
     assert targets(plan_for(shrunk_for_serving(31))) == {"a": 8}
 
 
@@ -180,7 +180,7 @@ def test_but_not_for_a_little_and_not_in_its_cooldown() -> None:
     cooling = plan_for(unequal(poor=1, rich=7, resize=Resize(970.0, 8, 7, Reason.INSUFFICIENT_CAPACITY, 970.0)))
     assert targets(cooling) == {"poor": 1, "rich": 7}
     assert decision_of(cooling, "poor").reason is Reason.COOLDOWN
-    assert "30 s" in decision_of(cooling, "poor").account
+    assert "1970-01-01T00:17:10Z" in decision_of(cooling, "poor").account
 
 
 def test_trainers_that_die_for_a_share_do_so_whatever_keeps_their_job_from_growing() -> None:

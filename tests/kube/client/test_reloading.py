@@ -115,7 +115,7 @@ async def test_a_hundred_and_fifty_watches_leave_connections_for_writes_and_the_
             async for _ in lines:
                 pass
 
-    async with reloading(api, never, timeout_s=2.0) as session:
+    async with reloading(api, never, timeout_s=30.0) as session:
         session.fence(lambda: True, exempt="/apis/coordination.k8s.io")
         watches = [asyncio.ensure_future(watch(i)) for i in range(150)]
         await eventually(lambda: len(api.requests) == 150, timeout_s=30)
