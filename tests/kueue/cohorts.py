@@ -32,7 +32,7 @@ def play_at_once(cluster: Cluster, mode: str, seeds: Sequence[int], waves: int, 
         mode: one of `MODES`.
         seeds: of the waves of each cohort.
         waves: so many in each cohort, at least one.
-        say: is told of each wave.
+        say: is called with a line about each wave.
     """
     found = [Result() for _ in seeds]
     with Histories(cluster.kube) as histories, ThreadPoolExecutor(len(seeds)) as pool:

@@ -96,7 +96,7 @@ def play(stage: Stage, mode: str, waves: Sequence[Wave], found: Result, say: Say
         mode: one of `MODES`.
         waves: at least one.
         found: takes what each wave shows, so that it is known of those before one that never comes to rest.
-        say: is told of each wave.
+        say: is called with a line about each wave.
 
     Returns:
         `found`.

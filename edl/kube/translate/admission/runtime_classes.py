@@ -14,7 +14,7 @@ from edl.model.units import listed
 
 
 def unused_runtime_classes(sources: Iterable[RuntimeClassObject], pods: Iterable[NewPod]) -> Iterator[str]:
-    """Yield a line for each RuntimeClass that changes what new pods ask for, or that new pods name in vain.
+    """Yield a line for each RuntimeClass that new pods name, if it changes what they ask for or is not in the files.
 
     Args:
         sources: every RuntimeClass.
