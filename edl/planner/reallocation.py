@@ -7,7 +7,7 @@ could be done, it leaves the packing unchanged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edl.model.names import Role
@@ -101,21 +101,30 @@ def undo_restarts(packing: TrialPacking) -> TrialPacking:
         The packing with fewer restarts.
     """
     demands, live_trainers = packing.problem.demands, packing.problem.live_trainers
-    tries = 0
+    tries, started = 0, _started_trainers(packing)
     for index in sorted(
         set(packing.victims) - packing.for_serving, key=lambda i: live_trainers[i].order, reverse=True
     ):
         j = live_trainers[index].demand
         if live_trainers[index].node < 0 or packing.count[j] > demands[j].max_trainers:
             continue
-        for place in [p for p in packing.placed if p.owner == j and p.role is Role.TRAINER]:
+        for place in started.get(j, ()):
             tries += 1
             if tries > MAX_TRIES:
                 return packing
             if (without := _without_restart(packing, index, place)) is not None:
-                packing = without
+                packing, started = without, _started_trainers(without)
                 break
     return packing
+
+
+def _started_trainers(packing: TrialPacking) -> Mapping[int, Sequence[Placed]]:
+    """The places of new trainers by member, in the order of the packing."""
+    found: dict[int, list[Placed]] = {}
+    for place in packing.placed:
+        if place.role is Role.TRAINER:
+            found.setdefault(place.owner, []).append(place)
+    return found
 
 
 def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialPacking | None:
