@@ -169,10 +169,11 @@ class MasterMonitor:
 
     async def _call(self, master: MonitoredMaster, address: MasterAddress) -> None:
         started_s = self._clock.monotonic_s()
-        job, roster, model = master.job, master.roster, master.model
+        # Of one moment: a status that comes during the call makes `restored` empty, and names the model of it.
+        job, roster, model, restored = master.job, master.roster, master.model, master.restored
         report = await self._client.report(address._replace(pods=max(len(job.pods), len(roster))))
         needs_round = master.take_report(report, self._clock.monotonic_s(), self._pace)
-        if must_restore(job, report, master.restored):
+        if must_restore(job, report, restored):
             may_save = saving_trainers(job)
             saving = tuple(entry for entry in roster if entry.uid in may_save)
             await self._publish(master, address, report, saving)

@@ -1,10 +1,10 @@
-"""Masters that let calls hang do not delay the calls to masters that answer."""
+"""Masters that hang do not delay the calls to others; what changes during a call does not confuse its end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from edl.clock import SystemClock
@@ -12,10 +12,12 @@ from edl.controller.master_monitor.monitor import MasterMonitor
 from edl.controller.master_monitor.pace import CallPace
 from edl.controller.ports import MasterAddress
 from edl.errors import TemporaryError
-from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry
+from edl.lifecycle.data_progress import MasterReport, MasterState, RosterEntry, model_of
 from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.progress import LOST_MODEL, Progress
+from edl.model.status import JobPhase, JobStatus
 from tests.worlds.builders import make_shape
 from tests.worlds.controller_with_masters import sharded
 from tests.worlds.fake_api import eventually
@@ -78,5 +80,44 @@ async def test_a_new_master_is_called_once_those_that_hang_are_given_up() -> Non
         monitor.update([*hanging, with_master("honest")])
         masters.given_up.set()
         await eventually(lambda: masters.calls["honest"] >= 5)
+    finally:
+        await monitor.close()
+
+
+class LostModel:
+    """A master of a job that has lost its model; the status that says so comes while the master is asked again."""
+
+    def __init__(self) -> None:
+        self.reports = self.restores = 0
+        self.during_the_call: list[Callable[[], None]] = []
+
+    async def report(self, master: MasterAddress) -> MasterReport:  # noqa: ARG002 - there is one job
+        self.reports += 1
+        if self.restores and self.during_the_call:
+            self.during_the_call.pop()()
+        return MasterReport(MasterState.RUNNING)
+
+    async def publish(self, master: MasterAddress, generation: int, roster: Sequence[RosterEntry]) -> None:
+        pass
+
+    async def restore(self, master: MasterAddress) -> int:  # noqa: ARG002 - there is one job
+        self.restores += 1
+        return 0
+
+
+def with_model(job: Job, model: str) -> Job:
+    return replace(job, status=JobStatus(phase=JobPhase.RUNNING, dataset=Progress(done=30, total=60, model=model)))
+
+
+async def test_a_status_that_comes_during_a_call_does_not_send_the_master_back_twice() -> None:
+    masters, job = LostModel(), with_master("a")
+    monitor = MasterMonitor(masters, SystemClock(), FakeLease(), lambda *_: None, PACE)
+    masters.during_the_call = [lambda: monitor.update([with_model(job, model_of(job))])]
+    try:
+        monitor.update([with_model(job, LOST_MODEL)])
+        await eventually(lambda: not masters.during_the_call)
+        asked = masters.reports
+        await eventually(lambda: masters.reports >= asked + 3)
+        assert masters.restores == 1
     finally:
         await monitor.close()
