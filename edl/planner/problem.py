@@ -247,6 +247,11 @@ class Problem:
     clock: Clock = field(default_factory=Clock, compare=False)
     solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
 
+    @property
+    def with_pods(self) -> tuple[int, ...]:
+        """The jobs that have live pods. A status that says *Admitted* may not be written yet, so nobody asks it."""
+        return tuple(d.index for d in self.demands if any(pod.is_live for pod in d.job.pods))
+
 
 def order_of(problem: Problem, index: int) -> DeletionOrder:
     """`LiveTrainer.order` of a live trainer; a decision asks for it many times, so it is kept."""

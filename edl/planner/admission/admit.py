@@ -76,11 +76,6 @@ def admit(problem: Problem, served: Served, infeasible: frozenset[int], deadline
     return Admission(packing, queue.head, infeasible, queue.short)
 
 
-def running(problem: Problem) -> tuple[int, ...]:
-    """The jobs that were admitted and have pods: what a plan keeps if there is no time to decide who runs."""
-    return tuple(d.index for d in problem.demands if d.job.was_admitted and any(pod.is_live for pod in d.job.pods))
-
-
 def seniority(job: Job) -> tuple[bool, float, JobKey]:
     """Sort key: whole jobs before those that lack pods, then older before younger."""
     is_broken = job.was_admitted and not is_whole(job)

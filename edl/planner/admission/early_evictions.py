@@ -102,7 +102,7 @@ def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPack
         PlanError: there was no time for it.
     """
     served = count_serving(problem, deadline_s)
-    packing = TrialPacking(problem, [d.index for d in problem.demands if any(pod.is_live for pod in d.job.pods)])
+    packing = TrialPacking(problem, problem.with_pods)
     if served.places:  # no order of placing serves so many: that is for the plan
         return packing
     for batch in batches_of(packing, served):

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from edl.model.names import Role
-from edl.planner.admission.admit import Admission, running
+from edl.planner.admission.admit import Admission
 from edl.planner.admission.trial import waiting_since_s
 from edl.planner.minimums.batches import Served, batches_of
 from edl.planner.minimums.required import place_in_free_capacity
@@ -55,7 +55,7 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
         part: the part of the deadline until which capacity is made for serving, and jobs that wait are tried.
     """
     problem.clock.allow(inf)  # what runs is kept, however late it is
-    members, packing = running(problem), None
+    members, packing = problem.with_pods, None
     if served is not None:
         packing = place_in_free_capacity(TrialPacking(problem, members), served)
     is_served = packing is not None

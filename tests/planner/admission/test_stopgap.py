@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from edl.model.jobs import FixedPods
 from edl.model.limits import Limits
 from edl.model.names import Role
 from edl.model.plan import ScalePlan
+from edl.model.status import Condition, JobPhase, JobStatus, Reason
 from edl.planner import decide, packing
 from edl.planner.clock import Clock
 from edl.planner.guard import check
@@ -164,3 +166,25 @@ def test_sentences_become_short_when_the_time_is_over(monkeypatch: pytest.Monkey
     assert [d.message for d in plan.decisions] == [
         f"{d.target} of 8: {d.reason}; this decision had no time left to say why" for d in plan.decisions
     ]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_job_whose_status_does_not_say_yet_that_it_is_admitted_keeps_its_pods(
+    bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan has admitted it; its pods come before its status, and may not have their nodes yet."""
+    now, cap = JumpingTime(), real(decide, "cap")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S
+        return cap(*given)
+
+    monkeypatch.setattr(decide, "cap", stalled)
+    admitted = Condition("Admitted", "False", Reason.MIN_UNSATISFIED, "waits", 0.0)
+    waits = JobStatus(JobPhase.PENDING, conditions=(admitted,))
+    nodes = make_nodes(2)
+    on = tuple(node.name for node in nodes) if bound else ()
+    new = replace(make_job("new", trainers=4, on=on, min_trainers=4, max_trainers=4), status=waits)
+    plan = planned(make_snapshot(nodes, (new, make_job("other", cpu=2, min_trainers=4, max_trainers=8))), now)
+    decision = next(d for d in plan.decisions if d.job.name == "new")
+    assert (decision.admitted, decision.target, decision.victims) == (True, 4, ())
