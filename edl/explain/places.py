@@ -10,7 +10,7 @@ from edl.model.jobs import Job
 from edl.model.resources import RULE_PREFIX, Placement
 from edl.model.times import text_of
 from edl.model.units import amount, count, listed, plain
-from edl.planner.eligibility import first_broken
+from edl.planner.eligibility import Eligibility
 from edl.planner.findings.pools import pool_of
 from edl.planner.findings.reasons import Cause
 from edl.planner.findings.scarcity import Shortage, open_nodes
@@ -95,9 +95,9 @@ class Places:
 
     def _kept_by(self, packing: TrialPacking, shape: int, usable: set[int]) -> str:
         """The rules about pods and volumes that exclude other nodes than some; empty for none."""
-        others = [node for number, node in enumerate(self._nodes) if number not in usable]
-        each = (Placement(rules=(rule,)) for rule in packing.problem.shapes[shape].placement.rules)
-        broken = (one.rules[0] for one in each if any(first_broken(node, one) for node in others))
+        judge = Eligibility([node for number, node in enumerate(self._nodes) if number not in usable])
+        rules = packing.problem.shapes[shape].placement.rules
+        broken = (rule for rule in rules if any(judge.first_broken(Placement(rules=(rule,)))))
         whys = dict.fromkeys(rule.why.removeprefix(RULE_PREFIX) for rule in broken)
         return "; ".join([*whys][:NAMED_RULES])
 

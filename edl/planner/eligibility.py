@@ -65,6 +65,18 @@ class Eligibility:
         taken: BoolArray = np.array(tolerated, dtype=np.bool_)[self._kinds] & self._labels.select(placement)
         return taken
 
+    def selects(self, placement: Placement) -> BoolArray:
+        """(nodes,) `is_selected`."""
+        return self._labels.select(placement)
+
+    def first_broken(self, placement: Placement) -> list[NodeRule | None]:
+        """(nodes,) the first rule of other objects that keeps the pod from each node; None if none does."""
+        found: list[NodeRule | None] = [None] * len(self._kinds)
+        for rule in reversed(placement.rules):
+            for number in np.flatnonzero(~self._labels.keep(rule)).tolist():
+                found[number] = rule
+        return found
+
     def weigh(self, preferred: Iterable[Preference]) -> NDArray[np.int64]:
         """(nodes,) the sum of the weights of all preferences that a node meets; more is better."""
         weights = np.zeros(len(self._kinds), dtype=np.int64)
@@ -87,8 +99,13 @@ class _Labels:
         if placement.required:
             found &= np.logical_or.reduce([self.meet(term) for term in placement.required])
         for rule in placement.rules:
-            found &= np.logical_or.reduce([self.meet(term) for term in rule.terms or (NodeTerm(),)])
+            found &= self.keep(rule)
         return found
+
+    def keep(self, rule: NodeRule) -> BoolArray:
+        """(nodes,) True if the rule lets the node take the pod; one without terms lets none."""
+        kept: BoolArray = np.logical_or.reduce([self.meet(term) for term in rule.terms or (NodeTerm(),)])
+        return kept
 
     def meet(self, term: NodeTerm) -> BoolArray:
         """(nodes,) `is_met`."""
@@ -191,15 +208,7 @@ def is_selected(node: Node, placement: Placement) -> bool:
         return False
     if placement.required and not _meets_any(node, labels, placement.required):
         return False
-    return first_broken(node, placement) is None
-
-
-def first_broken(node: Node, placement: Placement) -> NodeRule | None:
-    """The first rule of other objects that keeps the pod from the node; None if none does."""
-    if not placement.rules:
-        return None
-    labels = dict(node.labels)
-    return next((rule for rule in placement.rules if not _meets_any(node, labels, rule.terms)), None)
+    return all(_meets_any(node, labels, rule.terms) for rule in placement.rules)
 
 
 def _meets_any(node: Node, labels: Mapping[str, str], terms: Iterable[NodeTerm]) -> bool:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl.model.cluster import Node
-from edl.model.resources import NodeTerm, Placement, Requirement, Taint, Toleration
-from edl.planner.eligibility import takes, takes_each
+from edl.model.resources import NodeRule, NodeTerm, Placement, Requirement, Taint, Toleration
+from edl.planner.eligibility import Eligibility, is_selected, takes, takes_each
 from tests.worlds.builders import make_node
 
 NODE = make_node("n0", labels={"pool": "gpu", "size": "8"})
@@ -149,6 +149,7 @@ PLACEMENTS = st.builds(
     st.lists(st.tuples(KEYS, VALUES), max_size=1).map(tuple),
     st.lists(TERMS, max_size=2).map(tuple),
     st.lists(st.builds(Toleration, st.sampled_from(["gpu", ""]), st.just("Exists")), max_size=1).map(tuple),
+    rules=st.lists(st.builds(NodeRule, st.lists(TERMS, max_size=2).map(tuple), VALUES), max_size=2).map(tuple),
 )
 
 
@@ -170,6 +171,27 @@ def test_all_nodes_judged_at_once_are_judged_as_one_by_one(
         for i, have in enumerate(labels)
     ]
 
-    found = takes_each(nodes, placements)
+    found, judge = takes_each(nodes, placements), Eligibility(nodes)
 
     assert {p: row.tolist() for p, row in found.items()} == {p: [takes(n, p) for n in nodes] for p in placements}
+    for one in placements:
+        assert judge.selects(one).tolist() == [is_selected(n, one) for n in nodes]
+        broken = [[r for r in one.rules if not is_selected(n, Placement(rules=(r,)))] for n in nodes]
+        assert judge.first_broken(one) == [rules[0] if rules else None for rules in broken]
+
+
+class Names(tuple[str, ...]):
+    """Names that nobody may look through for each node anew."""
+
+    __slots__ = ()
+
+    def __contains__(self, value: object) -> bool:
+        raise AssertionError(f"{value} is looked up among {len(self)} names")
+
+
+def test_a_rule_that_names_nodes_is_read_once_for_all_nodes() -> None:
+    """5,000 nodes, each looked up among 5,000 names, took two CPU seconds of one decision."""
+    term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", Names(("n1", "n2"))),))
+    rule = NodeRule((term,), "it is there")
+    found = Eligibility([make_node(f"n{i}") for i in range(4)]).first_broken(Placement(rules=(rule,)))
+    assert found == [None, rule, rule, None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from edl.explain.rejected.remedies import ALLOWED, against_names, on_nodes_of_volumes
 from edl.model.cluster import Node
-from edl.model.resources import RULE_PREFIX, STORAGE_LEFT, Placement, PodShape, Toleration
+from edl.model.resources import RULE_PREFIX, STORAGE_LEFT, NodeRule, Placement, PodShape, Toleration
 from edl.model.units import count, listed
-from edl.planner.eligibility import UNSCHEDULABLE, first_broken, first_untolerated
+from edl.planner.eligibility import UNSCHEDULABLE, Eligibility, first_untolerated
 from edl.planner.findings.scarcity import NodeKinds, scarce_of, slots_without_training
 from edl.planner.problem import BoolArray, Problem
 
@@ -44,9 +45,9 @@ class Rejections:
         place = shape.placement
         if not place.rules:
             return ""
-        nodes = [node for node in self._problem.snapshot.nodes if node.ready]
-        open_to_it = [node for node in nodes if first_untolerated(node, place.tolerations) is None]
-        broken = {first_broken(node, place) for node in open_to_it}
+        nodes = self._problem.snapshot.nodes
+        each = zip(nodes, self._broken(place), strict=True)
+        broken = {rule for node, rule in each if node.ready and first_untolerated(node, place.tolerations) is None}
         (only, *others) = broken or {None}
         return only.why if only is not None and not others else ""
 
@@ -62,15 +63,22 @@ class Rejections:
     def _counted(self, chosen: BoolArray, placement: Placement) -> str:
         """How many of some nodes reject a pod for which reason, the reason of the first node first."""
         found: dict[str, int] = {}
-        for node, number in self._kinds.among(chosen) if not placement.rules else self._each(chosen):
-            why = _why(node, placement)
+        each = self._one_by_one if placement.rules else self._in_kinds
+        for why, number in each(chosen, placement):
             found[why] = found.get(why, 0) + number
         return listed([f"{number} {why}" for why, number in found.items()])
 
-    def _each(self, chosen: BoolArray) -> list[tuple[Node, int]]:
-        """The chosen nodes one by one, because rules read labels, in which nodes of one kind may differ."""
-        nodes = self._problem.snapshot.nodes
-        return [(nodes[number], 1) for number in chosen.nonzero()[0].tolist()]
+    def _in_kinds(self, chosen: BoolArray, placement: Placement) -> Iterator[tuple[str, int]]:
+        return ((_why(node, placement, None), number) for node, number in self._kinds.among(chosen))
+
+    def _one_by_one(self, chosen: BoolArray, placement: Placement) -> Iterator[tuple[str, int]]:
+        """Why each of the chosen nodes does: rules read labels, in which nodes of one kind may differ."""
+        nodes, broken = self._problem.snapshot.nodes, self._broken(placement)
+        return ((_why(nodes[at], placement, broken[at]), 1) for at in chosen.nonzero()[0].tolist())
+
+    def _broken(self, placement: Placement) -> Sequence[NodeRule | None]:
+        """For each node the first rule that keeps it from the pod."""
+        return Eligibility(self._problem.snapshot.nodes).first_broken(placement)
 
 
 def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str]:
@@ -106,13 +114,14 @@ def against_nodes(problem: Problem, shape: PodShape) -> list[str]:
     place, nodes = shape.placement, problem.snapshot.nodes
     if not nodes or problem.opened[problem.shapes.index(shape)].any():
         return []
-    found = Counter(_remedy(node, place) for node in nodes)
+    broken = Eligibility(nodes).first_broken(place)
+    found = Counter(_remedy(node, place, rule) for node, rule in zip(nodes, broken, strict=True))
     remedies = [remedy for remedy, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MOST_REMEDIES]]
     return [", ".join([*remedies, "or add a node that accepts them"])]
 
 
-def _remedy(node: Node, placement: Placement) -> str:
-    """What would let a node take a pod that it rejects."""
+def _remedy(node: Node, placement: Placement, broken: NodeRule | None) -> str:
+    """What would let a node take a pod that it rejects; `broken` is the first rule that excludes the node."""
     if not node.ready:
         return "make a node ready for its pods"
     taint = first_untolerated(node, placement.tolerations)
@@ -120,21 +129,20 @@ def _remedy(node: Node, placement: Placement) -> str:
         return "uncordon a node for its pods"
     if taint is not None:
         return f"let its pods tolerate taint {taint.key}:{taint.effect}"
-    is_by_rule = first_broken(node, placement) is not None
     return (
         "change the rule or the volume that the line names"
-        if is_by_rule
+        if broken is not None
         else "relax the node selector or affinity of its pods"
     )
 
 
-def _why(node: Node, placement: Placement) -> str:
-    """Why a node rejects a pod."""
+def _why(node: Node, placement: Placement, broken: NodeRule | None) -> str:
+    """Why a node rejects a pod; `broken` is the first rule that excludes the node."""
     if not node.ready:
         return "not ready"
     taint = first_untolerated(node, placement.tolerations)
-    if taint is None and (rule := first_broken(node, placement)) is not None:
-        return f"excluded, because {rule.why}"
+    if taint is None and broken is not None:
+        return f"excluded, because {broken.why}"
     if taint is None:
         return "excluded by its node selector or affinity"
     return "cordoned" if taint.key == UNSCHEDULABLE.key else f"tainted {taint.key}:{taint.effect}"

@@ -16,7 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod
 from edl.model.resources import NodeRule, NodeTerm, Placement, PodShape, Requirement, Resources
-from edl.planner.eligibility import Eligibility, is_selected
+from edl.planner.eligibility import Eligibility
 
 T = TypeVar("T")
 
@@ -227,18 +227,21 @@ class View:
         """Return the nodes that take pods of a placement."""
         found = self._taken.get(placement)
         if found is None:
-            if self._judge is None:
-                self._judge = Eligibility(self.nodes)
-            found = self._taken[placement] = frozenset(self._judge.takes(placement).nonzero()[0].tolist())
+            found = self._taken[placement] = frozenset(self._judged.takes(placement).nonzero()[0].tolist())
         return found
 
     def selected(self, placement: Placement) -> frozenset[int]:
         """Return the nodes that match the selector and the affinity of a placement, whatever their taints are."""
         found = self._selected.get(placement)
         if found is None:
-            nodes = enumerate(self.nodes)
-            found = self._selected[placement] = frozenset(n for n, node in nodes if is_selected(node, placement))
+            found = self._selected[placement] = frozenset(self._judged.selects(placement).nonzero()[0].tolist())
         return found
+
+    @property
+    def _judged(self) -> Eligibility:
+        if self._judge is None:
+            self._judge = Eligibility(self.nodes)
+        return self._judge
 
     def is_alone(self, claim: Claim) -> bool:
         """Return True if only one pod may use a claim."""
