@@ -27,6 +27,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
 from edl.model.limits import Limits
+from edl.model.pods import Pod
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
 
 SLICE_OF_JOBS = 100
@@ -135,11 +136,7 @@ class Observer:
         self._report_blocked(view)
         for pod in marked.waiting_serving if records else ():
             if pod.uid in records and pod.unplaceable and records[pod.uid] != before.get(pod.uid):
-                self._recorder.postponed(
-                    f"capacity for serving pod {pod.namespace}/{pod.name}: kube-scheduler did not use free capacity"
-                    f" that fits it (check its pod affinity, spread constraints, volumes and resource claims); edl"
-                    f" deletes no trainers for it for {records[pod.uid].pause_s:g} s"
-                )
+                self._recorder.postponed(_unused(pod, records[pod.uid].pause_s))
         seen = self._nodes.update(marked)
         if self._advisor is None:
             return seen
@@ -204,6 +201,21 @@ class Observer:
                     " deletes no trainers for it"
                 )
         self._blocked = {uid: pod.blocked for uid, pod in blocked.items()}
+
+
+def _unused(pod: Pod, pause_s: float) -> str:
+    """What is said of free capacity that a waiting pod fits and does not get."""
+    why = "its node has free capacity for it, and its kubelet has not granted it (see its condition PodResizePending)"
+    if not pod.is_resize:
+        why = (
+            "kube-scheduler did not use free capacity that fits it (check its pod affinity, spread constraints,"
+            " volumes and resource claims)"
+        )
+    what = "the resize of " if pod.is_resize else ""
+    return (
+        f"capacity for {what}serving pod {pod.namespace}/{pod.name}: {why}; edl deletes no trainers for it for"
+        f" {pause_s:g} s"
+    )
 
 
 def _viewed(

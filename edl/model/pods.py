@@ -15,6 +15,9 @@ from edl.model.names import SURPLUS_VALUE, JobKey, Role
 from edl.model.pod_limits import excess_of
 from edl.model.resources import CPU, PodShape, Resources
 
+RESIZE_UID = "/resize"
+"""Ends the UID of a pod that stands for what a running pod waits for on its node."""
+
 LONGEST_END_S, OVERDUE_S = 600.0, 30.0
 """Nobody waits for a terminating pod that has more time left than the first, or is late by more than the second.
 
@@ -193,6 +196,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def is_resize(self) -> bool:
+        """True if it stands for what a running pod of this name waits for on its node; no object has such a UID."""
+        return self.uid.endswith(RESIZE_UID)
 
     @property
     def is_waiting_serving(self) -> bool:

@@ -7,6 +7,7 @@ again at once; what a person, a serving pod or a Workload of Kueue waits for is.
 from __future__ import annotations
 
 from edl.kube.mirror.store import uid_of
+from edl.kube.translate.deferred_resizes import deferred_resize
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.kueue.loads import REPLACES, index_of
 from edl.kube.translate.kueue.objects import WorkloadObject
@@ -71,10 +72,15 @@ def _claim_of(workload: HasMetadata | None) -> tuple[str, bool]:
 
 
 def _waits(pod: HasMetadata | None) -> tuple[str, bool]:
-    """Return the UID of a pending serving pod and whether kube-scheduler tried it; an empty UID for other pods."""
+    """Return the UID of a serving pod that waits, and whether kube-scheduler tried it; an empty UID for other pods.
+
+    It waits without a node, or with one that cannot grant its larger requests yet.
+    """
     if not isinstance(pod, PodObject) or pod.spec is None or pod.metadata is None or _is_of_job(pod):
         return "", False
     spec, status, metadata = pod.spec, pod.status, pod.metadata
+    if spec.node_name and not metadata.deletion_timestamp and deferred_resize(status) is not None:
+        return uid_of(pod), True
     is_settled = spec.node_name or spec.scheduling_gates or metadata.deletion_timestamp or (spec.priority or 0) < 0
     nominated = status is not None and (status.nominated_node_name or status.phase in _FINISHED)
     if is_settled or nominated:

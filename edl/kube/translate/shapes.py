@@ -60,7 +60,16 @@ def shape_of(spec: PodSpec, status: PodStatus | None = None, *, pinned_to: str =
     placement = placement_of(spec)
     if pinned_to:
         placement = replace(placement, required=_unpinned(placement.required, pinned_to))
-    return PodShape(Resources.of(_request(spec, status)), placement)
+    return PodShape(Resources.of(_request(spec, status, infeasible=_is_resize_infeasible(status))), placement)
+
+
+def granted_of(spec: PodSpec, status: PodStatus | None) -> Resources:
+    """Return what the kubelet has granted a running pod, with its host ports and its place among the pods.
+
+    Raises:
+        ConfigError: a quantity cannot be parsed.
+    """
+    return Resources.of(_request(spec, status, infeasible=True))
 
 
 def limits_of(spec: PodSpec) -> Resources:
@@ -157,8 +166,8 @@ def _amount(quantity: str | float, name: str) -> int:
     return parse_quantity(quantity, name)
 
 
-def _request(spec: PodSpec, status: PodStatus | None) -> Amounts:
-    granted, infeasible = _granted(status), _is_resize_infeasible(status)
+def _request(spec: PodSpec, status: PodStatus | None, *, infeasible: bool) -> Amounts:
+    granted = _granted(status)
     total: Amounts = {}
     for container in spec.containers or ():
         _add(total, _of_container(container, granted, infeasible=infeasible))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import inf
 from typing import Any
@@ -220,7 +220,9 @@ class Translator:
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
         self._role_rules.note(elastic)
-        return self._under_rules(snapshot, objects.facts)
+        ruled = self._under_rules(snapshot, objects.facts)
+        pods = self._pods.with_deferred(ruled.pods)
+        return ruled if pods is ruled.pods else replace(ruled, pods=pods)
 
     def _note_listed(self, objects: ClusterObjects) -> None:
         """Note what differs between the objects that are given as a whole and those of the last snapshot."""

@@ -81,7 +81,9 @@ def next_stage(pod: Object, pace: Pace) -> tuple[Stage, float] | None:
         return _next_start(pod, float(hollow_status.annotation(pod, "start-s") or pace.pod_ready_s))
     if phase != "Running":
         return None
-    is_changed = hollow_status.is_resized(pod) != hollow_status.is_refused(pod)
+    is_refused = hollow_status.is_refused(pod)
+    is_tried_again = is_refused and hollow_status.annotation(pod, "resize") is None
+    is_changed = is_tried_again or hollow_status.is_resized(pod) != is_refused
     return (Stage.RESIZE, 0.0) if is_changed else _next_end(pod)
 
 

@@ -20,6 +20,7 @@ WHOLE = {"nodeName": "n1", "terminationGracePeriodSeconds": 30}
 RUNNING: dict[str, Any] = {"phase": "Running"}
 BOUND = {"nodeName": "n1"}
 NEVER = {"preemptionPolicy": "Never"}
+GROWS = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
 TRIED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 TRIED_AGAIN = [{**TRIED[0], "message": "0/3 nodes are available"}]
 
@@ -59,6 +60,11 @@ URGENT: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "kube-scheduler has tried a serving pod": (pod({}, **PENDING), pod({}, **PENDING, conditions=TRIED)),
     "a waiting serving pod is deleted": (pod({}, **PENDING), None),
     "a gated serving pod may start": (pod({}, {"schedulingGates": [{"name": "g"}]}), pod({})),
+    "a node cannot grant a serving pod what it requests now": (
+        pod({}, BOUND, **RUNNING),
+        pod({}, BOUND, **RUNNING, conditions=GROWS),
+    ),
+    "a node has granted it": (pod({}, BOUND, **RUNNING, conditions=GROWS), pod({}, BOUND, **RUNNING)),
     "a trainer fails": (pod(OURS, BOUND, **RUNNING), pod(OURS, BOUND, phase="Failed")),
     "a trainer is preempted": (pod(OURS, BOUND, **RUNNING), pod({**OURS, **GOING}, BOUND, **RUNNING)),
     "somebody else deletes a trainer": (
@@ -72,6 +78,14 @@ ORDINARY: dict[str, tuple[HasMetadata | None, HasMetadata | None]] = {
     "the status of a job": (job(), job(resourceVersion="7")),
     "a new trainer": (None, pod(OURS, **PENDING)),
     "a trainer is bound": (pod(OURS, **PENDING), pod(OURS, BOUND, **PENDING)),
+    "a node can never grant a serving pod what it requests": (
+        pod({}, BOUND, **RUNNING),
+        pod({}, BOUND, **RUNNING, conditions=[{**GROWS[0], "reason": "Infeasible"}]),
+    ),
+    "a node cannot grant a trainer what it requests now": (
+        pod(OURS, BOUND, **RUNNING),
+        pod(OURS, BOUND, **RUNNING, conditions=GROWS),
+    ),
     "a trainer runs": (pod(OURS, BOUND, **PENDING), pod(OURS, BOUND, **RUNNING)),
     "a trainer that edl deletes": (pod(MARKED, BOUND, **RUNNING), pod({**MARKED, **GOING}, BOUND, **RUNNING)),
     "a trainer that edl deleted": (pod({**MARKED, **GOING}, BOUND, **RUNNING), None),

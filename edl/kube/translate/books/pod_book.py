@@ -16,6 +16,7 @@ from edl.errors import ConfigError
 from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.deferred_resizes import split
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by
@@ -74,6 +75,8 @@ class PodBook:
             (),
         )  # with nominations that are lost
         self._nominated: dict[_Place, None] = {}
+        self._deferred: dict[PodKey, Pod] = {}  # what running pods wait for on their node
+        self._extended: tuple[tuple[Pod, ...], tuple[Pod, ...], tuple[Pod, ...]] = ((), (), ())  # with these
         self._ruled: dict[PodKey, bool] = {}  # pods with rules about others (True), or with claims alone
         self._terms = 0  # how many of them have rules about others
         self._rules: dict[PodKey, tuple[PodObject, PodRules]] = {}
@@ -180,6 +183,16 @@ class PodBook:
             self._shown = (pods, ids, shown)
         return self._shown[2]
 
+    def with_deferred(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        """The pods of no job, and what some of them wait for on their node; the same tuple for the same pods."""
+        if not self._deferred:
+            return pods
+        waits = tuple(self._deferred.values())
+        if self._extended[0] is not pods or self._extended[1] != waits:
+            every = sorted((*pods, *waits), key=lambda pod: (pod.namespace, pod.name))
+            self._extended = (pods, waits, tuple(every))
+        return self._extended[2]
+
     def foreign_in(self, namespace: str) -> list[Pod]:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
@@ -285,6 +298,10 @@ class PodBook:
         known.declared, known.running_request = declared, running
         if spec.preemption_policy is None and (spec.priority_class_name or "") in self._never_preempting:
             known.foreign = replace(known.foreign, may_preempt=False)
+        if known.labelled is None:
+            known.foreign, waits = split(source, known.foreign)
+            if waits is not None:
+                self._deferred[key] = waits
         return known
 
     def _priority(self, spec: PodSpec) -> int:
@@ -318,6 +335,7 @@ class PodBook:
         self.left_out.pop(key, None)
         self._unsorted.pop(key, None)
         self._terms -= self._ruled.pop(key, False)
+        self._deferred.pop(key, None)
         known = self._known.pop(key, None)
         if known is None:
             return
