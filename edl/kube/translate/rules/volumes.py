@@ -217,10 +217,10 @@ def _rules_of_volume(volume: PersistentVolumeObject, claim: str) -> Iterator[Nod
         if _ZONES.get(key) in {"zone", "region"}:
             values = tuple(sorted(text(value).split("__")))
             here = NodeTerm((Requirement(key, "In", values),))
-            terms = [here, _UNZONED]
+            accepted = [here, _UNZONED]
             if new := _NEW_NAME.get(key):
-                terms.append(NodeTerm((Requirement(key, "DoesNotExist"), Requirement(new, "In", values))))
-            yield NodeRule(tuple(terms), f"volume {name} of claim {claim} is {place_words((here,))}")
+                accepted.append(NodeTerm((Requirement(key, "DoesNotExist"), Requirement(new, "In", values))))
+            yield NodeRule(tuple(accepted), f"volume {name} of claim {claim} is {place_words((here,))}")
 
 
 def _class_name(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> str | None:

@@ -74,7 +74,7 @@ def test_an_old_volume_is_in_the_zones_of_its_labels() -> None:
 def test_a_volume_with_the_old_label_of_zones_is_where_kube_scheduler_looks_for_it(
     labels: dict[str, str], *, accepts: bool
 ) -> None:
-    """Nodes of present clouds have only the new label; a node takes any zone only if it has no label of zones at all."""
+    """Nodes of present clouds have only the new label; a node takes any zone only if it has no label of zones."""
     old = bound(storage("a"), "pv-a0")
     del old[1]["spec"]["nodeAffinity"]
     old[1]["metadata"]["labels"] = {OLD_ZONE: "b"}
