@@ -2,7 +2,7 @@
 
 A finalizer, or a grace period of hours, lets a pod keep its node after somebody has deleted it. Who does that must
 not get other capacity in exchange, and a serving pod that kube-scheduler has nominated to such a node must not stay
-without one.
+without one. Nor must one whose node takes it no more: a scheduler may leave the nomination as it is.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.names import JobKey, Role
 from edl.model.pods import OVERDUE_S, Pod
-from edl.model.resources import Resources
+from edl.model.resources import Resources, without_rules
 from edl.model.status import Reason
+from edl.planner.eligibility import takes
+
+PREEMPTS_WITHIN_S = 30.0
+"""kube-scheduler tries a pod again within 10 s, and then ends pods on its node, or nominates it to another one."""
 
 
 def as_ending(snapshot: ClusterSnapshot) -> ClusterSnapshot:
@@ -30,7 +34,8 @@ def as_ending(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """
     now_s = snapshot.observed_at_s
     lingering = [pod for pod in _all_pods(snapshot) if _holds(pod) and pod.lingers(now_s)]
-    if not lingering:
+    vain = {pod.uid for pod in nominated_in_vain(snapshot)}
+    if not (lingering or vain):
         return snapshot
     ready = {node.name for node in snapshot.nodes if node.ready}  # the capacity of another node is nobody's
     names: dict[JobKey, list[str]] = defaultdict(list)
@@ -38,7 +43,6 @@ def as_ending(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         if pod.job is not None and pod.node in ready:
             names[pod.job].append(pod.name)
     jobs = tuple(_held(job, names[job.key]) if job.key in names else job for job in snapshot.jobs)
-    vain = {pod.uid for pod in nominated_in_vain(snapshot)}
     pods = tuple(replace(pod, nominated="") if pod.uid in vain else pod for pod in snapshot.pods)
     return replace(snapshot, jobs=jobs, pods=pods if vain else snapshot.pods)
 
@@ -96,28 +100,40 @@ def _held(job: Job, names: list[str]) -> Job:
 
 
 def nominated_in_vain(snapshot: ClusterSnapshot) -> list[Pod]:
-    """The serving pods that do not fit on the node of their nomination before a pod has ended that does not end.
+    """The serving pods that do not get the node of their nomination, as far as can be seen.
 
-    Pods that end in time count as gone, and the nominated ones take the rest in their order of priority.
+    Either a pod that does not end holds their capacity; or the node takes them no more or others have the capacity,
+    and their scheduler has had the time to see that. Pods that end in time count as gone, and the nominated ones take
+    the rest in their order of priority.
+
+    Source: https://github.com/kubernetes/kubernetes/issues/106780
     """
-    wanted = {pod.nominated for pod in snapshot.nominated_serving}
-    if not wanted:  # so it is nearly always
+    nominated = snapshot.nominated_serving
+    if not nominated:  # so it is nearly always
         return []
-    ending = (pod for pod in _all_pods(snapshot) if _holds(pod) and pod.node in wanted)
-    nodes = {pod.node for pod in ending if pod.lingers(snapshot.observed_at_s)}
-    nominated = [pod for pod in snapshot.nominated_serving if pod.nominated in nodes]
-    if not nominated:
-        return []
+    now_s, wanted = snapshot.observed_at_s, {pod.nominated for pod in nominated}
     held: dict[str, Resources] = defaultdict(Resources)
+    stuck = set()
     for pod in _all_pods(snapshot):
-        if pod.node in nodes and not pod.is_finished and (not pod.terminating or pod.lingers(snapshot.observed_at_s)):
+        if pod.node in wanted and not pod.is_finished and (not pod.terminating or pod.lingers(now_s)):
             held[pod.node] += pod.requested
-    free = {n.name: n.allocatable - n.reserved - held[n.name] for n in snapshot.nodes if n.name in nodes}
+            stuck |= {pod.node} if pod.terminating else set()
+    nodes = {node.name: node for node in snapshot.nodes if node.name in wanted}
+    free = {name: node.allocatable - node.reserved - held[name] for name, node in nodes.items()}
     vain = []
     for pod in sorted(nominated, key=lambda pod: (-pod.priority, pod.created_s, pod.uid)):
-        capacity = free.get(pod.nominated, Resources())
-        if pod.requested.fits(capacity):
-            free[pod.nominated] = capacity - pod.requested
+        node = nodes.get(pod.nominated)
+        if node is None or not (pod.nominated in stuck or _has_waited(pod, now_s)):
+            continue
+        shape = without_rules(pod.shape)  # pods that are about to end may be among those that the rules count
+        asked = Resources.of({name: n for name, n in pod.requested.amounts if node.allocatable[name]})
+        if takes(node, shape.placement) and asked.fits(free[pod.nominated]):
+            free[pod.nominated] -= pod.requested
         else:
             vain.append(pod)
     return vain
+
+
+def _has_waited(pod: Pod, now_s: float) -> bool:
+    """True if the scheduler of a pod has looked for a node for so long that it preempts no pods for it just now."""
+    return pod.tried and pod.answered_s is not None and now_s - pod.answered_s >= PREEMPTS_WITHIN_S
