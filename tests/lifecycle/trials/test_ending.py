@@ -8,7 +8,7 @@ import pytest
 
 from edl.controller.allotment import serving_needing_capacity
 from edl.controller.planning import plan_snapshot
-from edl.lifecycle.trials.unended import PREEMPTS_WITHIN_S, as_ending
+from edl.lifecycle.trials.ending import PREEMPTS_WITHIN_S, as_ending
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.limits import Limits, ServingLimits
