@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from edl.lifecycle.trials.unended import nominated_in_vain
+from edl.lifecycle.trials.ending import nominated_in_vain
 from edl.model.actions import CreatePod, ResizePod
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job

@@ -29,8 +29,8 @@ from edl.lifecycle.allowance import as_allowed, wants_pods
 from edl.lifecycle.broken_nodes import one_trial_per_node
 from edl.lifecycle.lent_cpu.guard import judge_requests
 from edl.lifecycle.lent_cpu.running_requests import changed_requests, keep_refusals
+from edl.lifecycle.trials.ending import as_ending
 from edl.lifecycle.trials.rejecting_nodes import away_in_plan
-from edl.lifecycle.trials.unended import as_ending
 from edl.lifecycle.trials.unstarted import as_started
 from edl.model.actions import CreatePod, ResizePod, ResizeWorkload
 from edl.model.cluster import ClusterSnapshot

@@ -20,8 +20,8 @@ from edl.headroom.advisor import Advisor
 from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
+from edl.lifecycle.trials.ending import as_ending
 from edl.lifecycle.trials.stranded import as_stranded
-from edl.lifecycle.trials.unended import as_ending
 from edl.lifecycle.trials.unstarted import as_started
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits

@@ -206,12 +206,31 @@ class WaitingWriter:
                     return _same(f"{name}: no more on any node that accepts its {role}s")
                 if requested > most:
                     requests = f"a {role} requests {amount(name, requested)}"
+                    whole = self._largest_of(name, is_open)
+                    if requested <= whole:
+                        return self._held_by_others(requests, name, most, shape)
+                    most = whole
                     return (
                         f"{requests}, and the largest node has {amount(name, most)}",
                         f"{requests}, and no node that accepts it has more than {amount(name, most)}"
                         f"{self.rejections.of_larger(shape)}",
                     )
         return self._do_not_fit_together(demand)
+
+    def _largest_of(self, resource: str, is_open: BoolArray) -> int:
+        """The most of a resource that one of some nodes has, whoever uses it."""
+        return int(self._problem.allocatable[is_open, self._problem.names.index(resource)].max())
+
+    def _held_by_others(self, requests: str, resource: str, most: int, shape: PodShape) -> tuple[str, str]:
+        """Say that other pods hold on every node what a pod requests."""
+        if resource.startswith(HOST_PORT_PREFIX):
+            return _same(f"{requests}, which other pods use on every node that accepts it")
+        left = amount(resource, most)
+        return (
+            f"{requests}, and other pods leave {left}",
+            f"{requests}, and other pods leave at most {left} on a node that accepts it"
+            f"{self.rejections.of_larger(shape)}",
+        )
 
     def _most_free(self, is_open: BoolArray) -> IntArray:
         """(resources,) the most that one of some nodes has free without any training."""

@@ -13,7 +13,7 @@ from edl.model.headroom import Headroom
 from edl.model.jobs import FixedPods, Job
 from edl.model.limits import Limits, ServingLimits
 from edl.model.names import Role
-from edl.model.resources import Placement, Resources, Taint
+from edl.model.resources import CPU, HOST_PORT_PREFIX, Placement, Resources, Taint
 from edl.model.status import Condition, JobStatus, Reason, Resize
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 from tests.worlds.effort import examples
@@ -376,6 +376,26 @@ def test_the_short_form_is_one_line_without_prices(case: str) -> None:
     jobs = tuple(replace(job, max_trainers=6) if case == "a resource is full" else job for job in jobs)
     decision = decision_of(plan_for(make_snapshot(make_nodes(1), jobs)), "a")
     assert decision.message == line
+
+
+PORT = f"{HOST_PORT_PREFIX}TCP/80"
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({CPU: 5000}, "a trainer requests 5 cores, and other pods leave 3 cores"),
+        ({CPU: 9000}, "a trainer requests 9 cores, and the largest node has 8 cores"),
+        ({PORT: 1}, "a trainer requests host port TCP/80, which other pods use on every node that accepts it"),
+    ],
+    ids=["less than a node", "more than a node", "a port"],
+)
+def test_what_other_pods_hold_is_not_said_to_be_all_that_a_node_has(asked: dict[str, int], line: str) -> None:
+    job, other = make_job("a"), make_serving("s", cpu=5, node="n000")
+    job = replace(job, trainer=replace(job.trainer, request=Resources.of({**job.trainer.request.as_dict(), **asked})))
+    other = replace(other, shape=replace(other.shape, request=other.shape.request + Resources.of({PORT: 1})))
+    decision = decision_of(plan_for(make_snapshot(make_nodes(1), (job,), (other,))), "a")
+    assert (decision.admitted, decision.message) == (False, line)
 
 
 @examples(80)

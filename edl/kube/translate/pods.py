@@ -37,7 +37,12 @@ _PHASES = {phase.value: phase for phase in PodPhase} | {"Unknown": PodPhase.RUNN
 
 _IS_INDEX = re.compile("[0-9]{1,9}")
 
-_ENDED_BY_KUBELET = frozenset({"Evicted", "Preempting", "Terminated", "NodeShutdown", "Shutdown", "NodeLost"})
+_AT_SHUTDOWN = frozenset({"Terminated", "NodeShutdown", "Shutdown"})
+"""`status.reason` of a pod that its kubelet ended because the node shut down.
+
+Older kubelets leave the phase Succeeded to a pod whose containers answer that with exit code 0.
+"""
+_ENDED_BY_KUBELET = _AT_SHUTDOWN | {"Evicted", "Preempting", "NodeLost"}
 """`status.reason` of a failed pod that its kubelet ended: the node was short of something, shut down, or was lost."""
 _NOT_ADMITTED = frozenset(
     {
@@ -293,6 +298,8 @@ def _disruption(status: PodStatus) -> str:
 
 def _ended_by_kubelet(status: PodStatus) -> str:
     reason = status.reason or ""
+    if status.phase == PodPhase.SUCCEEDED.value:
+        return reason if reason in _AT_SHUTDOWN else ""
     is_rejected = (
         (status.message or "").startswith(_REJECTED) or reason in _NOT_ADMITTED or reason.startswith("OutOf")
     )

@@ -26,6 +26,7 @@ from edl.kube.workloads.owned_by_kueue import added_to, owned_problem, owned_sta
 from edl.kube.workloads.read_alike import (
     End,
     end_by_conditions,
+    gang_problem,
     key_of,
     read_job,
     read_workload_status,
@@ -46,6 +47,11 @@ from edl.model.units import count
 RANKS, ITEMS = "ranks", "items"
 """What the indexes of an Indexed Job are: ranks of one training, whose number may change, or items that must run."""
 
+GANG = "scheduling.volcano.sh/group-min-member"
+"""With how many pods Volcano starts a Job that it schedules.
+
+Source: volcano.sh/volcano, pkg/controllers/podgroup, func createNormalPodPGIfNotExist.
+"""
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 _POD_SET = "main"
 """The name of the pods of a Job in its Workload of Kueue."""
@@ -85,6 +91,7 @@ class BatchJobs:
             or wish.problem
             or owned_problem(_metadata(source), _stored_template(source))
             or kueue_problem(_metadata(source), wish, _spec(source).template, "pods")
+            or gang_problem(wish, _gang(source), f"annotation {GANG}")
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
             or _other_writer(source)
@@ -178,11 +185,23 @@ def _kept(source: BatchJobObject) -> int:
 
 
 def _owner_problem(source: BatchJobObject) -> str:
-    """Why the Job belongs to another controller than Kubernetes' own; empty if it does not."""
+    """Why the Job belongs to another controller than Kubernetes' own; empty if it does not.
+
+    A CronJob makes Jobs and never writes to them again.
+    """
     manager = _spec(source).managed_by
     if manager not in {None, "", JOB_CONTROLLER}:
         return f"spec.managedBy is {manager}, so its pods are not made here; remove the annotations of edl"
+    owner = next((one for one in _metadata(source).owner_references or () if one.controller), None)
+    if owner is not None and owner.kind != "CronJob":
+        return f"it belongs to {owner.kind} {owner.name}, which decides on its pods; remove the annotations of edl"
     return ""
+
+
+def _gang(source: BatchJobObject) -> int:
+    """With how many pods Volcano starts the Job; 0 if it does not say, or says no number."""
+    value = text((_metadata(source).annotations or {}).get(GANG))
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
 
 
 def _index_problem(source: BatchJobObject) -> str:

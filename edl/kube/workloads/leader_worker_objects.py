@@ -35,6 +35,7 @@ class GroupTemplateObject(ApiStruct):
     leader_template: PodTemplateObject | None = None
     worker_template: PodTemplateObject | None = None
     size: int | None = None
+    volume_claim_templates: list[Any] | None = None
 
 
 class LeaderWorkerSetSpec(ApiStruct):

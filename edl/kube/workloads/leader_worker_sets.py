@@ -169,6 +169,11 @@ def _group_problem(source: LeaderWorkerSetObject) -> str:
             f"spec.startupPolicy is {_LEADER_READY}, so the workers of a new group do not exist before its leader is"
             " ready, and others get the capacity meanwhile; set LeaderCreated"
         )
+    if _group(source).volume_claim_templates:
+        return (
+            "spec.leaderWorkerTemplate.volumeClaimTemplates gives each pod a claim that stays when its group goes,"
+            " and edl does not plan where a group that comes back finds it; write ephemeral volumes in the templates"
+        )
     return _slice_problem(source) or _template_problem(source)
 
 

@@ -33,10 +33,12 @@ from edl.kube.workloads.pytorch_objects import (
     PyTorchJobSpec,
     ReplicaSpecObject,
     RunPolicyObject,
+    SchedulingPolicyObject,
 )
 from edl.kube.workloads.read_alike import (
     End,
     end_by_conditions,
+    gang_problem,
     key_of,
     read_job,
     read_workload_status,
@@ -248,7 +250,8 @@ def _bounds_problem(source: PyTorchJobObject) -> str:
             f"{MAX} {wish.max_trainers} exceeds elasticPolicy.maxReplicas {high}, and torchrun takes no more; make"
             " both equal"
         )
-    return ""
+    least = (_run_policy(source).scheduling_policy or SchedulingPolicyObject()).min_available or 0
+    return gang_problem(wish, least, "spec.runPolicy.schedulingPolicy.minAvailable")
 
 
 def _wish(source: PyTorchJobObject) -> Wish:

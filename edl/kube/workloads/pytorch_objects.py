@@ -34,12 +34,19 @@ class ElasticPolicyObject(ApiStruct):
     metrics: list[Any] | None = None
 
 
+class SchedulingPolicyObject(ApiStruct):
+    """With how many pods a scheduler of groups starts the job."""
+
+    min_available: int | None = None
+
+
 class RunPolicyObject(ApiStruct):
-    """Whether the job is suspended, when it fails, and who makes its pods."""
+    """Whether the job is suspended, when it fails, who makes its pods, and how they are scheduled."""
 
     suspend: bool | None = None
     backoff_limit: int | None = None
     managed_by: str | None = None
+    scheduling_policy: SchedulingPolicyObject | None = None
 
 
 class PyTorchJobSpec(ApiStruct):

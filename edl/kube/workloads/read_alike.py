@@ -11,7 +11,7 @@ from edl.kube.translate.objects import ConditionObject, PodMetadata, PodObject, 
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
-from edl.kube.workloads.annotations import MANAGER, Wish, other_writer
+from edl.kube.workloads.annotations import MANAGER, MIN, Wish, other_writer
 from edl.kube.workloads.record import read_record, read_requests
 from edl.kube.workloads.workload_objects import Owned, WorkloadMetadata
 from edl.model.jobs import Job
@@ -164,6 +164,22 @@ def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, ow
     return other_writer(count, record, tuple(sorted(managers - {MANAGER, ""})), field)
 
 
+def gang_problem(wish: Wish, least: int, field: str) -> str:
+    """Why a scheduler that starts pods only together would start none at the minimum; empty if it would.
+
+    Args:
+        wish: what the annotations ask for.
+        least: how many pods that scheduler waits for.
+        field: where that number is.
+    """
+    if least <= wish.min_trainers:
+        return ""
+    return (
+        f"{field} is {least}, so no pod starts while there are fewer, and {MIN} is {wish.min_trainers}; make both"
+        " equal"
+    )
+
+
 def template_problem(template: PodSpec, pods: str) -> str:
     """Why edl cannot add or take single pods of a template; empty if it can.
 
@@ -171,6 +187,11 @@ def template_problem(template: PodSpec, pods: str) -> str:
         template: the spec of the pods.
         pods: what the kind calls them.
     """
+    if template.node_name:
+        return (
+            f"its {pods} have spec.nodeName {printable(template.node_name)}, so no scheduler places them, and the"
+            f" kubelet of that node fails those that do not fit; write nodeSelector kubernetes.io/hostname instead"
+        )
     request = shape_of(template).request
     topology = text((template.node_selector or {}).get(SLICE_TOPOLOGY))
     if hosts_of_slice(topology, request[TPU]) > 1:

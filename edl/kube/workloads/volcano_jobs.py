@@ -34,6 +34,7 @@ from edl.kube.workloads.read_alike import (
     writer_problem,
 )
 from edl.kube.workloads.volcano_objects import (
+    JobVolumeObject,
     ManagedSpec,
     TaskObject,
     VolcanoJobObject,
@@ -48,6 +49,7 @@ from edl.kube.workloads.volcano_tasks import (
     read_stopped,
     replicas_of,
     resize_operations,
+    with_volumes,
 )
 from edl.kube.workloads.workload_objects import WorkloadMetadata
 from edl.model.jobs import FixedPods, Job
@@ -55,6 +57,7 @@ from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.pods import Pod
 from edl.model.status import JobPhase, JobStatus
 from edl.model.units import count
+from edl.printable import printable
 
 _OTHERS = (Role.PSERVER, Role.MASTER)
 """What other tasks count as in a plan: the pods that the job needs besides its trainers."""
@@ -129,9 +132,10 @@ class VolcanoJobs:
     def templates(self, source: VolcanoJobObject) -> dict[Role, PodObject]:
         """What Volcano makes the pods of each task of."""
         job, tasks = {"volcano.sh/job-name": _metadata(source).name or ""}, _tasks(source)
-        roles = ((Role.TRAINER, tasks.elastic), *zip(_OTHERS, tasks.others, strict=False))
+        roles, shared = ((Role.TRAINER, tasks.elastic), *zip(_OTHERS, tasks.others, strict=False)), _volumes(source)
         return {
-            role: with_labels(task.template, {**job, "volcano.sh/task-spec": task.name or ""}) for role, task in roles
+            role: with_labels(with_volumes(task, shared), {**job, "volcano.sh/task-spec": task.name or ""})
+            for role, task in roles
         }
 
     def count(self, source: VolcanoJobObject) -> int:
@@ -179,7 +183,7 @@ def _task_problem(source: VolcanoJobObject) -> str:
     large = next((task for task in tasks if replicas_of(task) > MAX_INSTANCES), None)
     if large is not None:
         return f"task {large.name} has {large.replicas} replicas; edl plans at most {MAX_INSTANCES}"
-    return _partition_problem(_tasks(source).elastic)
+    return _partition_problem(_tasks(source).elastic) or _topology_problem(source)
 
 
 def _partition_problem(task: TaskObject) -> str:
@@ -190,6 +194,21 @@ def _partition_problem(task: TaskObject) -> str:
     return (
         f"a partition of task {task.name} is {size} pods; edl resizes by single pods: set"
         " partitionPolicy.partitionSize to 1, or remove the annotations of edl"
+    )
+
+
+def _topology_problem(source: VolcanoJobObject) -> str:
+    """Why some pods of another count might start nowhere: Volcano keeps all of them in one HyperNode."""
+    asked = _spec(source).network_topology
+    if asked is None or asked.mode == "soft":
+        return ""
+    tier = asked.highest_tier_name or asked.highest_tier_allowed
+    if tier is None:
+        return ""
+    return (
+        f"spec.networkTopology is hard up to tier {printable(str(tier))}, so Volcano keeps all pods of the job in one"
+        " HyperNode of that tier, and edl does not know which nodes those are: set its mode to soft, or remove the"
+        " annotations of edl"
     )
 
 
@@ -286,6 +305,10 @@ def _failures(source: VolcanoJobObject) -> str:
         limit = "" if _spec(source).max_retry is None else f", spec.maxRetry is {_spec(source).max_retry}"
         return f"Volcano has restarted the job {count(status.retry_count, 'time')}{limit}"
     return f"{count(status.failed, 'pod')} of the job failed" if status.failed else ""
+
+
+def _volumes(source: VolcanoJobObject) -> list[JobVolumeObject]:
+    return _spec(source).volumes or []
 
 
 def _tasks(source: VolcanoJobObject) -> Tasks:

@@ -9,6 +9,7 @@ import msgspec
 from edl.kube.translate.objects import PodTemplateObject
 from edl.kube.translate.scalars import ApiStruct
 from edl.kube.workloads.workload_objects import WorkloadMetadata
+from edl.model.pod_limits import MAX_READ_VOLUMES, check_counts
 
 
 class ManagedSpec(ApiStruct):
@@ -42,6 +43,20 @@ class TaskObject(ApiStruct):
     template: PodTemplateObject | None = None
 
 
+class NetworkTopologyObject(ApiStruct):
+    """How near to each other the pods of a job run; Volcano takes hard if nobody sets a mode."""
+
+    mode: str | None = None
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str | None = None
+
+
+class JobVolumeObject(ApiStruct):
+    """A claim that every pod of the job uses; Volcano makes one and names it here, if it has no name."""
+
+    volume_claim_name: str | None = None
+
+
 class VolcanoJobSpec(ApiStruct):
     """The spec of a Volcano Job."""
 
@@ -51,6 +66,12 @@ class VolcanoJobSpec(ApiStruct):
     plugins: dict[str, Any] | None = None
     policies: list[PolicyObject] | None = None
     max_retry: int | None = None
+    network_topology: NetworkTopologyObject | None = None
+    volumes: list[JobVolumeObject] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse more volumes than edl reads."""
+        check_counts((len(self.volumes or ()), MAX_READ_VOLUMES, "volumes"))
 
 
 class StateObject(ApiStruct):

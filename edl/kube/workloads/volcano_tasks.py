@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from edl.api.roles import MAX_INSTANCES
+from edl.kube.translate.objects import PodSpec, PodTemplateObject
+from edl.kube.translate.rule_objects import ClaimSourceObject, VolumeObject
 from edl.kube.translate.scalars import Scalar, text
-from edl.kube.workloads.volcano_objects import TaskObject
+from edl.kube.workloads.volcano_objects import JobVolumeObject, TaskObject
+from edl.model.pod_limits import MAX_READ_VOLUMES
 
 STOPPED = "paddlepaddle.org/stopped-tasks"
 """What a job that edl stopped had: the `minAvailable` of the job, and replicas and `minAvailable` of each task."""
@@ -28,6 +33,21 @@ Operation = dict[str, Any]
 def replicas_of(task: TaskObject) -> int:
     """How many pods Volcano keeps of a task."""
     return max(0, task.replicas or 0)
+
+
+def with_volumes(task: TaskObject, shared: Iterable[JobVolumeObject]) -> PodTemplateObject:
+    """What Volcano makes the pods of a task of: its template, with the claims that all pods of the job use.
+
+    A claim that Volcano has still to make has no name yet, and keeps the pods from no node.
+    """
+    template = task.template or PodTemplateObject()
+    names = [name for one in shared if (name := one.volume_claim_name)]
+    if not names:
+        return template
+    spec = template.spec or PodSpec()
+    claims = [VolumeObject(persistent_volume_claim=ClaimSourceObject(claim_name=name)) for name in names]
+    volumes = [*claims, *(spec.volumes or ())][:MAX_READ_VOLUMES]
+    return msgspec.structs.replace(template, spec=msgspec.structs.replace(spec, volumes=volumes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,13 @@ def test_what_a_kubelet_did_to_a_running_pod_is_an_eviction(reason: str) -> None
     assert event_of(found, frozenset()) is JobEvent.POD_EVICTED
 
 
+@pytest.mark.parametrize("reason", ["Terminated", "NodeShutdown", "Shutdown"])
+def test_a_trainer_that_exits_0_because_its_node_shuts_down_has_not_finished(reason: str) -> None:
+    ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
+    found = failed(reason, phase="Succeeded", containerStatuses=ended)
+    assert (found.disruption, event_of(found, frozenset())) == (reason, JobEvent.POD_EVICTED)
+
+
 def test_a_pod_that_was_disrupted_before_it_ran_is_an_eviction() -> None:
     found = failed("Preempting", disruption="PreemptionByScheduler")
     assert (found.rejection, found.disruption) == ("", "PreemptionByScheduler")

@@ -10,7 +10,7 @@ import pytest
 from edl.errors import ConflictError
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.kube.workloads.annotations import RECORD
-from edl.kube.workloads.batch_jobs import BatchJobs
+from edl.kube.workloads.batch_jobs import GANG, BatchJobs
 from edl.kube.workloads.resize import resize_request
 from edl.model.actions import ResizeWorkload
 from edl.model.cluster import ClusterSnapshot
@@ -40,6 +40,10 @@ def recorded(to: int) -> Object:
 
 def managed(manager: str) -> list[Object]:
     return [{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:parallelism": {}}}}]
+
+
+def owned_by(kind: str) -> list[Object]:
+    return [{"apiVersion": "example.com/v1", "kind": kind, "name": "night", "uid": "u", "controller": True}]
 
 
 def test_a_job_that_asks_is_read_with_its_pods() -> None:
@@ -110,6 +114,15 @@ def test_a_training_job_and_a_job_may_have_one_name() -> None:
         ({"status": {"succeeded": 1}}, "so it is finishing"),
         ({"spec": INDEXED, "annotations": RANKS, "status": {"succeeded": 1}}, "so it is finishing"),
         ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "spec.managedBy is kueue"),
+        ({"ownerReferences": owned_by("JobSet")}, "it belongs to JobSet night, which decides on its pods; remove"),
+        (
+            {"annotations": {GANG: "3"}},
+            f"annotation {GANG} is 3, so no pod starts while there are fewer, and paddlepaddle.org/min-instance is 2",
+        ),
+        (
+            {"spec": {"template": {"spec": {"nodeName": "n1", "containers": [container("1")]}}}},
+            "its pods have spec.nodeName n1, so no scheduler places them",
+        ),
         ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives it to Kueue, which starts it anew"),
         ({"spec": {"template": {"spec": {"containers": [container()]}}}}, "request neither cpu nor memory"),
         ({"annotations": recorded(4), "managedFields": managed("keda")}, "keda set spec.parallelism to 3"),
@@ -131,6 +144,9 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {"annotations": recorded(3), "managedFields": managed("edl")},
         {"managedFields": managed("kubectl-create")},
         {"spec": {"managedBy": "kubernetes.io/job-controller"}},
+        {"ownerReferences": owned_by("CronJob")},
+        {"annotations": {GANG: "2"}},
+        {"annotations": {GANG: "many"}},
     ],
 )
 def test_what_can_be_resized_has_no_problem(change: dict[str, Any]) -> None:

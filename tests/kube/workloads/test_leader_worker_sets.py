@@ -203,6 +203,10 @@ def test_it_shares_with_a_training_job_by_groups() -> None:
             {"spec": {"rolloutStrategy": {"rollingUpdateConfiguration": {"partition": 1}}}},
             "spec.rolloutStrategy.rollingUpdateConfiguration.partition is 1, so the first groups keep an older",
         ),
+        (
+            {"spec": {"leaderWorkerTemplate": {"size": 4, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}}},
+            "spec.leaderWorkerTemplate.volumeClaimTemplates gives each pod a claim that stays when its group goes",
+        ),
         ({"status": UPDATING}, "condition UpdateInProgress is True, and its controller replaces groups"),
         ({"leader": {"spec": {"containers": [container("2", "1Gi")]}}}, "have other resources"),
         (

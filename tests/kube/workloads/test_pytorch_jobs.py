@@ -113,6 +113,10 @@ def test_a_job_that_does_not_ask_is_none_of_ours() -> None:
         (elastic_pytorch_job(worker={"restartPolicy": "ExitCode"}), "restartPolicy of Worker is ExitCode"),
         (elastic_pytorch_job(run={"backoffLimit": 0}), "backoffLimit is 0"),
         (
+            elastic_pytorch_job(run={"schedulingPolicy": {"minAvailable": 3}}),
+            "spec.runPolicy.schedulingPolicy.minAvailable is 3, so no pod starts while there are fewer, and",
+        ),
+        (
             elastic_pytorch_job(run={"managedBy": "kueue.x-k8s.io/multikueue"}),
             "managedBy is kueue.x",
         ),

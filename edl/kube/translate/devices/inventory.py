@@ -1,6 +1,7 @@
 """The devices of each node, as drivers offer them in ResourceSlices.
 
-A pool counts only with all its slices of the newest generation. Devices that several nodes reach, that are parts of
+A pool counts only with all its slices of the newest generation; if these disagree about their number, which of them
+kube-scheduler believes is its order, and the pool does not count. Devices that several nodes reach, that are parts of
 others, or that several claims share, are no whole devices of a node: they are kept apart, with the reason.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/ (ResourceSlice)
@@ -72,7 +73,7 @@ def _complete(slices: Iterable[ResourceSliceObject]) -> list[SliceSpec]:
     for parts in pools.values():
         newest = max(generation for generation, _ in parts)
         current = [spec for generation, spec in parts if generation == newest]
-        if len(current) == max((spec.pool.resource_slice_count or 1) for spec in current if spec.pool is not None):
+        if {(spec.pool or PoolObject()).resource_slice_count or 1 for spec in current} == {len(current)}:
             complete += current
     return complete
 

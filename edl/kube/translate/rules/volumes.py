@@ -41,14 +41,18 @@ _PLACES = 256  # of one term of a class; more zones and racks than that nobody l
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _LOST = "Lost"
 _IS_DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+_NEW_NAME = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""The label of a node that counts for an older one of a volume, where the node has only the new one."""
 _ZONES = {
-    "topology.kubernetes.io/zone": "zone",
-    "topology.kubernetes.io/region": "region",
-    "failure-domain.beta.kubernetes.io/zone": "zone",
-    "failure-domain.beta.kubernetes.io/region": "region",
+    **{key: key.rpartition("/")[2] for pair in _NEW_NAME.items() for key in pair},
     "kubernetes.io/hostname": "node",
     "metadata.name": "node",
 }
+_UNZONED = NodeTerm(tuple(Requirement(key, "DoesNotExist") for pair in _NEW_NAME.items() for key in pair))
+"""A node without any of these labels takes the volumes of every zone, as in a cluster of one zone."""
 
 
 def rules_of_claim(claim: Claim, facts: RuleFacts) -> Iterator[NodeRule]:
@@ -213,8 +217,10 @@ def _rules_of_volume(volume: PersistentVolumeObject, claim: str) -> Iterator[Nod
         if _ZONES.get(key) in {"zone", "region"}:
             values = tuple(sorted(text(value).split("__")))
             here = NodeTerm((Requirement(key, "In", values),))
-            unlabelled = NodeTerm((Requirement(key, "DoesNotExist"),))
-            yield NodeRule((here, unlabelled), f"volume {name} of claim {claim} is {place_words((here,))}")
+            accepted = [here, _UNZONED]
+            if new := _NEW_NAME.get(key):
+                accepted.append(NodeTerm((Requirement(key, "DoesNotExist"), Requirement(new, "In", values))))
+            yield NodeRule(tuple(accepted), f"volume {name} of claim {claim} is {place_words((here,))}")
 
 
 def _class_name(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> str | None:

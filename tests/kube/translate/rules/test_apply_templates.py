@@ -68,6 +68,16 @@ def test_pods_go_where_their_volume_is(kind: str) -> None:
     assert targets(nodes(4, "ab"), there, KINDS[kind][0](uses_it)).keys() <= {"n0", "n2"}
 
 
+@pytest.mark.parametrize("name", ["data", None])
+def test_pods_of_a_volcano_job_go_where_the_volume_of_the_whole_job_is(name: str | None) -> None:
+    """A claim that Volcano has still to make has no name, and may be anywhere."""
+    there = [one | {"metadata": {**one["metadata"], "namespace": "ads"}} for one in bound(storage("a"), "pv-a0")]
+    job = volcano({"volumes": [{"name": "tmp"}]})
+    job["spec"]["volumes"] = [{"mountPath": "/data", "volumeClaimName": name}]
+    others = [pod(f"db-{zone}", f"n{index}", cpu="6") for index, zone in enumerate("ab")]
+    assert targets(nodes(2, "ab"), others, there, job) == {"n0": 2, **({} if name else {"n1": 2})}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_more_pods_than_devices(kind: str) -> None:
     one = template()

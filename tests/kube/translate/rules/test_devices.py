@@ -141,15 +141,27 @@ def test_a_narrow_kind_uses_the_wide_one_too() -> None:
     assert of(plan(nodes(1), slice_of("n0", *devices), DRA, large, jobs[0]), "large").target == 2
 
 
+DISAGREES = slice_of("n0", device("gpu-1"), generation=2, slices=2, name="other")
+
+
 @pytest.mark.parametrize(
     ("more", "count"),
     [
         ([slice_of("n0", device("gpu-0"), generation=2)], 1),
         ([slice_of("n0", device("gpu-0"), generation=2, slices=2)], 0),
         ([slice_of("n0", device("gpu-0", taint="broken"), device("gpu-1"), generation=2)], 1),
+        ([slice_of("n0", device("gpu-0"), generation=2), DISAGREES], 0),
+        ([DISAGREES, slice_of("n0", device("gpu-0"), generation=2)], 0),
         ([slice_of("n9", device("gpu-0"))], 4),
     ],
-    ids=["a newer generation", "an incomplete pool", "a taint", "a node that does not exist"],
+    ids=[
+        "a newer generation",
+        "an incomplete pool",
+        "a taint",
+        "slices that disagree",
+        "in the other order",
+        "a node that does not exist",
+    ],
 )
 def test_which_devices_count(more: list[Object], count: int) -> None:
     found = plan(nodes(1), slices(1), more, DRA, job("a", 1, 24, template=uses()))

@@ -22,6 +22,7 @@ from tests.worlds.rules.scenes import (
 )
 from tests.worlds.rules.volume_scenes import USES, accepting, claim, stateful, storage_class
 
+OLD_ZONE, REGION = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/region"
 DB = pod("db-0", "n0", cpu="7500m")
 TRAINERS = members("t", *["n1"] * 7)
 IN_ZONE_B = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
@@ -56,6 +57,30 @@ def test_an_old_volume_is_in_the_zones_of_its_labels() -> None:
     del old[1]["spec"]["nodeAffinity"]
     old[1]["metadata"]["labels"] = {ZONE: "b__c"}
     assert accepting(snapshot(nodes(3, "abc"), old, stateful())) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "accepts"),
+    [
+        ({OLD_ZONE: "b"}, True),
+        ({ZONE: "b"}, True),
+        ({OLD_ZONE: "b", ZONE: "a"}, True),
+        ({ZONE: "a"}, False),
+        ({REGION: "r"}, False),
+        ({}, True),
+    ],
+    ids=["the old label", "the new one", "the old one counts first", "another zone", "a region alone", "no label"],
+)
+def test_a_volume_with_the_old_label_of_zones_is_where_kube_scheduler_looks_for_it(
+    labels: dict[str, str], *, accepts: bool
+) -> None:
+    """Nodes of present clouds have only the new label; a node takes any zone only if it has no label of zones."""
+    old = bound(storage("a"), "pv-a0")
+    del old[1]["spec"]["nodeAffinity"]
+    old[1]["metadata"]["labels"] = {OLD_ZONE: "b"}
+    (only,) = nodes(1, "a")
+    only["metadata"]["labels"] = {HOSTNAME: "n0", **labels}
+    assert accepting(snapshot([only], old, stateful())) == (["n0"] if accepts else [])
 
 
 def test_an_unbound_claim_of_a_class_that_binds_at_once_waits() -> None:

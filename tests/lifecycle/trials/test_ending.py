@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from edl.controller.allotment import serving_needing_capacity
 from edl.controller.planning import plan_snapshot
-from edl.lifecycle.trials.unended import as_ending
-from edl.model.cluster import ClusterSnapshot
+from edl.lifecycle.trials.ending import PREEMPTS_WITHIN_S, as_ending
+from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import Job
 from edl.model.limits import Limits, ServingLimits
 from edl.model.plan import ScalePlan
 from edl.model.pods import LONGEST_END_S, OVERDUE_S, Pod, PodPhase
+from edl.model.resources import HOST_PORT_PREFIX, RULE_PREFIX, NodeRule, Resources, Taint
 from edl.planner.guard import check
 from tests.worlds.builders import make_job, make_node, make_serving, make_snapshot
 
@@ -112,6 +114,45 @@ def test_a_nomination_counts_as_long_as_the_pod_fits_beside_those_that_do_not_en
     high, low = nominated(priority=20, name="high"), nominated(priority=10, name="low")
     names = {pod.name: pod.nominated for pod in as_ending(of_two_nodes(stuck, high, low)).pods}
     assert names == {"high": "n0", "low": ""}
+
+
+CORDONED, UNREADY = replace(make_node("n0", cpu=4), cordoned=True), replace(make_node("n0", cpu=4), ready=False)
+TAINTED = replace(make_node("n0", cpu=4), taints=(Taint("spot", "gone", "NoExecute"),))
+FULL = replace(make_serving("first", cpu=3), node="n0")
+
+
+@pytest.mark.parametrize("waited_s", [PREEMPTS_WITHIN_S, PREEMPTS_WITHIN_S - 1])
+@pytest.mark.parametrize(
+    ("node", "others"),
+    [(CORDONED, ()), (UNREADY, ()), (TAINTED, ()), (make_node("n0", cpu=4), (FULL,))],
+    ids=["cordoned", "not ready", "tainted", "others have the capacity"],
+)
+def test_a_nomination_to_a_node_that_takes_the_pod_no_more_counts_for_half_a_minute(
+    node: Node, others: tuple[Pod, ...], waited_s: float
+) -> None:
+    """Its scheduler is asked first: it may preempt pods elsewhere, or end pods of this node just now."""
+    honest = make_job("honest", trainers=4, min_trainers=1, max_trainers=4, on=("n1",))
+    waits = replace(nominated(), tried=True, answered_s=NOW_S - waited_s)
+    world = make_snapshot((node, make_node("n1", cpu=4)), (honest,), (*others, waits))
+    plan = planned(world)
+    is_vain = waited_s >= PREEMPTS_WITHIN_S
+    assert (plan.serving.waiting, plan.serving.placed) == ((1, 1) if is_vain else (0, 0))
+    assert sum(len(decision.victims) for decision in plan.decisions) == (2 if is_vain else 0)
+    assert serving_needing_capacity(world) == ({waits.uid} if is_vain else set())
+
+
+@pytest.mark.parametrize("how", ["free capacity", "others end", "a port and a rule"])
+def test_a_nomination_that_will_come_true_counts_however_long_the_pod_waits(how: str) -> None:
+    waits = replace(nominated(), tried=True, answered_s=0.0)
+    others = (replace(FULL, terminating=True, ends_by_s=NOW_S + 30),) if how == "others end" else ()
+    if how == "a port and a rule":
+        more = Resources.of({f"{HOST_PORT_PREFIX}TCP/80": 1, f"{RULE_PREFIX}one pod a node": 1})
+        rule = NodeRule((), "beside a pod that is about to end")
+        shape = waits.shape
+        placement = replace(shape.placement, rules=(rule,))
+        waits = replace(waits, shape=replace(shape, request=shape.request + more, placement=placement))
+    world = make_snapshot((make_node("n0", cpu=4), make_node("n1", cpu=4)), (), (*others, waits))
+    assert as_ending(world) is world
 
 
 @pytest.mark.parametrize("nodes", [3, 700], ids=["every node is looked at", "promising nodes"])
