@@ -53,6 +53,20 @@ GANG = "scheduling.volcano.sh/group-min-member"
 Source: volcano.sh/volcano, pkg/controllers/podgroup, func createNormalPodPGIfNotExist.
 """
 JOB_CONTROLLER = "kubernetes.io/job-controller"
+_DECIDING = frozenset(
+    {
+        "AppWrapper",
+        "JobSet",
+        "MPIJob",
+        "PyTorchJob",
+        "RayCluster",
+        "RayJob",
+        "RayService",
+        "SparkApplication",
+        "TrainJob",
+    }
+)
+"""Owners that know how many pods their Jobs have, and rely on it."""
 _POD_SET = "main"
 """The name of the pods of a Job in its Workload of Kueue."""
 _INDEXES = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
@@ -187,13 +201,14 @@ def _kept(source: BatchJobObject) -> int:
 def _owner_problem(source: BatchJobObject) -> str:
     """Why the Job belongs to another controller than Kubernetes' own; empty if it does not.
 
-    A CronJob makes Jobs and never writes to them again.
+    Many owners, such as a CronJob or a Workflow of Argo, make Jobs and never write to them again. Should one write
+    the count, `_other_writer` tells.
     """
     manager = _spec(source).managed_by
     if manager not in {None, "", JOB_CONTROLLER}:
         return f"spec.managedBy is {manager}, so its pods are not made here; remove the annotations of edl"
     owner = next((one for one in _metadata(source).owner_references or () if one.controller), None)
-    if owner is not None and owner.kind != "CronJob":
+    if owner is not None and owner.kind in _DECIDING:
         return f"it belongs to {owner.kind} {owner.name}, which decides on its pods; remove the annotations of edl"
     return ""
 

@@ -145,6 +145,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {"managedFields": managed("kubectl-create")},
         {"spec": {"managedBy": "kubernetes.io/job-controller"}},
         {"ownerReferences": owned_by("CronJob")},
+        {"ownerReferences": owned_by("Workflow")},
         {"annotations": {GANG: "2"}},
         {"annotations": {GANG: "many"}},
     ],
