@@ -33,7 +33,7 @@ LOOK_AFTER_S = 300.0
 
 JOBS_AT_ONCE = 5
 """So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
-CONFLICT_S = 0.5
+CONFLICT_S = 0.1
 """The backoff of a job after its first conflict: the watch shows soon what has changed."""
 
 

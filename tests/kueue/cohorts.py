@@ -38,7 +38,7 @@ def play_at_once(cluster: Cluster, mode: str, seeds: Sequence[int], waves: int, 
     with Histories(cluster.kube) as histories, ThreadPoolExecutor(len(seeds)) as pool:
 
         def play_one(number: int) -> None:
-            stage = Stage(cluster, histories, {_LABEL: str(number)})
+            stage = Stage(cluster, histories, {_LABEL: str(number)}, len(seeds))
             seed = seeds[number]
             try:
                 play(stage, mode, waves_of(seed, waves), found[number], lambda text: say(f"seed {seed}, {text}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -20,6 +21,8 @@ from tests.kueue.scene import Object, owner_of, true_of
 
 KINDS = ("pods", WORKLOADS, "jobs", "events")
 _WATCH_S = 86400
+_RECENT = 500
+"""So many changes are remembered after they were taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class History:
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
+        self._recent: deque[tuple[float, str]] = deque(maxlen=_RECENT)
         self.moment, self.last_s = Moment(), float("-inf")
 
     def take(self) -> Iterator[Change]:
@@ -101,6 +105,12 @@ class History:
         """Keep a change."""
         self.last_s = change.at_s
         self._changes.append(change)
+        self._recent.append((change.at_s, f"{change.kind} {change.name}"))
+
+    def changed_after(self, since_s: float) -> list[str]:
+        """What has changed since then, the most often first, each with how often."""
+        found = Counter(what for at_s, what in [*self._recent] if at_s > since_s)
+        return [f"{what} ({times}x)" for what, times in found.most_common()]
 
 
 class Histories:

@@ -71,6 +71,7 @@ class Kueue(ProgramBeside):
         self._plane.kube.wait_until(self._is_answering, _WITHIN_S, "the webhooks of Kueue answer")
 
     def _configuration(self) -> Object:
+        installed = yaml.safe_load(self._binary.configuration.read_text())
         return {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
@@ -79,7 +80,8 @@ class Kueue(ProgramBeside):
             "metrics": {"bindAddress": "0"},
             "webhook": {"host": "127.0.0.1", "port": self._port, "certDir": str(self._certificates.folder)},
             "leaderElection": {"leaderElect": False},
-            "clientConnection": {"qps": 300, "burst": 500},
+            "controller": installed["controller"],  # without it, it handles one Job and one Workload at a time
+            "clientConnection": installed["clientConnection"],
             "internalCertManagement": {
                 "enable": True,
                 "webhookServiceName": "kueue-webhook-service",

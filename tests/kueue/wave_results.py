@@ -62,8 +62,8 @@ def together(results: Sequence[Result]) -> Result:
 
 
 def part(used: Sequence[tuple[int, int]]) -> float:
-    """Pods that ran, as a part of those that could."""
-    return sum(one for one, _ in used) / max(1, sum(most for _, most in used))
+    """Pods that ran, as a part of those that could; more than could count as all of them."""
+    return sum(min(one, most) for one, most in used) / max(1, sum(most for _, most in used))
 
 
 def table(results: dict[str, Result]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,15 +23,13 @@ from tests.kueue.history import Change, Histories, is_live
 from tests.kueue.legs import EVICTION, SIZES, Legs
 from tests.kueue.owned_jobs import OwnedScene
 from tests.kueue.programs import CLUSTER_QUEUES, WORKLOADS
+from tests.kueue.rests import LONGEST_S, Rests
 from tests.kueue.scene import Cluster, Scene, owner_of, true_of
 from tests.kueue.wave_results import Result
 
 QUOTA, NODE_CPUS, SERVING_CPUS = 16, 32, 2
 BORROWERS = {"a": ("blue", 2, 14), "b": ("blue", 2, 8), "c": ("green", 1, 6)}
 """(queue, the fewest pods, the most) of the jobs whose size may change, by name."""
-REST_S, UNUSED_S, LONGEST_S = 3.0, 15.0, 60.0
-"""At rest nothing has changed for so long, and for the second if something is unused: on a busy machine the next step
-may take that long. A wave that never comes to rest is an error."""
 HOLD_S = GROWTH_HOLD_S + 4.0
 """A job that has shrunk for serving, or for pods of owners, grows again only then."""
 QUIET_S = 30.0
@@ -81,11 +80,13 @@ class Stage:
         cluster: with Kueue and edl.
         histories: of all namespaces.
         nodes: labels of the nodes that are for these waves; empty if all are.
+        cohorts: how many are played at once.
     """
 
     cluster: Cluster
     histories: Histories
     nodes: dict[str, str] = field(default_factory=dict)
+    cohorts: int = 1
 
 
 def play(stage: Stage, mode: str, waves: Sequence[Wave], found: Result, say: Say = lambda _: None) -> Result:
@@ -142,6 +143,8 @@ class _Player:
         self._serving = 0
         self._awaited_s: float | None = None  # since when serving waits
         self._history = stage.histories.of(scene.name)
+        longest_s = LONGEST_S * stage.cohorts
+        self._rests = Rests(self._history, self._judge, self._waiting, longest_s=longest_s)
         container = {"name": "web", "image": "example/web", "resources": {"requests": {"cpu": str(SERVING_CPUS)}}}
         template = {
             "metadata": {"labels": {"app": "web"}},
@@ -181,18 +184,16 @@ class _Player:
         for name in wave.borrowers:
             if name not in self._borrowers:
                 self._submit(name)
-        self._rest()
-        self._judge()
+        self._rests.wait()
         self._found.soon.append(self._used(wave))
         if self._mode in EDL:
             time.sleep(self._held_s())
-            self._rest_used(wave)
+            self._rests.wait_used(lambda: operator.ge(*self._used(wave)))
         self._found.used.append(self._used(wave))
 
     def result(self) -> Result:
         """What the waves showed, after a time in which nothing should happen."""
-        self._rest()
-        self._judge()
+        self._rests.wait()
         time.sleep(QUIET_S)
         self._found.writes = sum(_is_of_interest(change) for change in self._history.take())
         self._found.legs = self._legs.found()
@@ -219,26 +220,6 @@ class _Player:
                 self._scene.submit(full, queue, low, bounds=(low, high))
             case _:
                 self._scene.submit(full, queue, low if self._mode.endswith("minimum") else high)
-
-    def _rest_used(self, wave: Wave) -> None:
-        """Wait for the rest at which all is used, or at which nothing more comes."""
-        self._rest()
-        self._judge()
-        used, most = self._used(wave)
-        if used < most:
-            self._rest(UNUSED_S, lambda: self._used(wave)[0] == most)
-            self._judge()
-
-    def _rest(self, quiet_s: float = REST_S, is_used: Callable[[], bool] = lambda: False) -> None:
-        """Wait until nothing has changed for so long, or for REST_S if by then all is used."""
-        start_s = time.monotonic()
-        while (quiet := (now_s := time.monotonic()) - max(start_s, self._history.last_s)) < quiet_s:
-            assert now_s - start_s < LONGEST_S, "the cluster comes to rest"
-            time.sleep(0.2)
-            if quiet >= REST_S:
-                self._judge()
-                if is_used():
-                    return
 
     def _used(self, wave: Wave) -> tuple[int, int]:
         """How many pods run, and how many could by quota, nodes and the most that jobs may have."""

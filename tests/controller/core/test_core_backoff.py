@@ -135,6 +135,20 @@ def test_after_a_conflict_a_job_rests_for_a_moment() -> None:
     assert tries() == before + 1
 
 
+def test_after_a_conflict_a_write_that_an_owner_of_quota_awaits_is_soon_sent_again() -> None:
+    """A status that another program writes makes a resize a conflict; Kueue then needs a second of its own."""
+    stage = at_rest()
+    tries = refuse_statuses(stage, Result.CONFLICT)
+    stage.send()
+    before = tries()
+    stage.wait(0.15)
+    stage.send()
+    assert tries() == before + 1
+    stage.wait(0.15)
+    stage.send()
+    assert tries() == before + 1, "after each further one in a row it rests twice as long"
+
+
 ENDS: dict[str, Callable[[CoreStage], object]] = {
     "a new spec": lambda stage: stage.alter(A, generation=3),
     "a whole round": lambda stage: stage.core.try_again(),

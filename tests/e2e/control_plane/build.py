@@ -125,6 +125,11 @@ class KueueBinary:
         """The folder from which kustomize renders what an installation creates."""
         return self.kueue.parent / "config" / "default"
 
+    @property
+    def configuration(self) -> Path:
+        """The configuration of its program that an installation has."""
+        return self.kueue.parent / "config" / "components" / "manager" / "controller_manager_config.yaml"
+
 
 @dataclass(frozen=True, slots=True)
 class KubeflowBinary:

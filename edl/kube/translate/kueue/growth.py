@@ -19,8 +19,9 @@ from edl.model.status import Reason
 from edl.model.units import amount, count
 from edl.printable import one_line
 
-ADMITTED_WITHIN_S = 5.0
-"""A size that Kueue has not admitted by then is taken back."""
+ADMITTED_WITHIN_S, ADMITTED_AT_LAST_S = 5.0, 60.0
+"""A size that Kueue has not admitted by then is taken back. If Kueue admits it after all, it is only slow: the next
+size of that job has twice as long, up to the second."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 1800.0
 """Then edl asks for no larger one for so long; twice as long after each further time in a row."""
 _MOST_QUOTED = 300
@@ -36,6 +37,7 @@ class _Late:
         reserved: for how many the job had a reservation then.
         times: how many in a row.
         until_s: edl asks for no larger size before this time.
+        within_s: for how long Kueue had time.
     """
 
     workload: str
@@ -43,6 +45,7 @@ class _Late:
     reserved: int
     times: int
     until_s: float
+    within_s: float
 
 
 class LateSizes:
@@ -55,11 +58,13 @@ class LateSizes:
     def __init__(self) -> None:
         self.valid_until_s = inf
         self._late: dict[str, _Late] = {}
+        self._slow: dict[str, int] = {}  # by UID: how many sizes Kueue has admitted after they were taken back
 
     def begin(self, uids: Collection[str]) -> None:
         """Forget all jobs but these."""
         self.valid_until_s = inf
         self._late = {uid: late for uid, late in self._late.items() if uid in uids}
+        self._slow = {uid: times for uid, times in self._slow.items() if uid in uids}
 
     def refusal(self, one: SizedJob, now_s: float) -> Refusal | None:
         """Say what keeps a job at its admitted size, or a pending job at its minimum."""
@@ -67,23 +72,26 @@ class LateSizes:
         kept = max(one.job.min_trainers, reserved)
         late = self._late.get(uid)
         if late is not None and reserved > late.reserved:
+            if one.holding is not None and one.holding.key == late.workload:
+                self._slow[uid] = self._slow.get(uid, 0) + 1
             del self._late[uid]
             late = None
         if one.waiting is not None and one.wished is not None and one.wished.count > kept:
-            due_s = _asked_s(one, one.waiting) + ADMITTED_WITHIN_S
+            due_s = _asked_s(one, one.waiting) + self._within_s(uid)
             is_known = late is not None and late.workload == one.waiting.key and late.asked == one.wished.count
             if now_s < due_s:
                 self._holds_until(due_s)
             elif late is None or not is_known or now_s >= late.until_s:
                 times = 1 if late is None else late.times + 1
-                late = _Late(one.waiting.key, one.wished.count, reserved, times, now_s + _pause_s(times))
+                until_s = now_s + _pause_s(times)
+                late = _Late(one.waiting.key, one.wished.count, reserved, times, until_s, self._within_s(uid))
                 self._late[uid] = late
         if late is None or now_s >= late.until_s:
             return None
         self._holds_until(late.until_s)
         return _refusal(
             kept,
-            f"Kueue did not admit {count(late.asked, 'trainer')} within {ADMITTED_WITHIN_S:g} s; edl asks for no more"
+            f"Kueue did not admit {count(late.asked, 'trainer')} within {late.within_s:g} s; edl asks for no more"
             f" than {kept} for {_pause_s(late.times):g} s",
         )
 
@@ -95,10 +103,14 @@ class LateSizes:
             return True
         if one.waiting is None or one.wished is None:
             return False
-        due_s = _asked_s(one, one.waiting) + ADMITTED_WITHIN_S
+        due_s = _asked_s(one, one.waiting) + self._within_s(one.job.uid)
         if now_s < due_s:
             self._holds_until(due_s)
         return now_s < due_s
+
+    def _within_s(self, uid: str) -> float:
+        """For how long a size of a job may wait for Kueue."""
+        return float(min(ADMITTED_AT_LAST_S, ADMITTED_WITHIN_S * 2 ** min(self._slow.get(uid, 0), 10)))
 
     def _holds_until(self, time_s: float) -> None:
         self.valid_until_s = min(self.valid_until_s, time_s)

@@ -207,6 +207,28 @@ def test_a_size_that_is_not_admitted_in_time_is_taken_back_and_tried_again_later
     assert sizes(take(*back, now_s=1003.0 + FIRST_PAUSE_S, translator=translator)) == {"train": 10}
 
 
+def test_a_size_that_kueue_admits_after_it_was_taken_back_gives_the_next_one_more_time() -> None:
+    """Otherwise edl asks and takes back without end beside a Kueue that needs more than 5 s."""
+    translator = Translator()
+    old = {"kueue.x-k8s.io/workload-slice-replacement-for": "ads/w"}
+    held, asked = workload("w", 4, admitted=4, job="train"), kueue_job(size=9, spec={"suspend": False})
+    w2 = workload("w2", 9, job="train", at=998, annotations=old)
+    assert sizes(take(*ALONE, asked, held, w2, *pods(9), now_s=1003.0, translator=translator)) == {"train": 4}
+    lowered = kueue_job(size=4, spec={"suspend": False})
+    admitted = workload("w2", 9, admitted=9, job="train", at=998)
+    take(*ALONE, lowered, admitted, *pods(4), now_s=1004.0, translator=translator)
+    shrunk = workload("w2", 4, admitted=9, job="train", at=998)
+    assert sizes(take(*ALONE, lowered, shrunk, *pods(4), now_s=1005.0, translator=translator)) == {"train": 10}
+    w3 = workload("w3", 9, job="train", at=1006, annotations=old)
+    again = (*ALONE, asked, shrunk, w3, *pods(9))
+    early = take(*again, now_s=1006.0 + ADMITTED_WITHIN_S, translator=translator)
+    assert (early.jobs[0].refusal, translator.valid_until_s) == (None, 1006.0 + 2 * ADMITTED_WITHIN_S)
+    late = take(*again, now_s=1006.0 + 2 * ADMITTED_WITHIN_S, translator=translator)
+    assert sizes(late) == {"train": 4}
+    assert late.jobs[0].refusal is not None
+    assert "did not admit 9 trainers within 10 s" in late.jobs[0].refusal.message
+
+
 def test_no_size_is_raised_beside_one_that_kueue_may_be_admitting() -> None:
     old = {"kueue.x-k8s.io/workload-slice-replacement-for": "ads/w"}
     held, running_4 = workload("w", 4, admitted=4, job="train"), kueue_job(size=4, spec={"suspend": False})
