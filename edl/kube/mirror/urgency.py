@@ -7,7 +7,7 @@ again at once; what a person, a serving pod or a Workload of Kueue waits for is.
 from __future__ import annotations
 
 from edl.kube.mirror.store import uid_of
-from edl.kube.translate.deferred_resizes import deferred_resize
+from edl.kube.translate.books.deferred_resizes import deferred_resize
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.kueue.loads import REPLACES, index_of
 from edl.kube.translate.kueue.objects import WorkloadObject

@@ -13,10 +13,10 @@ from itertools import islice
 from math import inf
 
 from edl.errors import ConfigError
+from edl.kube.translate.books.deferred_resizes import split
 from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.deferred_resizes import split
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by
