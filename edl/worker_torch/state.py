@@ -110,7 +110,8 @@ class TrainState:
         found = {name: local_of(parameter.detach()) for name, parameter in self.model.named_parameters()}
         found.update(self.buffers)
         for name, value in self.extra.items():
-            found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
+            if getattr(value, "is_compared", True):
+                found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
         return found
 
     def has(self, module: Any) -> bool:
