@@ -4,7 +4,8 @@
 
 Each kind of training has two processes of its own: DDP, `Elastic`, and `Elastic` with `deterministic`. The kinds make
 some steps by turns, so whatever else the machine does slows all of them down. All use gloo on the loopback interface,
-AdamW, the same batches and one thread. Times are those on the clock.
+AdamW, the same batches and one thread. Beside the times on the clock is the CPU time of the first process: on a busy
+machine the others are times of waiting for a core.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.worlds.master_processes import free_port
 
 BATCH, RECORDS = 32, 640
 KINDS = ("ddp", "edl", "deterministic")
+TIMES = ("clock", "CPU")
 _SIZE = 2
 
 
@@ -46,27 +48,27 @@ def main() -> int:
         return 0
     for count in chosen.parameters:
         found = _measured(count, chosen.turns, chosen.steps)
-        middle = {kind: statistics.median(values) for kind, values in found.items()}
-        parts = [f"{kind} {value:.1f} ms ({value / middle['ddp']:.2f})" for kind, value in middle.items()]
-        print(
-            f"{count:,} parameters: {', '.join(parts)}; {_beside(found)}; load {os.getloadavg()[1]:.1f}", flush=True
-        )
+        parts = [
+            _described(name, {kind: [one[name] for one in turns] for kind, turns in found.items()}) for name in TIMES
+        ]
+        print(f"{count:,} parameters: {'; '.join(parts)}; load {os.getloadavg()[1]:.1f}", flush=True)
     return 0
 
 
-def _beside(found: dict[str, list[float]]) -> str:
-    """The time of a step divided by that of DDP in the same round: the middle, and the range."""
+def _described(name: str, found: dict[str, list[float]]) -> str:
+    """The middle of each kind, and its ratio to DDP in the same round: the middle, and the range."""
     parts = []
-    for kind in KINDS[1:]:
-        each = sorted(its / ddp for its, ddp in zip(found[kind], found[KINDS[0]], strict=True))
-        parts.append(f"{kind} by turns {statistics.median(each):.3f} ({each[0]:.2f} to {each[-1]:.2f})")
-    return ", ".join(parts)
+    for kind, values in found.items():
+        each = sorted(its / ddp for its, ddp in zip(values, found[KINDS[0]], strict=True))
+        ratio = "" if kind == KINDS[0] else f" ({statistics.median(each):.3f}, {each[0]:.2f} to {each[-1]:.2f})"
+        parts.append(f"{kind} {statistics.median(values):.1f} ms{ratio}")
+    return f"{name} {', '.join(parts)}"
 
 
-def _measured(count: int, turns: int, steps: int) -> dict[str, list[float]]:
+def _measured(count: int, turns: int, steps: int) -> dict[str, list[dict[str, float]]]:
     """The milliseconds of a step in each turn of each kind, as the first process of it has them."""
     epochs = 2 + turns * steps * BATCH // RECORDS  # so that the jobs go on until the end
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         pairs = {kind: _pair(stack, Path(name) / kind, kind, count, epochs) for kind in KINDS}
         for turn in range(turns + 1):
@@ -75,7 +77,7 @@ def _measured(count: int, turns: int, steps: int) -> dict[str, list[float]]:
                     one.begin(steps if turn else 1)  # the first step has costs of its own
                 first, *_ = [one.end() for one in pair]
                 if turn:
-                    found[kind].append(first["ms_of_step"])
+                    found[kind].append(first)
     return found
 
 
@@ -110,10 +112,11 @@ def _child(kind: str, rank: int, count: int) -> None:
 
         def turn(steps: int) -> dict[str, float]:
             distributed.barrier()
-            since_s = time.monotonic()
+            before_s = time.monotonic(), time.process_time()
             for _ in range(steps):
                 next(loop)
-            return {"ms_of_step": (time.monotonic() - since_s) * 1000 / steps}
+            took_s = time.monotonic() - before_s[0], time.process_time() - before_s[1]
+            return {name: each * 1000 / steps for name, each in zip(TIMES, took_s, strict=True)}
 
         take_turns(turn)
 
