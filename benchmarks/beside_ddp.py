@@ -2,20 +2,19 @@
 
     .venv-torch/bin/python -m benchmarks.beside_ddp --parameters 2000 20000000 --turns 5
 
-Two processes hold three copies of a model: one that DDP trains, one that `Elastic` trains, and one that it trains
-with `deterministic`. Both make some steps with each by turns, so whatever else the machine does slows all of them
-down. All use gloo on the loopback interface, AdamW, the same batches and one thread. Times are those on the clock.
+Each kind of training has two processes of its own: DDP, `Elastic`, and `Elastic` with `deterministic`. The kinds make
+some steps by turns, so whatever else the machine does slows all of them down. All use gloo on the loopback interface,
+AdamW, the same batches and one thread. Beside the times on the clock is the CPU time of the first process: on a busy
+machine the others are times of waiting for a core.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,59 +23,77 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.turns import Turning, take_turns
 from benchmarks.worker_overhead import Master
 from example.fit_flights.local import ROOT, Plan
 from tests.worlds.master_processes import free_port
 
 BATCH, RECORDS = 32, 640
 KINDS = ("ddp", "edl", "deterministic")
+TIMES = ("clock", "CPU")
 _SIZE = 2
 
 
 def main() -> int:
-    """Print the milliseconds of a step for each size and kind; with --child, be one of the two processes."""
+    """Print the milliseconds of a step for each size and kind; with --child, be one process of a kind."""
     parser = argparse.ArgumentParser(description="Measure a step of edl beside one of DDP.")
     parser.add_argument("--parameters", type=int, nargs="+", default=[2_000, 20_000_000])
     parser.add_argument("--turns", type=int, default=5, help="how often each kind has its turn")
     parser.add_argument("--steps", type=int, default=10, help="of a turn")
-    parser.add_argument("--child", type=int)
+    parser.add_argument("--child", choices=KINDS)
+    parser.add_argument("--rank", type=int, default=0, help="of the child")
     chosen = parser.parse_args()
     if chosen.child is not None:
-        print(json.dumps(_child(chosen.child, chosen.parameters[0], chosen.turns, chosen.steps)))
+        _child(chosen.child, chosen.rank, chosen.parameters[0])
         return 0
     for count in chosen.parameters:
         found = _measured(count, chosen.turns, chosen.steps)
-        middle = {kind: statistics.median(values) for kind, values in found.items()}
-        parts = [f"{kind} {value:.1f} ms ({value / middle['ddp']:.2f})" for kind, value in middle.items()]
-        print(f"{count:,} parameters: {', '.join(parts)}; load {os.getloadavg()[1]:.1f}", flush=True)
+        parts = [
+            _described(name, {kind: [one[name] for one in turns] for kind, turns in found.items()}) for name in TIMES
+        ]
+        print(f"{count:,} parameters: {'; '.join(parts)}; load {os.getloadavg()[1]:.1f}", flush=True)
     return 0
 
 
-def _measured(count: int, turns: int, steps: int) -> dict[str, list[float]]:
-    """The milliseconds of a step in each turn of each kind, as the first process has them."""
-    flags = ["--parameters", str(count), "--turns", str(turns), "--steps", str(steps)]
+def _described(name: str, found: dict[str, list[float]]) -> str:
+    """The middle of each kind, and its ratio to DDP in the same round: the middle, and the range."""
+    parts = []
+    for kind, values in found.items():
+        each = sorted(its / ddp for its, ddp in zip(values, found[KINDS[0]], strict=True))
+        ratio = "" if kind == KINDS[0] else f" ({statistics.median(each):.3f}, {each[0]:.2f} to {each[-1]:.2f})"
+        parts.append(f"{kind} {statistics.median(values):.1f} ms{ratio}")
+    return f"{name} {', '.join(parts)}"
+
+
+def _measured(count: int, turns: int, steps: int) -> dict[str, list[dict[str, float]]]:
+    """The milliseconds of a step in each turn of each kind, as the first process of it has them."""
     epochs = 2 + turns * steps * BATCH // RECORDS  # so that the jobs go on until the end
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "TRAINERS": str(_SIZE)}
-        for kind in KINDS[1:]:
-            folder = Path(name) / kind
-            folder.mkdir()
-            master = stack.enter_context(Master(folder, Plan(0, 1, 0, records=RECORDS, epochs=epochs)))
-            environment |= {f"MASTER_{kind}": master.url, f"TOKEN_{kind}": str(folder / "token")}
-        command = [sys.executable, "-m", "benchmarks.beside_ddp", *flags, "--child"]
-        running = [
-            subprocess.Popen([*command, str(rank)], env=environment, stdout=subprocess.PIPE, text=True)
-            for rank in range(_SIZE)
-        ]
-        outputs = [process.communicate()[0] for process in running]
-    if any(process.returncode for process in running):
-        raise SystemExit("beside_ddp: a process has failed")
-    first: dict[str, list[float]] = json.loads(outputs[0].splitlines()[-1])
-    return first
+        pairs = {kind: _pair(stack, Path(name) / kind, kind, count, epochs) for kind in KINDS}
+        for turn in range(turns + 1):
+            for kind, pair in pairs.items():
+                for one in pair:
+                    one.begin(steps if turn else 1)  # the first step has costs of its own
+                first, *_ = [one.end() for one in pair]
+                if turn:
+                    found[kind].append(first)
+    return found
 
 
-def _child(rank: int, count: int, turns: int, steps: int) -> dict[str, list[float]]:
+def _pair(stack: ExitStack, folder: Path, kind: str, count: int, epochs: int) -> list[Turning]:
+    """The processes of a kind, and its master."""
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TRAINERS": str(_SIZE)}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    if kind != KINDS[0]:
+        master = stack.enter_context(Master(folder, Plan(0, 1, 0, records=RECORDS, epochs=epochs)))
+        environment |= {"EDL_MASTER": master.url, "EDL_TOKEN_FILE": str(folder / "token")}
+    command = [sys.executable, "-m", "benchmarks.beside_ddp", "--parameters", str(count), "--child", kind, "--rank"]
+    return [stack.enter_context(Turning([*command, str(rank)], environment)) for rank in range(_SIZE)]
+
+
+def _child(kind: str, rank: int, count: int) -> None:
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     distributed = importlib.import_module("torch.distributed")
@@ -84,25 +101,24 @@ def _child(rank: int, count: int, turns: int, steps: int) -> dict[str, list[floa
     torch.manual_seed(0)
     data = torch.randn(RECORDS, _width(count)), torch.randn(RECORDS, 1)
     with ExitStack() as stack:
-        loops = {"ddp": _ddp(torch, count, data, rank)}
-        for kind in KINDS[1:]:
-            place = {"EDL_MASTER": os.environ[f"MASTER_{kind}"], "EDL_TOKEN_FILE": os.environ[f"TOKEN_{kind}"]}
-            names = {"POD_NAME": f"t{rank}", "POD_UID": f"uid-t{rank}", "TRAINERS": str(_SIZE)}
-            job = importlib.import_module("edl.worker").connect(environment={**place, **names})
+        stack.callback(distributed.destroy_process_group)
+        if kind == KINDS[0]:
+            loop = _ddp(torch, count, data, rank)
+        else:
+            names = {"POD_NAME": f"t{rank}", "POD_UID": f"uid-t{rank}"}
+            job = importlib.import_module("edl.worker").connect(environment={**os.environ, **names})
             stack.callback(job._session.close, "")  # noqa: SLF001 - the measurement ends before the job
-            loops[kind] = _elastic(job, _network(torch, count), data, _SIZE if kind == "deterministic" else 0)
-        for loop in loops.values():
-            next(loop)  # the first step has costs of its own
-        found: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        for _ in range(turns):
-            for kind, loop in loops.items():
-                distributed.barrier()
-                since_s = time.monotonic()
-                for _ in range(steps):
-                    next(loop)
-                found[kind].append((time.monotonic() - since_s) * 1000 / steps)
-    distributed.barrier()
-    return found
+            loop = _elastic(job, _network(torch, count), data, _SIZE if kind == "deterministic" else 0)
+
+        def turn(steps: int) -> dict[str, float]:
+            distributed.barrier()
+            before_s = time.monotonic(), time.process_time()
+            for _ in range(steps):
+                next(loop)
+            took_s = time.monotonic() - before_s[0], time.process_time() - before_s[1]
+            return {name: each * 1000 / steps for name, each in zip(TIMES, took_s, strict=True)}
+
+        take_turns(turn)
 
 
 def _width(count: int) -> int:

@@ -2,21 +2,21 @@
 
     python -m benchmarks.worker_overhead                  # in a Python with PyTorch: .venv-torch/bin/python
 
-The cost of a step is measured within one process, which does some steps of a plain loop over the data, then as many
-with `edl.worker_torch.Elastic` and a master, and so on: whatever else the machine does slows both down. Two more
-trainers, one of each kind, are processes of their own and show the memory, and what a whole run costs. Each trainer
-is alone in its world, so nothing is sent to other trainers. All times are CPU time.
+The cost of a step is measured in two processes that take turns: one makes some steps of a plain loop over the data,
+then the other as many with `edl.worker_torch.Elastic` and a master, and so on: whatever else the machine does slows
+both down. Two more trainers, one of each kind, show the memory, and what a whole run costs. Each trainer is alone in
+its world, so nothing is sent to other trainers. All times are CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.turns import Turning, take_turns
 from example.fit_flights.local import ROOT, LocalJob, Plan
 
 BATCH, RECORDS = 64, 6400
@@ -44,19 +45,22 @@ class Master(LocalJob):
 def main() -> int:
     """Measure everything, and print a table; with --child, be one of the trainers."""
     parser = argparse.ArgumentParser(description="Measure what edl.worker costs a trainer.")
-    parser.add_argument("--child", choices=["start-plain", "start-edl", "plain", "edl", "in-turn"])
+    parser.add_argument("--child", choices=["start-plain", "start-edl", "plain", "edl"])
+    parser.add_argument("--by-turns", action="store_true", help="the child makes its steps when it is told to")
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=float, default=100.0, help="steps per second")
     chosen = parser.parse_args()
     if chosen.child:
-        print(json.dumps(_child(chosen.child, chosen.steps, 1.0 / chosen.rate)))
+        _child(chosen.child, chosen.steps, 1.0 / chosen.rate, by_turns=chosen.by_turns)
         return 0
     flags = ["--steps", str(chosen.steps), "--rate", str(chosen.rate)]
     found: dict[str, list[dict[str, float]]] = {}
     for _ in range(chosen.runs):
-        for kind in ("start-plain", "start-edl", "plain", "edl", "in-turn"):
-            found.setdefault(kind, []).append(_run(kind, flags, chosen.steps))
+        for kind in ("start-plain", "start-edl", "plain", "edl"):
+            with _trainer(kind, flags, chosen.steps) as process:
+                found.setdefault(kind, []).append(process.end())
+        found.setdefault("in-turn", []).append(_in_turn([*flags, "--by-turns"], chosen.steps))
     for kind, runs in found.items():
         middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(f"{kind}: " + ", ".join(f"{name} {value:.4g}" for name, value in middle.items()))
@@ -73,8 +77,9 @@ def main() -> int:
     return 0
 
 
-def _run(kind: str, flags: list[str], steps: int) -> dict[str, float]:
-    """One trainer in a process of its own."""
+@contextlib.contextmanager
+def _trainer(kind: str, flags: list[str], steps: int) -> Iterator[Turning]:
+    """One trainer in a process of its own, with a master."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         epochs = 2 + steps * BATCH // RECORDS  # so that the job goes on until the end of the run
@@ -91,18 +96,18 @@ def _run(kind: str, flags: list[str], steps: int) -> dict[str, float]:
                 "TRAINERS": "1",
             }
             command = [sys.executable, "-m", "benchmarks.worker_overhead", "--child", kind, *flags]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    last: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return last
+            with Turning(command, environment) as process:
+                yield process
 
 
-def _child(kind: str, steps: int, pause_s: float) -> dict[str, float]:
-    """What one process uses."""
+def _child(kind: str, steps: int, pause_s: float, *, by_turns: bool) -> None:
+    """Print what one process uses."""
     if kind.startswith("start"):
         importlib.import_module("torch")
         if kind == "start-edl":
             importlib.import_module("edl.worker_torch")
-        return {"cpu_s": time.process_time(), "peak_mib": _peak_mib()}
+        print(json.dumps({"cpu_s": time.process_time(), "peak_mib": _peak_mib()}))
+        return
     trainer = importlib.import_module(_TRAINER)
     torch = trainer.torch
     torch.set_num_threads(1)
@@ -110,19 +115,17 @@ def _child(kind: str, steps: int, pause_s: float) -> dict[str, float]:
     model = trainer.network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     loss = trainer.nn.functional.cross_entropy
-    if kind == "plain":
-        plain = _plain(torch, (x, y), model, optimizer, loss)
-        return {"cpu_ms_of_step": _whole_run(plain, steps, pause_s), "peak_mib": _peak_mib()}
-    with trainer.connect(environment=os.environ) as job:
-        elastic = trainer.Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=BATCH)
-        if kind == "edl":
-            return {
-                "cpu_ms_of_step": _whole_run(_elastic(elastic, model, loss), steps, pause_s),
-                "peak_mib": _peak_mib(),
-            }
-        other = trainer.network()
-        plain = _plain(torch, (x, y), other, torch.optim.Adam(other.parameters(), lr=0.001), loss)
-        return _in_turn(plain, _elastic(elastic, model, loss), steps, pause_s)
+    with contextlib.ExitStack() as stack:
+        if kind == "plain":
+            loop = _plain(torch, (x, y), model, optimizer, loss)
+        else:
+            job = stack.enter_context(trainer.connect(environment=os.environ))
+            elastic = trainer.Elastic(job, model, optimizer, read=lambda n: (x[n], y[n]), global_batch=BATCH)
+            loop = _elastic(elastic, model, loss)
+        if by_turns:
+            take_turns(lambda count: _turn(loop, count, pause_s))
+        else:
+            print(json.dumps({"cpu_ms_of_step": _whole_run(loop, steps, pause_s), "peak_mib": _peak_mib()}))
 
 
 def _plain(torch: Any, data: Any, model: Any, optimizer: Any, loss: Any) -> Iterator[None]:  # noqa: ANN401
@@ -155,27 +158,34 @@ def _whole_run(loop: Iterator[None], steps: int, pause_s: float) -> float:
     return 1000 * (time.process_time() - began_s) / steps
 
 
-def _in_turn(plain: Iterator[None], elastic: Iterator[None], steps: int, pause_s: float) -> dict[str, float]:
-    """CPU time in ms of a step of each loop, and of the threads that edl has beside them."""
-    used_ms: dict[str, list[float]] = {"plain": [], "edl": []}
-    loops, due_s = {"plain": plain, "edl": elastic}, time.monotonic()
-    began_s, process_s, thread_s = due_s, 0.0, 0.0
-    for turn in range(-2, steps // _TURN):  # the first turns only warm up
-        if turn == 0:
-            used_ms = {"plain": [], "edl": []}
-            began_s, process_s, thread_s = time.monotonic(), time.process_time(), time.thread_time()
-        for kind in ("plain", "edl") if turn % 2 else ("edl", "plain"):
-            before_s = time.thread_time()
-            for _ in range(_TURN):
-                next(loops[kind])
-                due_s = _pause(due_s, pause_s)
-            used_ms[kind].append(1000 * (time.thread_time() - before_s) / _TURN)
-    threads_s = (time.process_time() - process_s) - (time.thread_time() - thread_s)
+def _turn(loop: Iterator[None], steps: int, pause_s: float) -> dict[str, float]:
+    """CPU time in ms of a step in the thread of the loop, and in all others of the process."""
+    due_s, process_s, thread_s = time.monotonic(), time.process_time(), time.thread_time()
+    for _ in range(steps):
+        next(loop)
+        due_s = _pause(due_s, pause_s)
+    loop_s = time.thread_time() - thread_s
+    others_s = time.process_time() - process_s - loop_s
+    return {"ms_of_step": 1000 * loop_s / steps, "others_ms_of_step": 1000 * others_s / steps}
+
+
+def _in_turn(flags: list[str], steps: int) -> dict[str, float]:
+    """CPU time in ms of a step of each loop, by turns, and of the threads that edl has beside its own."""
+    used: dict[str, list[dict[str, float]]] = {"plain": [], "edl": []}
+    with _trainer("plain", flags, steps) as plain, _trainer("edl", flags, steps) as edl:
+        processes = {"plain": plain, "edl": edl}
+        for turn in range(-2, steps // _TURN):  # the first turns only warm up
+            for kind in ("plain", "edl") if turn % 2 else ("edl", "plain"):
+                processes[kind].begin(_TURN)
+                found = processes[kind].end()
+                if turn >= 0:
+                    used[kind].append(found)
+    pairs = list(zip(used["plain"], used["edl"], strict=True))
     return {
-        "plain_ms_of_step": statistics.median(used_ms["plain"]),
-        "edl_ms_of_step": statistics.median(used_ms["edl"]),
-        "extra_ms_of_step": statistics.median(b - a for a, b in zip(used_ms["plain"], used_ms["edl"], strict=True)),
-        "threads_ms_of_step": 1000 * threads_s / (time.monotonic() - began_s) * pause_s,
+        "plain_ms_of_step": statistics.median(one["ms_of_step"] for one in used["plain"]),
+        "edl_ms_of_step": statistics.median(one["ms_of_step"] for one in used["edl"]),
+        "extra_ms_of_step": statistics.median(edl["ms_of_step"] - plain["ms_of_step"] for plain, edl in pairs),
+        "threads_ms_of_step": statistics.mean(one["others_ms_of_step"] for one in used["edl"]),
     }
 
 

@@ -96,6 +96,13 @@ class ElasticStrategy(SingleDeviceStrategy):
                 " shuffle=True"
             )
 
+    def optimizer_step(self, optimizer: Any, closure: Any, model: Any = None, **options: Any) -> Any:
+        """See `Strategy`; if the step was lost with a trainer, its batch is none of Lightning's: it comes again."""
+        found = super().optimizer_step(optimizer, closure, model, **options)
+        if self._stepper is not None and self._stepper.was_lost:
+            _forget_batch(self.lightning_module.trainer.fit_loop)
+        return found
+
     def on_train_end(self) -> None:
         """See `Strategy`; if a callback has stopped the training, such as `EarlyStopping`, the job ends with it."""
         super().on_train_end()
@@ -105,12 +112,15 @@ class ElasticStrategy(SingleDeviceStrategy):
     def _elastic_loader(self, data: Any) -> Any:
         self._check(data)
         configs = self.lr_scheduler_configs
-        state = {f"edl.scheduler {place}": config.scheduler for place, config in enumerate(configs)}
-        options: dict[str, Any] = {"collate": data.collate_fn, "state": state, **options_of(data)}
+        options: dict[str, Any] = {"collate": data.collate_fn, **options_of(data)}
         if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
             options["global_batch"] = data.batch_size
+        options = {**options, **self._options}
+        state = {f"edl.scheduler {place}": config.scheduler for place, config in enumerate(configs)}
+        state["edl.callbacks"] = _Callbacks(self.lightning_module.trainer)
+        options["state"] = {**(options.get("state") or {}), **state}
         read, optimizer = data.dataset.__getitem__, self.optimizers[0]
-        self.elastic = Elastic(self._job, self.lightning_module, optimizer, read=read, **{**options, **self._options})
+        self.elastic = Elastic(self._job, self.lightning_module, optimizer, read=read, **options)
         self._stepper = stepper = Stepper(self._job, self.elastic, optimizer)
         for config in configs:
             config.scheduler = Scheduler(config.scheduler, stepper)
@@ -149,6 +159,30 @@ class ElasticStrategy(SingleDeviceStrategy):
             self.elastic.clip_grad_norm(float(clip_val))
 
 
+class _Callbacks:
+    """What callbacks have counted, such as `EarlyStopping`; each trainer evaluates, so it is not compared.
+
+    Args:
+        trainer: whose callbacks.
+    """
+
+    is_compared = False
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the callbacks that have one, as a checkpoint of Lightning's has it."""
+        found = {one.state_key: one.state_dict() for one in self._trainer.callbacks}
+        return {key: state for key, state in found.items() if state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the state of another trainer."""
+        for one in self._trainer.callbacks:
+            if one.state_key in state:
+                one.load_state_dict(state[one.state_key])
+
+
 class _Loader(Epochs):
     """The batches of a trainer, which keep Lightning's counters those of all trainers."""
 
@@ -163,6 +197,28 @@ class _Loader(Epochs):
                 self._has_begun = True
                 epochs = self._trainer.fit_loop.epoch_progress.current
                 epochs.completed = epochs.processed = self._stepper.first_epoch or 0
-            steps = self._trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
-            steps.ready = steps.completed = self._elastic.step
+            self._set_counters(self._trainer.fit_loop)
             yield batch
+
+    def _set_counters(self, fit: Any) -> None:
+        """Each step of the job has one batch in a trainer; one that joins, or lost a step, has seen others."""
+        loop = fit.epoch_loop
+        steps = loop.automatic_optimization.optim_progress.optimizer.step.total
+        steps.ready = steps.completed = self._elastic.step
+        settings = self._elastic.loop.settings
+        epoch, place = divmod(self._elastic.loop.position or 0, settings.total)
+        place = -(-place // settings.base_batch(1))
+        fit._data_fetcher.fetched = place  # noqa: SLF001 - it has no other name
+        for progress, count in (
+            (loop.batch_progress.current, place),
+            (loop.batch_progress.total, epoch * len(self) + place),
+        ):
+            progress.ready = progress.started = progress.processed = progress.completed = count
+
+
+def _forget_batch(fit: Any) -> None:
+    """Go on as if the loop had not had its last batch: neither does the epoch end with it, nor is it validated."""
+    loop = fit.epoch_loop
+    loop.batch_progress.current.ready -= 1
+    loop.batch_progress.is_last_batch = fit._data_fetcher.done = False  # noqa: SLF001
+    loop._skip_next_val = True  # noqa: SLF001 - the batch before it may have been validated

@@ -95,8 +95,9 @@ class TrainState:
     @property
     def buffers(self) -> dict[str, Any]:
         """The buffers that are saved with the model, by name; others are constants or caches."""
-        saved = self.model.state_dict(keep_vars=True)
-        return {name: buffer for name, buffer in self.model.named_buffers() if name in saved}
+        found = dict(self.model.named_buffers())
+        saved = self.model.state_dict(keep_vars=True) if found else {}  # each step asks for them
+        return {name: buffer for name, buffer in found.items() if name in saved}
 
     @property
     def _constants(self) -> dict[str, Any]:
@@ -110,7 +111,8 @@ class TrainState:
         found = {name: local_of(parameter.detach()) for name, parameter in self.model.named_parameters()}
         found.update(self.buffers)
         for name, value in self.extra.items():
-            found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
+            if getattr(value, "is_compared", True):
+                found.update(_tensors(value.state_dict(), f"state[{name!r}]"))
         return found
 
     def has(self, module: Any) -> bool:

@@ -25,6 +25,7 @@ from edl.worker_torch.stepper import Scheduler, Stepper
 try:
     import torch
     import transformers
+    from transformers.trainer_callback import ExportableState
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch.transformers needs the package transformers, which is not installed here; run pip install"
@@ -33,6 +34,7 @@ except ImportError as error:
 
 _ORDER = {"train_sampling_strategy": "random", "group_by_length": False}
 _NOT_HERE = {"deepspeed": None, "fsdp": None, "auto_find_batch_size": False, "dataloader_drop_last": False, **_ORDER}
+_BEST = ("best_metric", "best_global_step", "best_model_checkpoint")
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +65,14 @@ class Trainer(transformers.Trainer):
         self._micro_batch = self.args.per_device_train_batch_size
         self._step_batch = self._micro_batch * self.args.gradient_accumulation_steps
         self.args.gradient_accumulation_steps = 1  # a batch of the loop below is a whole step
-        self.add_callback(_GlobalStep(self))
+        self.callback_handler.callbacks.insert(0, _GlobalStep(self))
+
+    @property
+    def steps_of_epoch(self) -> int:
+        """Steps of an epoch of the job; 0 before `train`."""
+        settings = self.elastic.loop.settings if self.elastic is not None else None
+        batch = (settings.global_batch or settings.micro_batch or 1) if settings is not None else 0
+        return math.ceil(settings.total / batch) if settings is not None else 0
 
     def get_train_dataloader(self) -> Any:
         """The steps of the job, an epoch at a time."""
@@ -73,16 +82,17 @@ class Trainer(transformers.Trainer):
         options: dict[str, Any] = {"collate": collate, "micro_batch": self._micro_batch}
         if not os.environ.get("EDL_GLOBAL_BATCH"):  # what spec.elasticity.globalBatch sets
             options["global_batch"] = self._step_batch
-        options["state"] = {"edl.scheduler": self._schedule}
         if self.args.dataloader_num_workers:
             factor = self.args.dataloader_prefetch_factor
             options["num_workers"] = self.args.dataloader_num_workers
             options["reading"] = {"prefetch_factor": factor} if factor is not None else {}
         options = {**options, **self._elastic_options}
+        added = {"edl.scheduler": self._schedule, "edl.callbacks": _Callbacks(self)}
+        options["state"] = {**(options.get("state") or {}), **added}
         self.elastic = Elastic(self._job, self.model, self.optimizer, read=data.__getitem__, **options)
         self._stepper = Stepper(self._job, self.elastic, self.optimizer)
         fail_at_exit(self._stepper)
-        return _Steps(self._stepper, self.elastic, self.train_dataset)
+        return _Steps(self._stepper, self, self.train_dataset)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The scheduler of the arguments; it steps with the optimizers of all trainers."""
@@ -93,32 +103,51 @@ class Trainer(transformers.Trainer):
         return found
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """Compute the gradients of this trainer's share of a step, batch by batch; returns the mean loss.
+        """Compute the gradients of this trainer's share of a step, and make it; returns the mean loss.
 
-        Each loss is a mean over what counts in its batch, and edl weighs it by that.
+        Each loss is a mean over what counts in its batch, and edl weighs it by that. If the step is lost with a
+        trainer, its records come again, and the loop hears nothing of it.
         """
-        stepper, count = self._stepper, num_items_in_batch
+        if self._stepper is None or self.elastic is None:
+            return super().training_step(model, inputs, num_items_in_batch)
+        loss = self._share(self._stepper, model, inputs, num_items_in_batch)
+        while not self._has_made_step(self.elastic, self._stepper):
+            if (batch := self._stepper.next()) is None:  # this trainer leaves, or the job has ended
+                break
+            loss = self._share(self._stepper, model, *self._prepared(batch))
+        return loss
+
+    def _share(self, stepper: Stepper, model: Any, inputs: Any, count: Any) -> Any:
+        """Compute the gradients of this trainer's share of a step; returns the mean loss."""
         losses, counts = [super().training_step(model, inputs, count)], [1.0 if count is None else float(count)]
-        while stepper is not None and not stepper.is_last:
-            (batch,), count = self.get_batch_samples(iter([stepper.next()]), 1, self.args.device)
+        while not stepper.is_last:
+            batch, count = self._prepared(stepper.next())
             losses.append(super().training_step(model, batch, count))
             counts.append(1.0 if count is None else float(count))
         weights = torch.tensor(counts, device=losses[0].device)
         return (torch.stack(losses) * weights).sum() / weights.sum()
 
+    def _prepared(self, batch: Any) -> tuple[Any, Any]:
+        """A batch and how many labels of it count, as the loop has its first one."""
+        (found,), count = self.get_batch_samples(iter([batch]), 1, self.args.device)
+        return found, count
+
+    def _has_made_step(self, elastic: Elastic, stepper: Stepper) -> bool:
+        """Make the step; False if it was lost with a trainer, so that its records come again.
+
+        The loop counts a step for each of its batches, and calls `optimizer.step()`, which finds it made.
+        """
+        max_norm = self.args.max_grad_norm
+        elastic.clip_grad_norm(max_norm if max_norm and max_norm > 0 else float("inf"))
+        stepper.step_ahead()
+        return not stepper.was_lost
+
     def _clip_grad_norm(self, _: Any) -> Any:
-        """Make the step with its gradients clipped; returns their norm before. The call of `step` finds it made."""
-        return self._stepped(self.args.max_grad_norm)
+        """The norm of the gradient of the step, before it was clipped."""
+        return self.elastic.replica.norm if self.elastic is not None else torch.tensor(0.0)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        return super()._get_grad_norm(model, self._stepped(float("inf")) if grad_norm is None else grad_norm)
-
-    def _stepped(self, max_norm: float) -> Any:
-        if self.elastic is None or self._stepper is None:
-            return torch.tensor(0.0)
-        self.elastic.clip_grad_norm(max_norm)
-        self._stepper.step_ahead()
-        return self.elastic.replica.norm
+        return super()._get_grad_norm(model, self._clip_grad_norm(model) if grad_norm is None else grad_norm)
 
     def is_world_process_zero(self) -> bool:
         """True in one trainer."""
@@ -203,14 +232,13 @@ class Trainer(transformers.Trainer):
 class _Steps(Epochs):
     """The first batch of each step of this trainer; `training_step` asks for the others."""
 
-    def __init__(self, stepper: Stepper, elastic: Elastic, dataset: Any) -> None:
-        self._stepper, self._elastic, self._device = stepper, elastic, None
-        self.dataset, self.batch_size = dataset, elastic.loop.settings.global_batch
+    def __init__(self, stepper: Stepper, trainer: Trainer, dataset: Any) -> None:
+        self._stepper, self._trainer, self._device = stepper, trainer, None
+        self.dataset, self.batch_size = dataset, trainer.elastic and trainer.elastic.loop.settings.global_batch
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        settings = self._elastic.loop.settings
-        return math.ceil(settings.total / (settings.global_batch or settings.micro_batch or 1))
+        return self._trainer.steps_of_epoch
 
 
 class _Schedule:
@@ -226,8 +254,40 @@ class _Schedule:
             self.inner.load_state_dict(state)
 
 
+class _Callbacks:
+    """What callbacks have counted, and the best metric so far; each trainer evaluates, so it is not compared.
+
+    Args:
+        trainer: whose callbacks.
+    """
+
+    is_compared = False
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the callbacks that offer one, as a checkpoint of Hugging Face's has it."""
+        best = {name: getattr(self._trainer.state, name, None) for name in _BEST}
+        return {"best": best, "callbacks": {name: one.state()["attributes"] for name, one in self._named().items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the state of another trainer."""
+        for name, value in state["best"].items():
+            setattr(self._trainer.state, name, value)
+        for name, callback in self._named().items():
+            for attribute, value in state["callbacks"].get(name, {}).items():
+                setattr(callback, attribute, value)
+
+    def _named(self) -> dict[str, Any]:
+        """The callbacks by their classes, and by their order among those of one class."""
+        every = [one for one in self._trainer.callback_handler.callbacks if isinstance(one, ExportableState)]
+        kinds = [type(one).__name__ for one in every]
+        return {f"{kinds[place]} {kinds[:place].count(kinds[place])}": one for place, one in enumerate(every)}
+
+
 class _GlobalStep(transformers.TrainerCallback):
-    """Sets the global step to that of all trainers: one that came late has missed some."""
+    """Sets the global step and the epoch to those of all trainers: one that came late has missed some."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -236,6 +296,13 @@ class _GlobalStep(transformers.TrainerCallback):
         """See `TrainerCallback`."""
         if self._trainer.elastic is not None:
             state.global_step = self._trainer.elastic.step
+        return control
+
+    def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> Any:
+        """See `TrainerCallback`; it is the first one, and the loop has set the epoch from its own number of it."""
+        if (steps := self._trainer.steps_of_epoch) and state.global_step:
+            epoch, place = divmod(state.global_step - 1, steps)
+            state.epoch = epoch + (place + 1) / steps
         return control
 
     def on_train_end(self, _: Any, __: Any, control: Any, **___: Any) -> Any:

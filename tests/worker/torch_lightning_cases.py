@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import lightning
 import pytest
 import torch
+from lightning.pytorch.callbacks import EarlyStopping
 from torch import nn
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
@@ -18,6 +20,7 @@ from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch.lightning import ElasticStrategy
 from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
 from tests.worlds.master_server import Served, serving
+from tests.worlds.waiting import wait_until
 
 RECORDS, EPOCHS, BATCH = 96, 3, 16
 DRAW = torch.Generator().manual_seed(1)
@@ -196,3 +199,101 @@ async def test_arguments_that_do_not_fit_are_refused_before_the_first_step(
         with pytest.raises(ConfigError, match=says):
             await in_thread(lambda: elastic(served, tmp_path, "a", **options), 60)
         assert served.master.status()["done"] == 0
+
+
+class Changing(lightning.Callback):
+    """Waits after some step until another trainer waits to join, and leaves after another one."""
+
+    def __init__(self, job: Any, joins_after: int, leaves_after: int) -> None:
+        self._job, self._joins_after, self._leaves_after = job, joins_after, leaves_after
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self._joins_after:
+            wait_until(lambda: self._job._group.must_change, "another trainer waits", 60)
+        if trainer.global_step == self._leaves_after:
+            self._job.leave()
+
+
+class LostError(Exception):
+    """Ends a trainer in the middle of a step."""
+
+
+class Losing(lightning.Callback):
+    """Ends its trainer before it has the gradients of a step."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self._after:
+            trainer.strategy.elastic.replica.disconnect()  # as the sockets of a process that is killed
+            raise LostError
+
+
+class Worse(Module):
+    """A module that is best after its first epoch."""
+
+    def on_validation_epoch_end(self) -> None:
+        super().on_validation_epoch_end()
+        self.log("worse", float(self.trainer.global_step))
+
+
+async def test_a_trainer_that_joins_stops_as_early_as_the_one_that_it_took_over_from(tmp_path: Path) -> None:
+    steps = RECORDS // BATCH
+
+    def stopping(served: Served, name: str) -> tuple[Module, Any]:
+        job = trainer(served, name)
+        if name == "b":
+            wait_until(
+                lambda: (served.master.status()["group"] or {"position": 0})["position"] > RECORDS, "steps", 60
+            )
+        stop = EarlyStopping("worse", patience=3)
+        callbacks = [stop, *([Changing(job, steps + 2, 2 * steps + 3)] if name == "a" else [])]
+        module = Worse()
+        made = lightning.Trainer(
+            max_epochs=7,
+            accelerator="cpu",
+            strategy=ElasticStrategy(job=job, folder=tmp_path),
+            callbacks=callbacks,
+            default_root_dir=tmp_path,
+            enable_checkpointing=False,
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        torch.set_num_threads(1)
+        with contextlib.suppress(SystemExit), ended_by_its_error(job):
+            made.fit(module, DataLoader(DATA, batch_size=BATCH, shuffle=True), DataLoader(DATA, batch_size=32))
+        return module, stop
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=7) as served:
+        found = await asyncio.gather(*(in_thread(functools.partial(stopping, served, name), 120) for name in "ab"))
+        status = served.master.status()
+    (left, _), (stopped, stop) = found
+    assert (status["state"], status["group"]["position"]) == ("finished", 4 * RECORDS)
+    assert float(stop.best_score) == steps
+    assert len(left.checked) == 2
+    assert len(stopped.checked) == 3, "also after the epoch in which it joined"
+
+
+@pytest.mark.parametrize("after", [8, 11])
+async def test_a_step_that_is_lost_with_a_trainer_is_no_batch_of_the_script(tmp_path: Path, after: int) -> None:
+    assert 2 * RECORDS // BATCH == 11 + 1, "the last step of an epoch"
+    (expected,) = await run(tmp_path / "1", 1, val_check_interval=2)
+
+    def losing(served: Served, name: str) -> Module | None:
+        callbacks = [Losing(after)] if name == "t1" else []
+        with contextlib.suppress(LostError):
+            return elastic(served, tmp_path / "2", name, first=2, callbacks=callbacks, val_check_interval=2)
+        return None
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=EPOCHS) as served:
+        names = ("t0", "t1")
+        found, nobody = await asyncio.gather(*(in_thread(functools.partial(losing, served, n), 120) for n in names))
+        status = served.master.status()
+    assert nobody is None
+    assert found is not None
+    assert (status["state"], status["group"]["position"]) == ("finished", EPOCHS * RECORDS)
+    assert found.checked == pytest.approx(expected.checked, rel=1e-4)
+    assert found.rates == pytest.approx(expected.rates)
+    assert same(found, expected)

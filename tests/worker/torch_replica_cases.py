@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from edl.worker.group import World
 from edl.worker.model_folder import ModelFolder
@@ -150,3 +152,20 @@ def test_the_gradient_is_clipped_after_it_is_summed_as_the_trainer_with_the_last
             alone.end_piece(Piece(0, slot, slot + 1, slot, 0.5))
         alone.end_step(Flags(0.0, 0.0))
         assert all(torch.equal(*both) for both in zip(alone.parameters, pair[0].parameters, strict=True))
+
+
+def test_a_model_without_buffers_is_not_described_in_each_step() -> None:
+    class Described(nn.Linear):
+        times = 0
+
+        def state_dict(self, *args: Any, **options: Any) -> Any:
+            self.times += 1
+            return super().state_dict(*args, **options)
+
+    model = Described(2, 1)
+    state = TrainState(model, [torch.optim.SGD(model.parameters(), lr=0.1)], [], {})
+    assert state.buffers == {}
+    assert model.times == 0
+    model.register_buffer("seen", torch.zeros(1))
+    assert list(state.buffers) == ["seen"]
+    assert model.times == 1

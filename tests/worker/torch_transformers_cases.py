@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from edl.ledger.permutation import BLOCK, EpochOrder
 from edl.worker_torch.transformers import Trainer
 from tests.worker.test_worker import ended_by_its_error, in_thread, trainer
 from tests.worlds.master_server import Served, serving
+from tests.worlds.waiting import wait_until
 
 RECORDS, EPOCHS, BATCH = 48, 3, 8
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -104,7 +106,7 @@ def unmodified(folder: Path, **more: Any) -> Any:
 
 
 def elastic(
-    served: Served, folder: Path, name: str, *, first: int = 1, make: type[Trainer] = Trainer, **more: Any
+    served: Served, folder: Path, name: str, *, first: int = 1, make: Callable[..., Trainer] = Trainer, **more: Any
 ) -> Any:
     torch.set_num_threads(1)
     job = trainer(served, name)
@@ -221,3 +223,87 @@ async def test_an_order_of_the_script_is_refused_before_the_first_step(tmp_path:
         says = f"Sampled has a {name} of its own, and the master decides the order"
         with pytest.raises(ConfigError, match=says):
             await in_thread(lambda: elastic(served, tmp_path, "a", make=sampled), 60)
+
+
+class Changing(transformers.TrainerCallback):
+    """Waits after some step until another trainer waits to join, and leaves after another one."""
+
+    def __init__(self, job: Any, joins_after: int, leaves_after: int) -> None:
+        self._job, self._joins_after, self._leaves_after = job, joins_after, leaves_after
+
+    def on_step_end(self, _: Any, state: Any, __: Any, **___: Any) -> None:
+        if state.global_step == self._joins_after:
+            wait_until(lambda: self._job._group.must_change, "another trainer waits", 60)
+        if state.global_step == self._leaves_after:
+            self._job.leave()
+
+
+async def test_a_trainer_that_joins_stops_as_early_as_the_one_that_it_took_over_from(tmp_path: Path) -> None:
+    # As if a greater loss were better: the first epoch is the best one, and the third one after it is the last.
+    options = {"metric_for_best_model": "eval_loss", "greater_is_better": True, "num_train_epochs": 7}
+    steps = RECORDS // BATCH
+
+    def stopping(served: Served, name: str) -> Any:
+        torch.set_num_threads(1)
+        job = trainer(served, name)
+        if name == "b":
+            wait_until(
+                lambda: (served.master.status()["group"] or {"position": 0})["position"] > RECORDS, "steps", 60
+            )
+        callbacks = [transformers.EarlyStoppingCallback(3)]
+        callbacks += [Changing(job, steps + 2, 2 * steps + 3)] if name == "a" else []
+        data = {"train_dataset": Texts(), "eval_dataset": Texts(), "callbacks": callbacks}
+        args = arguments(tmp_path / "hf", **options)
+        made = Trainer(model=model(), args=args, job=job, elastic_options={"folder": tmp_path}, **data)
+        with contextlib.suppress(SystemExit), ended_by_its_error(job):
+            made.train()
+        return made
+
+    async with serving(tmp_path / "j", f"index:{RECORDS}", epochs=7) as served:
+        found = await asyncio.gather(*(in_thread(functools.partial(stopping, served, name), 120) for name in "ab"))
+        status = served.master.status()
+    left, stopped = found
+    assert 2 * steps < left.state.global_step < 3 * steps
+    assert (status["state"], status["group"]["position"]) == ("finished", 4 * RECORDS)
+    assert stopped.state.best_metric == logged(left, "eval_loss")[0]
+    assert stopped.state.global_step == 4 * steps
+
+
+class LostError(Exception):
+    """Ends a trainer in the middle of a step."""
+
+
+class Losing(transformers.TrainerCallback):
+    """Ends its trainer before it has the gradients of a step."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self.trainer: Any = None
+
+    def on_step_begin(self, _: Any, state: Any, __: Any, **___: Any) -> None:
+        if self.trainer is not None and state.global_step == self._after:
+            self.trainer.elastic.replica.disconnect()  # as the sockets of a process that is killed
+            raise LostError
+
+
+@pytest.mark.parametrize("after", [8, 11])
+async def test_a_step_that_is_lost_with_a_trainer_is_none_of_the_script(tmp_path: Path, after: int) -> None:
+    assert 2 * RECORDS // BATCH == 11 + 1, "the last step of an epoch"
+    (expected,) = await run(tmp_path / "1", 1)
+
+    def losing(served: Served, folder: Path, name: str, *, first: int) -> Any:
+        def build(**options: Any) -> Any:
+            losing = Losing(after)
+            made = Trainer(**options, callbacks=[losing])
+            losing.trainer = made if name == "t1" else None
+            return made
+
+        with contextlib.suppress(LostError):
+            return elastic(served, folder, name, first=first, make=build)
+
+    found, nobody = await run(tmp_path / "2", 2, make=losing)
+    assert nobody is None
+    assert logged(found, "eval_loss") == pytest.approx(logged(expected, "eval_loss"), rel=1e-3)
+    assert logged(found, "epoch") == logged(expected, "epoch")
+    pairs = zip(found.model.parameters(), expected.model.parameters(), strict=True)
+    assert all(torch.allclose(*pair, atol=1e-4) for pair in pairs)
