@@ -225,12 +225,10 @@ class WaitingWriter:
         """Say that other pods hold on every node what a pod requests."""
         if resource.startswith(HOST_PORT_PREFIX):
             return _same(f"{requests}, which other pods use on every node that accepts it")
-        left = amount(resource, most)
-        return (
-            f"{requests}, and other pods leave {left}",
-            f"{requests}, and other pods leave at most {left} on a node that accepts it"
-            f"{self.rejections.of_larger(shape)}",
-        )
+        left = f"{requests}, and other pods leave none on a node"
+        if most:
+            left = f"{requests}, and other pods leave at most {amount(resource, most)} on a node"
+        return left, f"{left} that accepts it{self.rejections.of_larger(shape)}"
 
     def _most_free(self, is_open: BoolArray) -> IntArray:
         """(resources,) the most that one of some nodes has free without any training."""

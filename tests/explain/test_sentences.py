@@ -384,7 +384,7 @@ PORT = f"{HOST_PORT_PREFIX}TCP/80"
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        ({CPU: 5000}, "a trainer requests 5 cores, and other pods leave 3 cores"),
+        ({CPU: 5000}, "a trainer requests 5 cores, and other pods leave at most 3 cores on a node"),
         ({CPU: 9000}, "a trainer requests 9 cores, and the largest node has 8 cores"),
         ({PORT: 1}, "a trainer requests host port TCP/80, which other pods use on every node that accepts it"),
     ],

@@ -191,7 +191,7 @@ def test_nobody_waits_for_a_workload_that_cannot_be_resized(
     assert pods(living) == count
     assert sum(have == others for have in counts) >= 150, "nearly all the time"
     assert min(counts[10:]) >= others - 2, "an attempt costs no more than its next size"
-    held = "a trainer requests 1 core, and other pods leave 0 cores"
+    held = "a trainer requests 1 core, and other pods leave none on a node"
     said = f"{others} of 20: cpu is full" if others else held
     assert living.status_of(OURS).explanation.startswith(said)
     told = [event.message for event in living.world.events if event.job == KEY and event.reason == "NotResized"]
