@@ -7,7 +7,7 @@ changes what jobs ask for and how they share, never the rules that hold for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from edl.errors import PlanError
@@ -55,6 +55,7 @@ from edl.planner.scores import DIGITS, PlanScore, from_worst
 from edl.planner.sharing import share
 from edl.planner.sizes.rounding import in_sizes
 from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.integer_program import SolvedPrograms
 from edl.planner.solvers.linear_program import Solver
 from edl.planner.topology.choices import Assignment, Choices, read_choices
 from edl.planner.topology.gathering import as_gathered, gatherings, holds_together, with_gathering
@@ -143,6 +144,7 @@ class _Making:
     watch: Clock
     solver: Solver
     kept: KeptReading
+    solved: SolvedPrograms = field(default_factory=SolvedPrograms)
 
     def further(self, columns: KeptColumns, *, may_move: bool = False) -> _Making:
         """Return the same for another plan, in the time that this one has left.
@@ -241,7 +243,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
     read = read_problem(adapted, limits, making.columns, watch, defers=True, kept=making.kept)
-    problem = with_engine(replace(read, solver=making.solver))
+    problem = with_engine(replace(read, solver=making.solver, solved=making.solved))
     watch.keep(READ_AGAIN * watch.spent_s)
     problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
     watch.begin("sharing")

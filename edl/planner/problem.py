@@ -27,6 +27,7 @@ from edl.model.resources import PodShape
 from edl.planner.clock import Clock
 from edl.planner.quota import QuotaUse
 from edl.planner.solvers.choice import DEFAULT_SOLVER
+from edl.planner.solvers.integer_program import SolvedPrograms
 from edl.planner.solvers.linear_program import Solver
 
 IntArray = NDArray[np.int64]
@@ -207,6 +208,7 @@ class Problem:
         odd_shapes: shapes of a few trainers that no program sees: they are placed pod by pod, before the others.
         clock: the time that is left for the decision.
         solver: what solves its linear programs.
+        solved: its integer programs that were solved.
     """
 
     snapshot: ClusterSnapshot
@@ -246,6 +248,7 @@ class Problem:
     odd_shapes: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=Clock, compare=False)
     solver: Solver = field(default=DEFAULT_SOLVER, compare=False)
+    solved: SolvedPrograms = field(default_factory=SolvedPrograms, compare=False)
 
     @property
     def with_pods(self) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ def fewest_victims(
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
         tries: how many exchanges between two nodes are tried if there is nothing to delete and pods are left out.
-        known: so many deletions are enough; 0 if that is not known.
+        known: so many deletions are enough, and only fewer are looked for; 0 if that is not known.
 
     Returns:
         None if the program is too large or has no solution.
@@ -92,9 +92,8 @@ def fewest_victims(
     if not v.groups:
         places = place_whole(packing, _with_minimums(packing, wanted), tries, deadline_s)
         return None if places is None else Victims((), tuple(places))
-    gap = LESS_THAN_ONE / known if known > FEW else 0.0
     for least in LEAST_REQUESTS:
-        found = _solve(packing, wanted, v, (least, gap), deadline_s)
+        found = _solve(packing, wanted, v, (least, known), deadline_s)
         if found is None or _fits(packing, found):
             return found
     return None
@@ -121,10 +120,10 @@ def _fits(packing: TrialPacking, found: Victims) -> bool:
 
 
 def _solve(
-    packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, exact: tuple[float, float], deadline_s: float
+    packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, limits: tuple[float, int], deadline_s: float
 ) -> Victims | None:
-    """`fewest_victims` in floats; `exact` is the least request as a part of the largest node, and the gap."""
-    least, gap = exact
+    """`fewest_victims` in floats; the limits are the least request as a part of the largest node, and `known`."""
+    least, known = limits
     demands = [packing.problem.demands[j] for j in packing.members]
     cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
     whole[: v.spot.stop] = 1
@@ -138,8 +137,11 @@ def _solve(
     ]
     high[v.step] = 1.0
     rows = [Rows(left, low) for left, low in _victim_rows(packing, wanted, v, least)]
+    if known:  # most programs that have no better solution are recognised by this row before any search
+        rows.append(Rows(np.where(np.arange(v.size) < v.delete.stop, 1.0, 0.0)[np.newaxis], high=known - 1.0))
+    gap = LESS_THAN_ONE / known if known > FEW else 0.0
     program = IntegerProgram(cost, whole, np.zeros(v.size), high, rows, SEARCH_NODES, gap)
-    counts = program.solve(packing.problem.clock.left_s(deadline_s))
+    counts = program.solve(packing.problem.clock.left_s(deadline_s), packing.problem.solved)
     if counts is None:
         return None
     deleted = [i for group, n in zip(v.groups.values(), counts[v.delete], strict=True) for i in group[:n]]

@@ -86,7 +86,7 @@ def _solved(pods: Pods, search: int, least: float, packing: TrialPacking, deadli
         search,
         gap=0.0,
     )
-    solution = program.solve(packing.problem.clock.left_s(deadline_s))
+    solution = program.solve(packing.problem.clock.left_s(deadline_s), packing.problem.solved)
     if solution is None:
         return None
     return np.array(solution[: shapes * nodes], dtype=np.int64).reshape(shapes, nodes)

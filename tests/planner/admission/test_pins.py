@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from benchmarks.random_worlds import random_world
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.model.actions import DeletePod
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
@@ -18,6 +19,7 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.admission.pins import with_pins_that_fit
 from edl.planner.guard import check
+from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.simulated_cluster import World
 from tests.worlds.simulated_controller import Living
@@ -209,3 +211,18 @@ def test_scaling_up_and_down_ends_nothing_that_was_asked_for(living: Living) -> 
     assert counts[:2] == [10, 26]
     assert 26 <= counts[2] <= 28
     assert (counts[3], living.trainers(OTHER) >= 4) == (10, True)
+
+
+def test_further_plans_solve_no_integer_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[SolvedPrograms] = []
+    solve = IntegerProgram.solve
+
+    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms) -> list[int] | None:
+        seen.append(solved)
+        return solve(program, limit_s, solved)
+
+    monkeypatch.setattr(IntegerProgram, "solve", noted)
+    world = random_world(3)
+    plan_snapshot(world.snapshot, "", world.limits)
+    assert len({id(each) for each in seen}) == 1, "all plans of a decision know the same programs"
+    assert len(seen[0].counts) < len(seen)
