@@ -48,9 +48,9 @@ def place_required(
     if problem.plans_in_bulk and not start.with_node()[0].size and not _have_unbound(problem, members):
         return place_exactly(start, served, deadline_s)  # free capacity was tried, and there is nothing to delete
     best = _place_over_surplus(start, served)
-    if best is not None and not best.victims:
+    known = 0 if best is None else _count_lost(start, best)
+    if best is not None and not known:
         return best
-    known = 0 if best is None else len(best.victims)
     attempts: tuple[Callable[[], TrialPacking | None], ...] = (
         lambda: place_exactly(TrialPacking(problem, members), served, deadline_s, known=known),
         lambda: best,
@@ -62,11 +62,18 @@ def place_required(
             lambda: _place_over_any_trainer(TrialPacking(problem, members, place_unbound=False), served),
         )
     packing = next((packing for attempt in attempts if (packing := attempt()) is not None), None)
-    if packing is not None and best is not None and len(best.victims) <= len(packing.victims):
+    if packing is not None and best is not None and known <= _count_lost(start, packing):
         packing = best
     if packing is not None:
         spare_victims(packing)
     return packing
+
+
+def _count_lost(start: TrialPacking, packing: TrialPacking) -> int:
+    """How many trainers of a packing are deleted that their jobs may keep: those above a maximum go anyway."""
+    demands = packing.problem.demands
+    deleted = Counter(packing.problem.live_trainers[index].demand for index in packing.victims)
+    return sum(max(0, n - max(0, start.count[j] - demands[j].max_trainers)) for j, n in deleted.items())
 
 
 def _have_unbound(problem: Problem, members: tuple[int, ...]) -> bool:

@@ -79,7 +79,8 @@ def fewest_victims(
         wanted: serving pods, masters and pservers by shape.
         deadline_s: time for the program.
         tries: how many exchanges between two nodes are tried if there is nothing to delete and pods are left out.
-        known: so many deletions are enough, and only fewer are looked for; 0 if that is not known.
+        known: so many deletions are enough, and only fewer are looked for; 0 if that is not known. Trainers above the
+            maximum of their job go in any case, and do not count.
 
     Returns:
         None if the program is too large or has no solution.
@@ -130,15 +131,14 @@ def _solve(
     cost[v.delete] = [RUNNING_COST * running for _, _, _, running in v.groups]
     cost[v.spot] = [LATE_COST * packing.is_late(shape, node) for node, shape in v.spots]
     high[v.delete] = [len(group) for group in v.groups.values()]
-    cost[v.step] = [
-        (i >= packing.count[demands[k].index] - demands[k].max_trainers)
-        + UNFAIR_COST * (1.0 - packing.fulfilment(demands[k].index, -i))
-        for k, i in v.steps
-    ]
+    lost = np.array([i >= packing.count[demands[k].index] - demands[k].max_trainers for k, i in v.steps], dtype=float)
+    cost[v.step] = lost + [UNFAIR_COST * (1.0 - packing.fulfilment(demands[k].index, -i)) for k, i in v.steps]
     high[v.step] = 1.0
     rows = [Rows(left, low) for left, low in _victim_rows(packing, wanted, v, least)]
     if known:  # most programs that have no better solution are recognised by this row before any search
-        rows.append(Rows(np.where(np.arange(v.size) < v.delete.stop, 1.0, 0.0)[np.newaxis], high=known - 1.0))
+        fewer = np.zeros((1, v.size))
+        fewer[0, v.step] = lost
+        rows.append(Rows(fewer, high=known - 1.0))
     gap = LESS_THAN_ONE / known if known > FEW else 0.0
     program = IntegerProgram(cost, whole, np.zeros(v.size), high, rows, SEARCH_NODES, gap)
     counts = program.solve(packing.problem.clock.left_s(deadline_s), packing.problem.solved)

@@ -10,7 +10,7 @@ from edl.model.limits import Limits
 from edl.model.resources import CPU, MEMORY, PODS, Placement, PodShape, Resources
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.deletions import fewest_victims
-from edl.planner.solvers.integer_program import IntegerProgram
+from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
 from edl.planner.trial_packing import TrialPacking
 from tests.worlds.builders import GIB, make_job, make_node, make_serving, make_shape, make_snapshot
 
@@ -65,22 +65,32 @@ def test_a_minimum_moves_to_a_node_where_it_need_not_wait_for_pods_that_end(late
     assert moved == {"n0", "n1"} - {late}
 
 
-@pytest.mark.parametrize(("known", "gap", "deletions"), [(0, 0.0, 9), (8, 0.0, None), (9, 0.1, None), (10, 0.09, 9)])
+@pytest.mark.parametrize(
+    ("known", "most", "gap", "deletions"),
+    [
+        (0, 27, 0.0, 9),
+        (8, 27, 0.0, None),
+        (9, 27, 0.1, None),
+        (10, 27, 0.09, 9),
+        (2, 20, 0.0, None),  # seven trainers go in any case, so two deletions are known to be enough
+        (3, 20, 0.0, 9),
+    ],
+)
 def test_only_fewer_deletions_than_are_known_to_be_enough_are_looked_for(
-    known: int, gap: float, deletions: int | None, monkeypatch: pytest.MonkeyPatch
+    known: int, most: int, gap: float, deletions: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nine nodes are full of trainers of two cores; one of three must leave each for a serving pod of two cores."""
     nodes = tuple(make_node(f"n{i}", 6) for i in range(9))
     places = tuple(node.name for node in nodes for _ in range(3))
-    job = make_job("a", cpu=2, trainers=27, min_trainers=1, max_trainers=27, on=places)
+    job = make_job("a", cpu=2, trainers=27, min_trainers=1, max_trainers=most, on=places)
     serving = tuple(replace(make_serving(f"s{i}", cpu=2), tried=True) for i in range(9))
     packing = TrialPacking(read_problem(make_snapshot(nodes, (job,), serving), Limits()), (0,))
     gaps: list[float | None] = []
     solve = IntegerProgram.solve
 
-    def noted(program: IntegerProgram, limit_s: float) -> list[int] | None:
+    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms) -> list[int] | None:
         gaps.append(program.gap)
-        return solve(program, limit_s)
+        return solve(program, limit_s, solved)
 
     monkeypatch.setattr(IntegerProgram, "solve", noted)
     (waiting,) = packing.problem.waiting
