@@ -80,7 +80,8 @@ class ResourceQuota:
     Attributes:
         hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.
         used: what the API server counted last.
-        others: what the pods of no TrainingJob request.
+        others: what the pods of no job request, as far as the quota counts them.
+        exempt: the jobs of the namespace that are not limited by it: its scopes leave out some of their pods.
     """
 
     namespace: str
@@ -88,6 +89,11 @@ class ResourceQuota:
     hard: tuple[tuple[str, int], ...]
     used: tuple[tuple[str, int], ...] = ()
     others: tuple[tuple[str, int], ...] = ()
+    exempt: tuple[JobKey, ...] = ()
+
+    def limits(self, job: JobKey) -> bool:
+        """Return True if the quota limits the pods of a job."""
+        return job.namespace == self.namespace and job not in self.exempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
     ("ahead_of_plan",),
     ("limits", "quotas", "others"),
+    ("limits", "quotas", "exempt"),
     ("snapshot", "jobs", "declared"),
     ("snapshot", "jobs", "trainer", "placement", "rules"),
     ("snapshot", "jobs", "fixed", "shape", "placement", "rules"),

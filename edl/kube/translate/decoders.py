@@ -131,6 +131,7 @@ class _Occupant(ApiStruct):
     priority: int | None = None
     priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
 
 
 class _OccupantMetadata(ObjectMetadata):

@@ -212,6 +212,7 @@ class PodSpec(ApiStruct):
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     preemption_policy: PreemptionPolicy | None = None
     topology_spread_constraints: list[SpreadObject] | None = None
     volumes: list[VolumeObject] | None = None

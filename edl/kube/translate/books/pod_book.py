@@ -197,14 +197,20 @@ class PodBook:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
 
-    def count_owned(self, namespace: str, now_s: float) -> int:
+    def count_owned(self, namespace: str, now_s: float, exempt: Container[JobKey] = ()) -> int:
         """How many pods of jobs the API server may count in one namespace: finished ones, too, and those just gone.
 
         A quota follows a deletion some time later, and its watch is not that of the pods.
+
+        Args:
+            namespace: the namespace.
+            now_s: seconds since the epoch.
+            exempt: jobs whose pods do not count, but for those just gone.
         """
         self._forget_gone(now_s)
         gone = sum(of == namespace and (of, name) not in self._known for of, name in self._gone)
-        return gone + sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
+        own = (pods for key, pods in self._own.items() if key.namespace == namespace and key not in exempt)
+        return gone + sum(len(pods) for pods in own)
 
     def counts_until_s(self) -> float:
         """Until when `count_owned` gives the same if no pod changes, in seconds since the epoch."""
