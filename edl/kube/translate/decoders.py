@@ -24,6 +24,7 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodAnnotations,
+    PodGroupObject,
     PodMetadata,
     PodObject,
     PodSpec,
@@ -231,6 +232,12 @@ CSI_CAPACITIES = Decoder("CSIStorageCapacity", CsiStorageCapacityObject)
 NAMESPACES = Decoder("Namespace", NamespaceObject)
 RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()
+POD_GROUPS = {
+    "scheduling.volcano.sh/v1beta1": Decoder("PodGroup of Volcano", PodGroupObject),
+    "scheduling.x-k8s.io/v1alpha1": Decoder("PodGroup", PodGroupObject),
+    "scheduling.run.ai/v2alpha2": Decoder("PodGroup of KAI-Scheduler", PodGroupObject),
+}
+"""By apiVersion; three groups have a kind PodGroup."""
 
 
 def _named_in(raw: bytes | msgspec.Raw) -> object:

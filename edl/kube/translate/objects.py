@@ -138,6 +138,11 @@ class PodAnnotations(ApiStruct):
     completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
     default_container: Scalar = msgspec.field(default=None, name="kubectl.kubernetes.io/default-container")
     volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
+    group_name: Scalar = msgspec.field(default=None, name="scheduling.k8s.io/group-name")
+    volcano_group_name: Scalar = msgspec.field(default=None, name="scheduling.volcano.sh/group-name")
+    kai_group_name: Scalar = msgspec.field(default=None, name="pod-group-name")
+    koordinator_gang: Scalar = msgspec.field(default=None, name="gang.scheduling.koordinator.sh/name")
+    koordinator_minimum: Scalar = msgspec.field(default=None, name="gang.scheduling.koordinator.sh/min-available")
 
 
 class PodMetadata(ObjectMetadata):
@@ -340,6 +345,19 @@ class PriorityClassObject(ApiStruct):
     value: int | None = None
     global_default: bool | None = None
     preemption_policy: PreemptionPolicy | None = None
+
+
+class PodGroupSpec(ApiStruct):
+    """The spec of a PodGroup."""
+
+    min_member: int | None = None
+
+
+class PodGroupObject(ApiStruct):
+    """A PodGroup of Volcano, of scheduler-plugins or of KAI-Scheduler."""
+
+    metadata: ObjectMetadata | None = None
+    spec: PodGroupSpec | None = None
 
 
 class ScopeObject(ApiStruct):

@@ -217,6 +217,7 @@ class Translator:
             queues=self._queues.read(objects.queues, objects.unread_queues, self._left_out),
             kueue=quota_trees,
             node_requests=self._pods.node_requests(),
+            gangs=self._pods.gangs(objects.facts.gangs),
         )
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)

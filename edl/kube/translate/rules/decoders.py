@@ -9,6 +9,7 @@ from edl.kube.translate.decoders import (
     CSI_DRIVERS,
     CSI_NODES,
     NAMESPACES,
+    POD_GROUPS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
@@ -28,4 +29,7 @@ RULE_DECODERS: dict[str, Decoder[Any]] = {
     "device_classes": DEVICE_CLASSES,
     "device_claims": RESOURCE_CLAIMS,
     "claim_templates": CLAIM_TEMPLATES,
+    "volcano_pod_groups": POD_GROUPS["scheduling.volcano.sh/v1beta1"],
+    "pod_groups": POD_GROUPS["scheduling.x-k8s.io/v1alpha1"],
+    "kai_pod_groups": POD_GROUPS["scheduling.run.ai/v2alpha2"],
 }

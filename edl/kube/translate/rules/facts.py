@@ -1,4 +1,4 @@
-"""What rules depend on besides nodes, pods and jobs: volumes, claims, classes, attach limits and namespaces."""
+"""What rules depend on besides nodes, pods and jobs: volumes, claims, classes, attach limits, namespaces, groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from edl.kube.translate.devices.objects import (
     ResourceClaimTemplateObject,
     ResourceSliceObject,
 )
-from edl.kube.translate.objects import ObjectMetadata
+from edl.kube.translate.gangs import COSCHEDULING, KAI, VOLCANO, Minimums, minimums
+from edl.kube.translate.objects import ObjectMetadata, PodGroupObject
 from edl.kube.translate.rules.namespaces import NAME_LABEL
 from edl.kube.translate.rules.storage_capacity import Place, counting_drivers, places_by_class
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
@@ -43,6 +44,7 @@ class RuleFacts:
         places: where and how large volumes of each StorageClass can be made, as these drivers say.
         namespaces: the labels of each namespace.
         devices: devices, their classes, and the claims on them.
+        gangs: with how many pods each PodGroup starts.
     """
 
     claims: Mapping[Claim, PersistentVolumeClaimObject] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class RuleFacts:
     places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     devices: DeviceFacts = NO_DEVICES
+    gangs: Minimums = field(default_factory=dict)
     complete: frozenset[str] = frozenset()
 
     def lacks_claim(self, claim: Claim) -> bool:
@@ -91,6 +94,9 @@ class RuleObjects:
     device_classes: Iterable[DeviceClassObject] = ()
     device_claims: Iterable[ResourceClaimObject] = ()
     claim_templates: Iterable[ResourceClaimTemplateObject] = ()
+    volcano_pod_groups: Iterable[PodGroupObject] = ()
+    pod_groups: Iterable[PodGroupObject] = ()
+    kai_pod_groups: Iterable[PodGroupObject] = ()
     complete: frozenset[str] = frozenset()
 
 
@@ -116,6 +122,9 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
             device_claims=objects.device_claims,
             claim_templates=objects.claim_templates,
             complete=objects.complete,
+        ),
+        gangs=minimums(
+            {VOLCANO: objects.volcano_pod_groups, COSCHEDULING: objects.pod_groups, KAI: objects.kai_pod_groups}
         ),
         complete=objects.complete,
     )
