@@ -27,6 +27,7 @@ _PATHS = {
     "volcano_pod_groups": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
     "pod_groups": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
     "kai_pod_groups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "volcano_queues": "/apis/scheduling.volcano.sh/v1beta1/queues",
 }
 RULE_OBJECTS: dict[str, tuple[str, Decoder[Any]]] = {
     name: (_PATHS[name], decoder) for name, decoder in RULE_DECODERS.items()

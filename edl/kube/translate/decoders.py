@@ -31,6 +31,7 @@ from edl.kube.translate.objects import (
     PodStatus,
     PriorityClassObject,
     ResourceQuotaObject,
+    VolcanoQueueObject,
 )
 from edl.kube.translate.scalars import ApiStruct, Scalar
 from edl.kube.translate.storage_objects import (
@@ -238,6 +239,7 @@ POD_GROUPS = {
     "scheduling.run.ai/v2alpha2": Decoder("PodGroup of KAI-Scheduler", PodGroupObject),
 }
 """By apiVersion; three groups have a kind PodGroup."""
+VOLCANO_QUEUES = Decoder("Queue of Volcano", VolcanoQueueObject)
 
 
 def _named_in(raw: bytes | msgspec.Raw) -> object:

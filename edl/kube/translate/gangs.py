@@ -1,4 +1,4 @@
-"""Groups of pods that their scheduler starts only together: which group a pod names, and how many that takes.
+"""Groups of pods that their scheduler starts only together: which group a pod names, how many that takes, its queue.
 
 A group with a PodGroup has its minimum there. Pods of koordinator, and of old versions of scheduler-plugins, say the
 minimum themselves.
@@ -10,11 +10,23 @@ KAI-Scheduler, pkg/common/constants; koordinator.sh/koordinator, apis/extension/
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from edl.kube.translate.objects import ObjectMetadata, PodAnnotations, PodGroupObject, PodMetadata
+from edl.errors import ConfigError
+from edl.kube.translate.objects import (
+    ObjectMetadata,
+    PodAnnotations,
+    PodGroupObject,
+    PodGroupSpec,
+    PodMetadata,
+    VolcanoQueueObject,
+    VolcanoQueueSpec,
+)
 from edl.kube.translate.scalars import text
+from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import Gang
+from edl.model.resources import Resources
 
 VOLCANO, COSCHEDULING, KAI, KOORDINATOR = "volcano", "coscheduling", "kai", "koordinator"
 """Whose groups these are; groups of two schedulers may have the same name."""
@@ -26,6 +38,70 @@ _MOST = 100_000
 
 Minimums = Mapping[tuple[str, str], int]
 """By namespace and `Pod.gang`, how many pods a group starts with."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolcanoGroup:
+    """A PodGroup in a queue of Volcano.
+
+    Attributes:
+        queue: the name of its queue.
+        least: what its queue must have left before any pod of it starts; empty once some run.
+    """
+
+    queue: str
+    least: Resources = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class VolcanoQueue:
+    """A queue of Volcano.
+
+    Attributes:
+        capability: the most that its pods may request together; a resource that is not listed has no limit.
+        allocated: what they request now.
+        parent: the queue above it; empty if there is none.
+    """
+
+    capability: Resources
+    allocated: Resources
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VolcanoQueues:
+    """The queues of Volcano by name, and the groups in them by namespace and `Pod.gang`."""
+
+    queues: Mapping[str, VolcanoQueue] = field(default_factory=dict)
+    groups: Mapping[tuple[str, str], VolcanoGroup] = field(default_factory=dict)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if any queue has a capability."""
+        return any(queue.capability.amounts for queue in self.queues.values())
+
+
+def volcano_queues(groups: Iterable[PodGroupObject], queues: Iterable[VolcanoQueueObject]) -> VolcanoQueues:
+    """Read the queues of Volcano and the groups in them; what cannot be read limits nothing."""
+    found: dict[str, VolcanoQueue] = {}
+    for queue in queues:
+        spec, allocated = queue.spec or VolcanoQueueSpec(), queue.status.allocated if queue.status else None
+        if allocated is None:
+            continue
+        with suppress(ConfigError):
+            limits, used = (Resources.of(parse_amounts(amounts)) for amounts in (spec.capability, allocated))
+            found[(queue.metadata or ObjectMetadata()).name or ""] = VolcanoQueue(limits, used, spec.parent or "")
+    if not found:
+        return VolcanoQueues()
+    named: dict[tuple[str, str], VolcanoGroup] = {}
+    for group in groups:
+        metadata, about = group.metadata or ObjectMetadata(), group.spec or PodGroupSpec()
+        waits = (group.status.phase if group.status else None) in {None, "", "Pending"}
+        with suppress(ConfigError):
+            least = Resources.of(parse_amounts(about.min_resources if waits else None))
+            key = (metadata.namespace or "default", f"{VOLCANO}/{metadata.name}")
+            named[key] = VolcanoGroup(about.queue or "default", least)
+    return VolcanoQueues(found, named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,6 +351,14 @@ class PodGroupSpec(ApiStruct):
     """The spec of a PodGroup."""
 
     min_member: int | None = None
+    min_resources: dict[str, Scalar] | None = None
+    queue: str | None = None
+
+
+class PodGroupStatus(ApiStruct):
+    """The status of a PodGroup."""
+
+    phase: str | None = None
 
 
 class PodGroupObject(ApiStruct):
@@ -358,6 +366,28 @@ class PodGroupObject(ApiStruct):
 
     metadata: ObjectMetadata | None = None
     spec: PodGroupSpec | None = None
+    status: PodGroupStatus | None = None
+
+
+class VolcanoQueueSpec(ApiStruct):
+    """The spec of a Queue of Volcano."""
+
+    capability: dict[str, Scalar] | None = None
+    parent: str | None = None
+
+
+class VolcanoQueueStatus(ApiStruct):
+    """The status of a Queue of Volcano."""
+
+    allocated: dict[str, Scalar] | None = None
+
+
+class VolcanoQueueObject(ApiStruct):
+    """A Queue of Volcano."""
+
+    metadata: ObjectMetadata | None = None
+    spec: VolcanoQueueSpec | None = None
+    status: VolcanoQueueStatus | None = None
 
 
 class ScopeObject(ApiStruct):

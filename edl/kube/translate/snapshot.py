@@ -17,6 +17,7 @@ from typing import Any
 from edl.api.manifest import claim_name_of
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
+from edl.kube.translate.books.full_queues import FullQueues
 from edl.kube.translate.books.node_book import NodeBook, NodeChange
 from edl.kube.translate.books.pod_book import PodBook, PodChange
 from edl.kube.translate.books.sorted_values import SortedValues
@@ -121,7 +122,7 @@ class Translator:
         self._workloads: dict[JobKey, object] = {}
         self._owners: dict[JobKey, ObjectMetadata] = {}  # of the last snapshot: workloads that are no TrainingJobs
         self._left_out: list[Quarantined] = []
-        self._ruled = RuledSnapshots()
+        self._ruled, self._full_queues = RuledSnapshots(), FullQueues()
         self._role_rules = RoleRules(self._job_reader.manifest_of, self._pods.source_of, self._pods.share_rules)
 
     @property
@@ -222,7 +223,7 @@ class Translator:
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
         self._role_rules.note(elastic)
-        ruled = self._under_rules(snapshot, objects.facts)
+        ruled = self._full_queues.apply(self._under_rules(snapshot, objects.facts), objects.facts.volcano)
         pods = self._pods.with_deferred(ruled.pods)
         return ruled if pods is ruled.pods else replace(ruled, pods=pods)
 

@@ -11,6 +11,7 @@ from edl.kube.translate.decoders import (
     NAMESPACES,
     POD_GROUPS,
     STORAGE_CLASSES,
+    VOLCANO_QUEUES,
     VOLUME_CLAIMS,
     VOLUMES,
     Decoder,
@@ -32,4 +33,5 @@ RULE_DECODERS: dict[str, Decoder[Any]] = {
     "volcano_pod_groups": POD_GROUPS["scheduling.volcano.sh/v1beta1"],
     "pod_groups": POD_GROUPS["scheduling.x-k8s.io/v1alpha1"],
     "kai_pod_groups": POD_GROUPS["scheduling.run.ai/v2alpha2"],
+    "volcano_queues": VOLCANO_QUEUES,
 }

@@ -12,8 +12,8 @@ from edl.kube.translate.devices.objects import (
     ResourceClaimTemplateObject,
     ResourceSliceObject,
 )
-from edl.kube.translate.gangs import COSCHEDULING, KAI, VOLCANO, Minimums, minimums
-from edl.kube.translate.objects import ObjectMetadata, PodGroupObject
+from edl.kube.translate.gangs import COSCHEDULING, KAI, VOLCANO, Minimums, VolcanoQueues, minimums, volcano_queues
+from edl.kube.translate.objects import ObjectMetadata, PodGroupObject, VolcanoQueueObject
 from edl.kube.translate.rules.namespaces import NAME_LABEL
 from edl.kube.translate.rules.storage_capacity import Place, counting_drivers, places_by_class
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
@@ -45,6 +45,7 @@ class RuleFacts:
         namespaces: the labels of each namespace.
         devices: devices, their classes, and the claims on them.
         gangs: with how many pods each PodGroup starts.
+        volcano: the queues of Volcano.
     """
 
     claims: Mapping[Claim, PersistentVolumeClaimObject] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class RuleFacts:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     devices: DeviceFacts = NO_DEVICES
     gangs: Minimums = field(default_factory=dict)
+    volcano: VolcanoQueues = field(default_factory=VolcanoQueues)
     complete: frozenset[str] = frozenset()
 
     def lacks_claim(self, claim: Claim) -> bool:
@@ -97,6 +99,7 @@ class RuleObjects:
     volcano_pod_groups: Iterable[PodGroupObject] = ()
     pod_groups: Iterable[PodGroupObject] = ()
     kai_pod_groups: Iterable[PodGroupObject] = ()
+    volcano_queues: Iterable[VolcanoQueueObject] = ()
     complete: frozenset[str] = frozenset()
 
 
@@ -126,6 +129,7 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
         gangs=minimums(
             {VOLCANO: objects.volcano_pod_groups, COSCHEDULING: objects.pod_groups, KAI: objects.kai_pod_groups}
         ),
+        volcano=volcano_queues(objects.volcano_pod_groups, objects.volcano_queues),
         complete=objects.complete,
     )
 
