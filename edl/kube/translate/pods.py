@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from edl.kube.translate.containers import REMEDY, Containers, read_containers
+from edl.kube.translate.containers import REMEDY, Containers, is_over_its_limit, read_containers
 from edl.kube.translate.gangs import gang_of
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
@@ -302,6 +302,8 @@ def _ended_by_kubelet(status: PodStatus) -> str:
     reason = status.reason or ""
     if status.phase == PodPhase.SUCCEEDED.value:
         return reason if reason in _AT_SHUTDOWN else ""
+    if is_over_its_limit(status):
+        return ""
     is_rejected = (
         (status.message or "").startswith(_REJECTED) or reason in _NOT_ADMITTED or reason.startswith("OutOf")
     )
