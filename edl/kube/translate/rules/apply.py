@@ -172,11 +172,13 @@ def _apply_rules(
 ) -> tuple[list[Capacity], FreeCapacity]:
     """Let every rule say what it requires of its pods; return resources that stand for rules, and free capacity."""
     shared = require_volumes(view, units)
+    attachments = Attachments(view, units)
+    attachments.require_drivers()
     anti.exclude_fixed()
     anti.exclude_live()
     bare = FreeCapacity(view, units, ())
     capacities = [*anti.capacities(bare.slots), *free_volumes_of_nodes(view, units, bare.slots)]
-    capacities += Attachments(view, units).capacities()
+    capacities += attachments.capacities()
     if _reads_devices(view, units):
         capacities += Devices(view, units, devices).capacities()
     free = FreeCapacity(view, units, capacities)

@@ -1,8 +1,9 @@
-"""How many volumes of each CSI driver a node can attach, as a resource of the nodes.
+"""Which nodes can attach the volumes of a CSI driver, and how many, as a resource of the nodes.
 
 A volume that several pods of a node use counts once. So a claim that only one waiting pod uses is requested by that
 pod; one that others share keeps it to nodes where the volume is attached or one more can be. Volumes in the spec of a
-pod itself count for nothing, as in kube-scheduler.
+pod itself count for nothing, as in kube-scheduler. A node where the driver does not run attaches any number, unless
+its CSIDriver has `preventPodSchedulingIfMissing`: then no new pod with such a volume goes there.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits, csi.go
 """
@@ -37,6 +38,22 @@ class Attachments:
         for rules, nodes in view.fixed.values():
             for volume in self._volumes(rules):
                 self._attached.setdefault(volume, set()).update(nodes)
+
+    def require_drivers(self) -> None:
+        """Keep pods to nodes where the drivers of their volumes run, if these must; what runs elsewhere stays."""
+        if not self._view.facts.needed:
+            return
+        rules: dict[str, NodeRule] = {}
+        for driver, nodes in self._view.facts.needed.items():
+            if lacking := sorted(node.name for node in self._view.nodes if node.name not in nodes):
+                term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", tuple(lacking)),))
+                rules[driver] = NodeRule((term,), f"CSI driver {driver} must run on the node")
+        for unit in self._units:
+            used = {driver for driver, _ in self._volumes(unit.rules)}
+            used.update(
+                driver_of_own(volume, self._view.facts) for volume in to_be_made(unit.rules, self._view.facts)
+            )
+            unit.required.extend(rules[driver] for driver in sorted(used & rules.keys()))
 
     def capacities(self) -> Iterator[Capacity]:
         """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""

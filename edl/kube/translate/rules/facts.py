@@ -39,6 +39,7 @@ class RuleFacts:
     Attributes:
         complete: of which collections every object of the cluster is known, named as in `RuleObjects`.
         limits: for each node, how many volumes of each CSI driver it can attach.
+        needed: the nodes of each CSI driver without which a node takes no pod that uses its volumes.
         topologies: for each CSI driver, the labels of nodes whose values tell where a volume of it is.
         counting: the CSI drivers that say how much storage they have left.
         places: where and how large volumes of each StorageClass can be made, as these drivers say.
@@ -52,6 +53,7 @@ class RuleFacts:
     volumes: Mapping[str, PersistentVolumeObject] = field(default_factory=dict)
     classes: Mapping[str, StorageClassObject] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
     places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
@@ -115,6 +117,7 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
         volumes={one.metadata.name or "": one for one in objects.volumes if one.metadata},
         classes={one.metadata.name or "": one for one in objects.classes if one.metadata},
         limits={one.metadata.name or "": _limits(one) for one in csi_nodes if one.metadata},
+        needed=_needed(objects.csi_drivers, csi_nodes) if "csi_nodes" in objects.complete else {},
         topologies=_topologies(csi_nodes),
         counting=counting_drivers(objects.csi_drivers) if "csi_capacities" in objects.complete else frozenset(),
         places=places_by_class(objects.csi_capacities),
@@ -149,6 +152,21 @@ def _limits(node: CsiNodeObject) -> dict[str, int]:
     drivers = node.spec.drivers if node.spec else []
     counts = {driver.name: driver.allocatable.count for driver in drivers if driver.name and driver.allocatable}
     return {name: number for name, number in counts.items() if number is not None}
+
+
+def _needed(drivers: Iterable[CsiDriverObject], nodes: Iterable[CsiNodeObject]) -> dict[str, frozenset[str]]:
+    """Where the drivers run that must run on a node; empty if no CSINode is known: each node of a cluster has one."""
+    places: dict[str, set[str]] = {}
+    for node in nodes:
+        if node.metadata is not None:
+            for name in ("", *(driver.name for driver in (node.spec.drivers if node.spec else ()))):
+                places.setdefault(name or "", set()).add(node.metadata.name or "")
+    needed = [
+        driver.metadata.name or ""
+        for driver in drivers
+        if driver.metadata is not None and driver.spec is not None and driver.spec.prevent_pod_scheduling_if_missing
+    ]
+    return {name: frozenset(places.get(name, ())) for name in needed} if places else {}
 
 
 def _topologies(nodes: Iterable[CsiNodeObject]) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,77 @@
+"""A CSI driver may have the rule that no pod goes where it does not run; else that keeps no pod away."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.rules.scenes import Object, blocked, job, members, nodes, plan, pod, snapshot, victims
+from tests.worlds.rules.volume_scenes import USES, claim, storage_class
+
+DRIVER = "ebs.csi.aws.com"
+BOUND = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "pv"},
+    "spec": {"csi": {"driver": DRIVER, "volumeHandle": "v"}},
+}
+OWN: Object = {
+    "accessModes": ["ReadWriteOnce"],
+    "storageClassName": "ssd",
+    "resources": {"requests": {"storage": "1Gi"}},
+}
+SCRATCH = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": OWN}}}]
+CLAIMS: dict[str, tuple[list[Object], list[Object]]] = {
+    "of a volume": ([BOUND, claim(volumeName="pv")], USES),
+    "of a volume to come": ([claim(storageClassName="ssd")], USES),
+    "of the pod itself": ([], SCRATCH),
+}
+"""Objects, and the volumes of a pod that uses them."""
+
+
+def must_run(*, must: bool = True) -> Object:
+    spec = {"preventPodSchedulingIfMissing": must}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": spec}
+
+
+def runs_on(*names: str) -> list[Object]:
+    """The CSINodes of two nodes, of which some have the driver; the other ones have another driver."""
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
+    return [
+        {
+            **kind,
+            "metadata": {"name": name},
+            "spec": {"drivers": [{"name": DRIVER if name in names else "x", "nodeID": name}]},
+        }
+        for name in ("n0", "n1")
+    ]
+
+
+@pytest.mark.parametrize("how", CLAIMS)
+def test_trainers_end_for_a_serving_pod_only_where_the_driver_of_its_volume_runs(how: str) -> None:
+    objects, volumes = CLAIMS[how]
+    waits = pod("web-0", volumes=volumes)
+    scene = (nodes(2), storage_class(), objects, waits, job("t"), members("t", *["n0"] * 7, *["n1"] * 8))
+    found = plan(*scene, must_run(), runs_on("n1"))
+    assert found.serving.placed == 1
+    assert {int(name.rpartition("-")[2]) >= 7 for name in victims(found)} == {True}
+    assert victims(plan(*scene, must_run(), runs_on())) == []
+    said = blocked(snapshot(*scene, must_run(), runs_on()))
+    assert said["web-0"] == f"CSI driver {DRIVER} must run on the node; no node is left"
+    assert plan(*scene, must_run(must=False), runs_on()).serving.placed == 1
+    assert plan(*scene, must_run()).serving.placed == 1, "files without CSINodes say nothing about drivers"
+
+
+@pytest.mark.parametrize("how", CLAIMS)
+def test_trainers_begin_where_it_runs_and_stay_where_it_is_gone(how: str) -> None:
+    objects, volumes = CLAIMS[how]
+    scene = (nodes(2), storage_class(), objects, must_run(), job("t", 2, 40, {"volumes": volumes}))
+    (decision,) = plan(*scene, runs_on("n1")).decisions
+    assert dict(decision.nodes) == {"n1": 8}
+    (decision,) = plan(*scene, runs_on("n1"), members("t", "n0", "n0", volumes=volumes)).decisions
+    assert (decision.target, decision.victims, dict(decision.nodes)) == (10, (), {"n1": 8})
+
+
+def test_a_pod_without_such_a_volume_goes_anywhere() -> None:
+    found = plan(nodes(2), storage_class(), must_run(), runs_on(), job("t", 2, 40), pod("web-0"))
+    assert found.serving.placed == 1
+    assert [decision.target for decision in found.decisions] == [11]
