@@ -17,6 +17,7 @@ _READ = ["get", "list", "watch"]
 _MIRROR = ["list", "watch"]
 _TO_RESIZE = [*_MIRROR, "patch"]
 _POD_GROUPS = (
+    ("scheduling.k8s.io", ["podgroups"]),
     ("scheduling.volcano.sh", ["podgroups", "queues"]),
     ("scheduling.x-k8s.io", ["podgroups"]),
     ("scheduling.run.ai", ["podgroups"]),

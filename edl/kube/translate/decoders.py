@@ -233,12 +233,14 @@ CSI_CAPACITIES = Decoder("CSIStorageCapacity", CsiStorageCapacityObject)
 NAMESPACES = Decoder("Namespace", NamespaceObject)
 RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()
+_OF_KUBERNETES = Decoder("PodGroup of Kubernetes", PodGroupObject)
 POD_GROUPS = {
+    **{f"scheduling.k8s.io/{version}": _OF_KUBERNETES for version in ("v1beta1", "v1alpha3", "v1alpha2")},
     "scheduling.volcano.sh/v1beta1": Decoder("PodGroup of Volcano", PodGroupObject),
     "scheduling.x-k8s.io/v1alpha1": Decoder("PodGroup", PodGroupObject),
     "scheduling.run.ai/v2alpha2": Decoder("PodGroup of KAI-Scheduler", PodGroupObject),
 }
-"""By apiVersion; three groups have a kind PodGroup."""
+"""By apiVersion; four groups have a kind PodGroup."""
 VOLCANO_QUEUES = Decoder("Queue of Volcano", VolcanoQueueObject)
 
 

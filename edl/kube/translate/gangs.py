@@ -3,8 +3,9 @@
 A group with a PodGroup has its minimum there. Pods of koordinator, and of old versions of scheduler-plugins, say the
 minimum themselves.
 
-Source: volcano.sh/apis, pkg/apis/scheduling/v1beta1; kubernetes-sigs/scheduler-plugins, apis/scheduling/v1alpha1;
-KAI-Scheduler, pkg/common/constants; koordinator.sh/koordinator, apis/extension/coscheduling.go.
+Source: k8s.io/api/scheduling/v1beta1; volcano.sh/apis, pkg/apis/scheduling/v1beta1; KAI-Scheduler,
+pkg/common/constants; kubernetes-sigs/scheduler-plugins, apis/scheduling/v1alpha1; koordinator.sh/koordinator,
+apis/extension/coscheduling.go.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from edl.kube.translate.objects import (
     PodGroupObject,
     PodGroupSpec,
     PodMetadata,
+    PodObject,
+    PodSpec,
     VolcanoQueueObject,
     VolcanoQueueSpec,
 )
@@ -28,7 +31,7 @@ from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import Gang
 from edl.model.resources import Resources
 
-VOLCANO, COSCHEDULING, KAI, KOORDINATOR = "volcano", "coscheduling", "kai", "koordinator"
+KUBERNETES, VOLCANO, COSCHEDULING, KAI, KOORDINATOR = "kubernetes", "volcano", "coscheduling", "kai", "koordinator"
 """Whose groups these are; groups of two schedulers may have the same name."""
 
 _OLD = "pod-group.scheduling.sigs.k8s.io"
@@ -110,9 +113,9 @@ class _Named:
     minimum: int = 0
 
 
-def gang_of(metadata: PodMetadata) -> str:
+def gang_of(pod: PodObject) -> str:
     """Return the group of a pod with its scheduler, such as `volcano/web`; empty if the pod names none."""
-    return _named(metadata).gang
+    return _named(pod).gang
 
 
 def minimums(groups: Mapping[str, Iterable[PodGroupObject]]) -> dict[tuple[str, str], int]:
@@ -124,29 +127,41 @@ def minimums(groups: Mapping[str, Iterable[PodGroupObject]]) -> dict[tuple[str, 
     found: dict[tuple[str, str], int] = {}
     for scheduler, objects in groups.items():
         for one in objects:
-            metadata, least = one.metadata or ObjectMetadata(), (one.spec.min_member if one.spec else None) or 1
-            found[metadata.namespace or "default", f"{scheduler}/{metadata.name}"] = least
+            metadata = one.metadata or ObjectMetadata()
+            found[metadata.namespace or "default", f"{scheduler}/{metadata.name}"] = _least(
+                one.spec or PodGroupSpec()
+            )
     return found
 
 
-def gangs_of(pods: Iterable[PodMetadata], known: Minimums) -> tuple[Gang, ...]:
+def _least(spec: PodGroupSpec) -> int:
+    policy = spec.scheduling_policy
+    if policy is None:
+        return spec.min_member or 1
+    return (policy.gang.min_count if policy.gang else None) or 1
+
+
+def gangs_of(pods: Iterable[PodObject], known: Minimums) -> tuple[Gang, ...]:
     """Return the groups that some pods name and that start with several pods, sorted.
 
     Args:
-        pods: the metadata of pods of no job.
+        pods: pods of no job.
         known: the minimums of groups with a PodGroup.
     """
     return tuple(sorted({gang for gang in _gangs(pods, known) if gang.minimum > 1}))
 
 
-def _gangs(pods: Iterable[PodMetadata], known: Minimums) -> Iterator[Gang]:
-    for metadata in pods:
-        named, namespace = _named(metadata), metadata.namespace or "default"
+def _gangs(pods: Iterable[PodObject], known: Minimums) -> Iterator[Gang]:
+    for pod in pods:
+        named, namespace = _named(pod), (pod.metadata.namespace if pod.metadata else None) or "default"
         if named.gang:
             yield Gang(namespace, named.gang, known.get((namespace, named.gang), named.minimum))
 
 
-def _named(metadata: PodMetadata) -> _Named:
+def _named(pod: PodObject) -> _Named:
+    group, metadata = (pod.spec or PodSpec()).scheduling_group, pod.metadata or PodMetadata()
+    if group is not None and group.pod_group_name:
+        return _Named(f"{KUBERNETES}/{group.pod_group_name}")
     annotations, labels = metadata.annotations or PodAnnotations(), metadata.labels or {}
     if name := text(annotations.koordinator_gang):
         return _Named(f"{KOORDINATOR}/{name}", _number(text(annotations.koordinator_minimum)))

@@ -199,6 +199,12 @@ class PreemptionPolicy(Enum):
         return cls.LOWER_PRIORITY
 
 
+class SchedulingGroupObject(ApiStruct):
+    """The PodGroup of Kubernetes with which kube-scheduler starts a pod."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(ApiStruct):
     """The spec of a pod or of a pod template."""
 
@@ -222,6 +228,7 @@ class PodSpec(ApiStruct):
     topology_spread_constraints: list[SpreadObject] | None = None
     volumes: list[VolumeObject] | None = None
     resource_claims: list[PodDeviceClaimObject] | None = None
+    scheduling_group: SchedulingGroupObject | None = None
 
     def __post_init__(self) -> None:
         """Refuse more than edl reads."""
@@ -347,10 +354,23 @@ class PriorityClassObject(ApiStruct):
     preemption_policy: PreemptionPolicy | None = None
 
 
+class GangPolicyObject(ApiStruct):
+    """With how many pods a PodGroup of Kubernetes starts."""
+
+    min_count: int | None = None
+
+
+class SchedulingPolicyObject(ApiStruct):
+    """How kube-scheduler starts the pods of a PodGroup: as a gang, or else one by one."""
+
+    gang: GangPolicyObject | None = None
+
+
 class PodGroupSpec(ApiStruct):
-    """The spec of a PodGroup."""
+    """The spec of a PodGroup; that of Kubernetes has a policy."""
 
     min_member: int | None = None
+    scheduling_policy: SchedulingPolicyObject | None = None
     min_resources: dict[str, Scalar] | None = None
     queue: str | None = None
 
@@ -362,7 +382,7 @@ class PodGroupStatus(ApiStruct):
 
 
 class PodGroupObject(ApiStruct):
-    """A PodGroup of Volcano, of scheduler-plugins or of KAI-Scheduler."""
+    """A PodGroup of Kubernetes, of Volcano, of scheduler-plugins or of KAI-Scheduler."""
 
     metadata: ObjectMetadata | None = None
     spec: PodGroupSpec | None = None

@@ -192,7 +192,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         blocked="" if spec.node_name else no_eviction_helps(scheduled),
         unscheduled=refusal_of(scheduled) if not spec.node_name and _was_tried(scheduled) else "",
         owner=next((o.uid or "" for o in owners if o.controller), ""),
-        gang="" if labelled is not None else gang_of(metadata),
+        gang="" if labelled is not None else gang_of(source),
     )
     by_name = labelled is not None and labelled[0].name.startswith(_BY_NAME)
     return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace), by_name=by_name)

@@ -18,6 +18,7 @@ from tests.worlds.rules.scenes import Object, job, members, nodes, plan, pod, sn
 VOLCANO: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "web"}}}
 NEW_VOLCANO: Object = {"metadata": {"annotations": {"scheduling.volcano.sh/group-name": "web"}}}
 KAI: Object = {"metadata": {"annotations": {"pod-group-name": "web"}}}
+NATIVE: Object = {"schedulingGroup": {"podGroupName": "web"}}
 COSCHEDULING: Object = {"labels": {"scheduling.x-k8s.io/pod-group": "web"}}
 NAMED = (("name", "web"), ("min-available", "3"))
 OLD: Object = {"labels": {f"pod-group.scheduling.sigs.k8s.io/{key}": value for key, value in NAMED}}
@@ -30,6 +31,12 @@ NO_CAPACITY = "its scheduler starts 3 pods of group web only together, and so ma
 def group(minimum: int, api: str = "scheduling.volcano.sh/v1beta1", name: str = "web") -> Object:
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": api, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": minimum}}
+
+
+def native(minimum: int, version: str = "v1beta1") -> Object:
+    """A group of Kubernetes; without a minimum its pods start one by one."""
+    policy: Object = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+    return {**group(0, f"scheduling.k8s.io/{version}"), "spec": {"schedulingPolicy": policy}}
 
 
 def full(count: int) -> list[Object]:
@@ -52,6 +59,9 @@ def web(count: int, cpu: str = "6", name: str = "web", **more: Any) -> list[Obje
         (KAI, [group(3, "scheduling.run.ai/v2alpha2")]),
         (KOORDINATOR, []),
         (OLD, []),
+        (NATIVE, [native(3)]),
+        (NATIVE, [native(3, "v1alpha2")]),
+        (NATIVE | VOLCANO, [native(3), group(1)]),
     ],
 )
 def test_nobody_ends_for_a_part_of_a_group_and_a_group_that_fits_gets_all(pods: Object, groups: list[Object]) -> None:
@@ -72,6 +82,9 @@ def test_nobody_ends_for_a_part_of_a_group_and_a_group_that_fits_gets_all(pods: 
         (VOLCANO, [group(3, "scheduling.x-k8s.io/v1alpha1")]),
         (VOLCANO, [group(3, name="other")]),
         ({}, [group(3)]),
+        (NATIVE, [native(0)]),
+        (NATIVE, [native(1)]),
+        (NATIVE, [group(3)]),
     ],
 )
 def test_pods_that_start_one_by_one_get_what_there_is(pods: Object, groups: list[Object]) -> None:

@@ -199,7 +199,7 @@ class PodBook:
         """The groups of pods that wait for nodes, sorted; `known` has the minimums of those with a PodGroup."""
         if not self._ganged:
             return ()
-        return gangs_of((self._known[key].source.metadata or PodMetadata() for key in self._ganged.values()), known)
+        return gangs_of((self._known[key].source for key in self._ganged.values()), known)
 
     def foreign_in(self, namespace: str) -> list[Pod]:
         """The pods of no job in one namespace."""

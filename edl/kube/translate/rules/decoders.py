@@ -31,6 +31,7 @@ RULE_DECODERS: dict[str, Decoder[Any]] = {
     "device_claims": RESOURCE_CLAIMS,
     "claim_templates": CLAIM_TEMPLATES,
     "volcano_pod_groups": POD_GROUPS["scheduling.volcano.sh/v1beta1"],
+    "kubernetes_pod_groups": POD_GROUPS["scheduling.k8s.io/v1beta1"],
     "pod_groups": POD_GROUPS["scheduling.x-k8s.io/v1alpha1"],
     "kai_pod_groups": POD_GROUPS["scheduling.run.ai/v2alpha2"],
     "volcano_queues": VOLCANO_QUEUES,

@@ -12,7 +12,16 @@ from edl.kube.translate.devices.objects import (
     ResourceClaimTemplateObject,
     ResourceSliceObject,
 )
-from edl.kube.translate.gangs import COSCHEDULING, KAI, VOLCANO, Minimums, VolcanoQueues, minimums, volcano_queues
+from edl.kube.translate.gangs import (
+    COSCHEDULING,
+    KAI,
+    KUBERNETES,
+    VOLCANO,
+    Minimums,
+    VolcanoQueues,
+    minimums,
+    volcano_queues,
+)
 from edl.kube.translate.objects import ObjectMetadata, PodGroupObject, VolcanoQueueObject
 from edl.kube.translate.rules.namespaces import NAME_LABEL
 from edl.kube.translate.rules.storage_capacity import Place, counting_drivers, places_by_class
@@ -99,6 +108,7 @@ class RuleObjects:
     device_claims: Iterable[ResourceClaimObject] = ()
     claim_templates: Iterable[ResourceClaimTemplateObject] = ()
     volcano_pod_groups: Iterable[PodGroupObject] = ()
+    kubernetes_pod_groups: Iterable[PodGroupObject] = ()
     pod_groups: Iterable[PodGroupObject] = ()
     kai_pod_groups: Iterable[PodGroupObject] = ()
     volcano_queues: Iterable[VolcanoQueueObject] = ()
@@ -130,7 +140,12 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
             complete=objects.complete,
         ),
         gangs=minimums(
-            {VOLCANO: objects.volcano_pod_groups, COSCHEDULING: objects.pod_groups, KAI: objects.kai_pod_groups}
+            {
+                KUBERNETES: objects.kubernetes_pod_groups,
+                VOLCANO: objects.volcano_pod_groups,
+                COSCHEDULING: objects.pod_groups,
+                KAI: objects.kai_pod_groups,
+            }
         ),
         volcano=volcano_queues(objects.volcano_pod_groups, objects.volcano_queues),
         complete=objects.complete,
