@@ -25,6 +25,7 @@ from edl.kube.translate.objects import (
     PodSpec,
     VolcanoQueueObject,
     VolcanoQueueSpec,
+    VolcanoQueueStatus,
 )
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
@@ -38,6 +39,7 @@ _OLD = "pod-group.scheduling.sigs.k8s.io"
 _LABELS = ("scheduling.x-k8s.io/pod-group", _OLD, f"{_OLD}/name")
 _MINIMUM_LABEL = f"{_OLD}/min-available"
 _MOST = 100_000
+_CLOSED = {"Closed", "Closing"}
 
 Minimums = Mapping[tuple[str, str], int]
 """By namespace and `Pod.gang`, how many pods a group starts with."""
@@ -64,11 +66,13 @@ class VolcanoQueue:
         capability: the most that its pods may request together; a resource that is not listed has no limit.
         allocated: what they request now.
         parent: the queue above it; empty if there is none.
+        closed: no pod in it starts.
     """
 
     capability: Resources
     allocated: Resources
     parent: str = ""
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +84,22 @@ class VolcanoQueues:
 
     @property
     def has_limits(self) -> bool:
-        """True if any queue has a capability."""
-        return any(queue.capability.amounts for queue in self.queues.values())
+        """True if any queue has a capability, or is closed."""
+        return any(queue.capability.amounts or queue.closed for queue in self.queues.values())
 
 
 def volcano_queues(groups: Iterable[PodGroupObject], queues: Iterable[VolcanoQueueObject]) -> VolcanoQueues:
     """Read the queues of Volcano and the groups in them; what cannot be read limits nothing."""
     found: dict[str, VolcanoQueue] = {}
     for queue in queues:
-        spec, allocated = queue.spec or VolcanoQueueSpec(), queue.status.allocated if queue.status else None
-        if allocated is None:
+        spec, status = queue.spec or VolcanoQueueSpec(), queue.status or VolcanoQueueStatus()
+        name, closed = (queue.metadata or ObjectMetadata()).name or "", status.state in _CLOSED
+        if closed or status.allocated is None:
+            found[name] = VolcanoQueue(Resources(), Resources(), spec.parent or "", closed)
             continue
         with suppress(ConfigError):
-            limits, used = (Resources.of(parse_amounts(amounts)) for amounts in (spec.capability, allocated))
-            found[(queue.metadata or ObjectMetadata()).name or ""] = VolcanoQueue(limits, used, spec.parent or "")
+            limits, used = (Resources.of(parse_amounts(amounts)) for amounts in (spec.capability, status.allocated))
+            found[name] = VolcanoQueue(limits, used, spec.parent or "")
     if not found:
         return VolcanoQueues()
     named: dict[tuple[str, str], VolcanoGroup] = {}

@@ -400,6 +400,7 @@ class VolcanoQueueStatus(ApiStruct):
     """The status of a Queue of Volcano."""
 
     allocated: dict[str, Scalar] | None = None
+    state: str | None = None
 
 
 class VolcanoQueueObject(ApiStruct):

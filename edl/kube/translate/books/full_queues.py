@@ -1,9 +1,9 @@
-"""Waiting pods of Volcano whose queue is full: Volcano starts none of them, whatever becomes free on the nodes.
+"""Waiting pods of Volcano whose queue is full or closed: it starts none of them, whatever becomes free on the nodes.
 
 A queue limits what its pods request together by its `capability`, and says what they have in `status.allocated`; a
 queue below another one is limited by both. A queue without a capability is limited by the cluster alone.
 
-Source: volcano.sh/volcano v1.13, pkg/scheduler/plugins/capacity, func jobEnqueueable.
+Source: volcano.sh/volcano v1.13, pkg/scheduler/plugins/capacity, func jobEnqueueable and OnSessionOpen.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def _why_full(pod: Pod, queues: VolcanoQueues) -> str:
         queue = queues.queues.get(name)
         if queue is None:
             return ""
+        if queue.closed:
+            return f"its queue {printable(name)} of Volcano is closed"
         for resource, allowed in queue.capability.amounts:
             has = queue.allocated[resource]
             if has + max(pod.shape.request[resource], group.least[resource]) > allowed:

@@ -15,6 +15,7 @@ from tests.worlds.rules.scenes import Object, blocked, job, members, nodes, plan
 API = "scheduling.volcano.sh/v1beta1"
 VOLCANO: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "web"}}, "schedulerName": "volcano"}
 FULL = [*nodes(2), job("t"), *members("t", *["n0"] * 7, *["n1"] * 8)]
+CLOSED = "its queue team of Volcano is closed"
 NO_CPU = "its queue team of Volcano allows 8 cores, and its pods have 6 cores"
 
 
@@ -28,6 +29,11 @@ def queue(name: str = "team", parent: str = "", allocated: Object | None = None,
     spec: Object = {"weight": 1, "parent": parent, **({"capability": capability} if capability else {})}
     status = {} if allocated is None else {"allocated": allocated}
     return {"apiVersion": API, "kind": "Queue", "metadata": {"name": name}, "spec": spec, "status": status}
+
+
+def state(now: str, name: str = "team", **more: Any) -> Object:
+    made = queue(name, **more)
+    return {**made, "status": {**made["status"], "state": now}}
 
 
 def web(**more: Any) -> Object:
@@ -52,6 +58,9 @@ def web(**more: Any) -> Object:
             [group(None), queue("default", allocated={}, cpu="2")],
             "its queue default of Volcano allows 2 cores, and its pods have 0 cores",
         ),
+        ([group(), state("Closed")], CLOSED),  # volcano 4189
+        ([group(phase="Running"), state("Closing", allocated={"cpu": "1"}, cpu="8")], CLOSED),
+        ([group(), queue(parent="all"), state("Closed", "all")], "its queue all of Volcano is closed"),
     ],
 )
 def test_nobody_ends_for_a_pod_whose_queue_is_full(objects: list[Object], why: str) -> None:
@@ -70,6 +79,8 @@ def test_nobody_ends_for_a_pod_whose_queue_is_full(objects: list[Object], why: s
         [group("other"), queue(allocated={"cpu": "6"}, cpu="8")],
         [queue(allocated={"cpu": "6"}, cpu="8")],
         [group(), queue(allocated={"cpu": "many"}, cpu="8")],
+        [group(), state("Open", allocated={"cpu": "1"}, cpu="8")],
+        [group("other"), state("Closed")],
         [group(), queue("team", "team", allocated={"cpu": "0"}, memory="1Ti")],
     ],
 )
