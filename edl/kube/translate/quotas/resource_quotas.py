@@ -134,9 +134,9 @@ def _amounts(quantities: Mapping[str, Scalar] | None) -> dict[str, int]:
             continue
         resource = name.removeprefix(REQUESTS)
         plain = resource.removeprefix(LIMITS)
-        is_device = name.startswith((REQUESTS, LIMITS)) and "/" in plain
-        if not (plain in _STANDARD or is_device or plain.startswith("hugepages-")):
-            continue  # objects of other kinds, and storage
+        is_device = name.startswith(REQUESTS) and "/" in resource
+        if not (plain in _STANDARD or is_device or resource.startswith("hugepages-")):
+            continue  # other kinds of objects, storage, and devices by a name that the API server does not count
         amount = next(iter(parse_amounts({plain: quantity}).items()), None)
         if amount is not None:
             key = LIMITS + amount[0] if resource.startswith(LIMITS) else amount[0]

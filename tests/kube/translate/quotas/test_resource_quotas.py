@@ -62,6 +62,13 @@ def test_two_names_of_one_resource_give_the_smaller_limit() -> None:
     assert dict(found.hard) == {"pods": 10, "count/pods": 5, "cpu": 1000, "nvidia.com/gpu": 4}
 
 
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "limits.nvidia.com/gpu", "limits.amd.com/gpu"])
+def test_a_name_by_which_the_api_server_counts_nothing_limits_nothing(name: str) -> None:
+    """Devices have no limits of their own, so their quota is `requests.` (NVIDIA/k8s-device-plugin 211)."""
+    found = take(job(), quota(spec={"hard": {name: "1", "requests.amd.com/gpu": "3"}}))
+    assert dict(found.resource_quotas[0].hard) == {"amd.com/gpu": 3}
+
+
 @pytest.mark.parametrize(
     ("spec", "counts"),
     [
