@@ -174,6 +174,7 @@ def _apply_rules(
     shared = require_volumes(view, units)
     attachments = Attachments(view, units)
     attachments.require_drivers()
+    attachments.keep_to_attached()
     anti.exclude_fixed()
     anti.exclude_live()
     bare = FreeCapacity(view, units, ())

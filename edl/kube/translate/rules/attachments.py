@@ -21,6 +21,7 @@ from edl.kube.translate.rules.volumes import driver_of, driver_of_own, to_be_mad
 from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
 
 _UNLIMITED = 1 << 30
+_ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 class Attachments:
@@ -54,6 +55,32 @@ class Attachments:
                 driver_of_own(volume, self._view.facts) for volume in to_be_made(unit.rules, self._view.facts)
             )
             unit.required.extend(rules[driver] for driver in sorted(used & rules.keys()))
+
+    def keep_to_attached(self) -> None:
+        """Keep pods to the node of a volume that only one node may attach, while pods there use it.
+
+        kube-scheduler sends them anywhere, but the attach controller lets no second node have the volume.
+        """
+        used: dict[tuple[str, str], set[int]] = {}
+        for key, (rules, nodes) in self._view.fixed.items():
+            stays = nodes - self._view.leaving.get(key, Counter())
+            for volume in self._volumes(rules):
+                used.setdefault(volume, set()).update(stays)
+        for unit in self._units:
+            for volume in self._volumes(unit.rules) if unit.live else ():
+                used.setdefault(volume, set()).update(unit.live)
+        for unit in self._units:
+            for volume in self._volumes(unit.rules):
+                if used.get(volume) and self._is_for_one_node(*volume):
+                    names = tuple(sorted(self._view.nodes[number].name for number in used[volume]))
+                    term = NodeTerm(fields=(Requirement("metadata.name", "In", names),))
+                    why = f"volume {volume[1]} is in use on node {names[0]}, and its access mode allows no other one"
+                    unit.required.append(NodeRule((term,), why))
+
+    def _is_for_one_node(self, driver: str, name: str) -> bool:
+        volume = self._view.facts.volumes.get(name)
+        modes = volume.spec.access_modes if volume is not None and volume.spec else None
+        return bool(modes) and _ONE_NODE.issuperset(modes or ()) and driver not in self._view.facts.unattached
 
     def capacities(self) -> Iterator[Capacity]:
         """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""

@@ -49,6 +49,7 @@ class RuleFacts:
         complete: of which collections every object of the cluster is known, named as in `RuleObjects`.
         limits: for each node, how many volumes of each CSI driver it can attach.
         needed: the nodes of each CSI driver without which a node takes no pod that uses its volumes.
+        unattached: the CSI drivers whose volumes are attached to no node: any number of nodes may use them.
         topologies: for each CSI driver, the labels of nodes whose values tell where a volume of it is.
         counting: the CSI drivers that say how much storage they have left.
         places: where and how large volumes of each StorageClass can be made, as these drivers say.
@@ -63,6 +64,7 @@ class RuleFacts:
     classes: Mapping[str, StorageClassObject] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unattached: frozenset[str] = frozenset()
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
     places: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
@@ -121,15 +123,20 @@ def read_facts(objects: RuleObjects) -> RuleFacts:
     for claim in objects.claims:
         metadata = claim.metadata or ObjectMetadata()
         by_claim[metadata.namespace or DEFAULT_NAMESPACE, metadata.name or ""] = claim
-    csi_nodes = list(objects.csi_nodes)
+    csi_nodes, drivers = list(objects.csi_nodes), list(objects.csi_drivers)
     return RuleFacts(
         claims=by_claim,
         volumes={one.metadata.name or "": one for one in objects.volumes if one.metadata},
         classes={one.metadata.name or "": one for one in objects.classes if one.metadata},
         limits={one.metadata.name or "": _limits(one) for one in csi_nodes if one.metadata},
-        needed=_needed(objects.csi_drivers, csi_nodes) if "csi_nodes" in objects.complete else {},
+        needed=_needed(drivers, csi_nodes) if "csi_nodes" in objects.complete else {},
+        unattached=frozenset(
+            one.metadata.name or ""
+            for one in drivers
+            if one.metadata and one.spec is not None and one.spec.attach_required is False
+        ),
         topologies=_topologies(csi_nodes),
-        counting=counting_drivers(objects.csi_drivers) if "csi_capacities" in objects.complete else frozenset(),
+        counting=counting_drivers(drivers) if "csi_capacities" in objects.complete else frozenset(),
         places=places_by_class(objects.csi_capacities),
         namespaces=labels_of_namespaces(objects.namespaces),
         devices=read_devices(

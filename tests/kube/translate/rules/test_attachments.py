@@ -1,4 +1,8 @@
-"""A CSI driver may have the rule that no pod goes where it does not run; else that keeps no pod away."""
+"""Where volumes can be attached: where their driver runs, if it must, and on one node only, if that is their mode.
+
+kube-scheduler keeps a pod from a node without the driver only if the CSIDriver says so, and never from a node other
+than that of its volume (kubernetes 103305): there the pod waits for the volume for ever.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from tests.worlds.rules.scenes import Object, blocked, job, members, nodes, plan
 from tests.worlds.rules.volume_scenes import USES, claim, storage_class
 
 DRIVER = "ebs.csi.aws.com"
-BOUND = {
+BOUND: Object = {
     "apiVersion": "v1",
     "kind": "PersistentVolume",
     "metadata": {"name": "pv"},
@@ -75,3 +79,57 @@ def test_a_pod_without_such_a_volume_goes_anywhere() -> None:
     found = plan(nodes(2), storage_class(), must_run(), runs_on(), job("t", 2, 40), pod("web-0"))
     assert found.serving.placed == 1
     assert [decision.target for decision in found.decisions] == [11]
+
+
+def volume(*modes: str) -> list[Object]:
+    """A volume with its claim."""
+    return [{**BOUND, "spec": {**BOUND["spec"], "accessModes": list(modes)}}, claim(volumeName="pv")]
+
+
+def attached(*, required: bool) -> Object:
+    return {**must_run(must=False), "spec": {"attachRequired": required}}
+
+
+@pytest.mark.parametrize("objects", [volume("ReadWriteOnce"), [*volume("ReadWriteOnce"), attached(required=True)]])
+@pytest.mark.parametrize(("holder", "first", "last"), [("n0", 0, 6), ("n1", 7, 14)])
+def test_trainers_end_on_the_node_that_has_the_volume(
+    objects: list[Object], holder: str, first: int, last: int
+) -> None:
+    uses = [pod("db-0", holder, cpu="10m", volumes=USES), pod("db-1", volumes=USES)]
+    found = plan(nodes(2), objects, uses, job("t"), members("t", *["n0"] * 7, *["n1"] * 8))
+    assert found.serving.placed == 1
+    assert all(first <= int(name.rpartition("-")[2]) <= last for name in victims(found))
+
+
+@pytest.mark.parametrize(
+    ("objects", "more"),
+    [
+        (volume("ReadWriteMany"), {}),
+        (volume("ReadWriteOnce", "ReadOnlyMany"), {}),
+        (volume(), {}),
+        ([*volume("ReadWriteOnce"), attached(required=False)], {}),
+        (volume("ReadWriteOnce"), {"metadata": {"deletionTimestamp": "2026-01-05T10:00:00Z"}}),
+    ],
+)
+def test_a_volume_of_several_nodes_or_that_becomes_free_keeps_no_pod_to_a_node(
+    objects: list[Object], more: Object
+) -> None:
+    full = pod("web-0", "n0", cpu="7")
+    uses = [pod("db-0", "n0", cpu="10m", volumes=USES, **more), pod("db-1", volumes=USES)]
+    assert plan(nodes(2), objects, full, uses).serving.placed == 1
+
+
+def test_nobody_ends_for_a_pod_that_the_node_of_its_volume_cannot_take() -> None:
+    full = pod("web-0", "n0", cpu="7")
+    uses = [pod("db-0", "n0", cpu="10m", volumes=USES), pod("db-1", volumes=USES)]
+    scene = (nodes(2), volume("ReadWriteOnce"), full, uses, job("t"), members("t", *["n1"] * 7))
+    assert victims(plan(*scene)) == []
+    assert blocked(snapshot(*scene))["db-1"].startswith(
+        "volume pv is in use on node n0, and its access mode allows no other one; "
+    )
+
+
+def test_trainers_grow_where_their_volume_is() -> None:
+    scene = (nodes(2), volume("ReadWriteOnce"), job("t", 1, 40, {"volumes": USES}))
+    (decision,) = plan(*scene, members("t", "n0", "n0", volumes=USES)).decisions
+    assert (decision.target, dict(decision.nodes)) == (7, {"n0": 5})
