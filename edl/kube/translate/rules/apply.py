@@ -186,6 +186,7 @@ def _apply_rules(
     give_sides(view, units, anti, free)
     beginning = require_neighbours(view, units, anti)
     shared.choose(free)
+    attachments.choose_nodes(free)
     begin_together(view, beginning, free)
     capacities += Spread(view, units, anti, free).apply()
     return capacities, free

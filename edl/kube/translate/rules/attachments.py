@@ -15,9 +15,11 @@ from collections.abc import Iterator, Sequence
 
 from edl.kube.translate.rules.anti_affinity import Capacity
 from edl.kube.translate.rules.facts import Claim
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.terms import PodRules
 from edl.kube.translate.rules.view import Unit, View
 from edl.kube.translate.rules.volumes import driver_of, driver_of_own, to_be_made
+from edl.model.names import Role
 from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
 
 _UNLIMITED = 1 << 30
@@ -36,6 +38,7 @@ class Attachments:
         self._view, self._units = view, units
         self._drivers: dict[Claim, tuple[str, str] | None] = {}
         self._attached: dict[tuple[str, str], set[int]] = {}
+        self._to_choose: dict[str, list[Unit]] = {}  # by the volume of one node that nobody uses yet
         for rules, nodes in view.fixed.values():
             for volume in self._volumes(rules):
                 self._attached.setdefault(volume, set()).update(nodes)
@@ -71,11 +74,36 @@ class Attachments:
                 used.setdefault(volume, set()).update(unit.live)
         for unit in self._units:
             for volume in self._volumes(unit.rules):
-                if used.get(volume) and self._is_for_one_node(*volume):
-                    names = tuple(sorted(self._view.nodes[number].name for number in used[volume]))
-                    term = NodeTerm(fields=(Requirement("metadata.name", "In", names),))
-                    why = f"volume {volume[1]} is in use on node {names[0]}, and its access mode allows no other one"
-                    unit.required.append(NodeRule((term,), why))
+                if not self._is_for_one_node(*volume):
+                    continue
+                if not used.get(volume):
+                    self._to_choose.setdefault(volume[1], []).append(unit)
+                    continue
+                names = sorted(self._view.nodes[number].name for number in used[volume])
+                why = f"volume {volume[1]} is in use on node {names[0]}, and its access mode allows no other one"
+                unit.required.append(_on(names, why))
+
+    def choose_nodes(self, capacity: FreeCapacity) -> None:
+        """Keep the pods of a job that share such a volume, which nobody uses yet, to the node that takes most."""
+        for name, units in self._to_choose.items():
+            if any(unit.pods for unit in units) or all(unit.role is not Role.TRAINER for unit in units):
+                continue
+            slots = [(unit.number, *capacity.slots(unit)) for unit in units]
+            takes = frozenset.intersection(*(self._view.taken(unit.placement) for unit in units))
+            best = max(
+                sorted(takes, key=lambda node: self._view.nodes[node].name),
+                key=lambda node: (
+                    sum(min(number, now[node]) for number, now, _ in slots),
+                    sum(min(number, without[node]) for number, _, without in slots),
+                    sum(without[node] for _, _, without in slots),
+                ),
+                default=None,
+            )
+            if best is not None:
+                node = self._view.nodes[best].name
+                why = f"the access mode of volume {name} allows one node, and most pods that share it fit {node}"
+                for unit in units:
+                    unit.required.append(_on((node,), why))
 
     def _is_for_one_node(self, driver: str, name: str) -> bool:
         volume = self._view.facts.volumes.get(name)
@@ -147,6 +175,10 @@ class Attachments:
         if full:
             term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", tuple(sorted(full))),))
             unit.required.append(NodeRule((term,), f"{_name(driver)}: the node attaches no more"))
+
+
+def _on(names: Sequence[str], why: str) -> NodeRule:
+    return NodeRule((NodeTerm(fields=(Requirement("metadata.name", "In", tuple(names)),)),), why)
 
 
 def _name(driver: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.rules.scenes import Object, blocked, job, members, nodes, plan, pod, snapshot, victims
+from tests.worlds.rules.scenes import Object, blocked, job, members, node, nodes, plan, pod, snapshot, victims
 from tests.worlds.rules.volume_scenes import USES, claim, storage_class
 
 DRIVER = "ebs.csi.aws.com"
@@ -127,6 +127,18 @@ def test_nobody_ends_for_a_pod_that_the_node_of_its_volume_cannot_take() -> None
     assert blocked(snapshot(*scene))["db-1"].startswith(
         "volume pv is in use on node n0, and its access mode allows no other one; "
     )
+
+
+def test_trainers_that_share_such_a_volume_begin_on_one_node() -> None:
+    places = [node("n0", cpu="4"), node("n1"), node("n2", cpu="6")]
+    found = plan(places, volume("ReadWriteOnce"), job("t", 2, 40, {"volumes": USES}))
+    assert [dict(decision.nodes) for decision in found.decisions] == [{"n1": 8}]
+    assert "most pods that share it fit n1" in found.decisions[0].details
+    busy = pod("web-0", "n1", cpu="7")
+    found = plan(places, volume("ReadWriteOnce"), job("t", 2, 40, {"volumes": USES}), busy)
+    assert [dict(decision.nodes) for decision in found.decisions] == [{"n2": 6}]
+    found = plan(places, volume("ReadWriteMany"), job("t", 2, 40, {"volumes": USES}))
+    assert [decision.target for decision in found.decisions] == [17]
 
 
 def test_trainers_grow_where_their_volume_is() -> None:
