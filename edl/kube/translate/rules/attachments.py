@@ -23,7 +23,8 @@ from edl.model.names import Role
 from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
 
 _UNLIMITED = 1 << 30
-_ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+_ONCE = "ReadWriteOnce"
+_ONE_NODE = frozenset({_ONCE, "ReadWriteOncePod"})  # of the second alone its one pod ends first
 
 
 class Attachments:
@@ -107,8 +108,8 @@ class Attachments:
 
     def _is_for_one_node(self, driver: str, name: str) -> bool:
         volume = self._view.facts.volumes.get(name)
-        modes = volume.spec.access_modes if volume is not None and volume.spec else None
-        return bool(modes) and _ONE_NODE.issuperset(modes or ()) and driver not in self._view.facts.unattached
+        modes = (volume.spec.access_modes if volume is not None and volume.spec else None) or ()
+        return _ONCE in modes and _ONE_NODE.issuperset(modes) and driver not in self._view.facts.unattached
 
     def capacities(self) -> Iterator[Capacity]:
         """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""

@@ -83,7 +83,8 @@ def test_a_pod_without_such_a_volume_goes_anywhere() -> None:
 
 def volume(*modes: str) -> list[Object]:
     """A volume with its claim."""
-    return [{**BOUND, "spec": {**BOUND["spec"], "accessModes": list(modes)}}, claim(volumeName="pv")]
+    spec = {**BOUND["spec"], "accessModes": list(modes)}
+    return [{**BOUND, "spec": spec}, claim(volumeName="pv", accessModes=list(modes))]
 
 
 def attached(*, required: bool) -> Object:
