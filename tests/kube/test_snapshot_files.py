@@ -367,7 +367,7 @@ def test_each_command_that_saves_a_cluster_saves_every_kind_that_is_read(kinds: 
     named = {plurals.get(one, one.removesuffix("s").lower()).lower() for one in kinds.split(",")}
     others = {adapter.decoder.kind for adapter in ADAPTERS.values()} | {kind for _, kind in ADMISSION}
     others |= {kind for api, kind in READ if api in {"resource.k8s.io/v1", KUEUE}}
-    others |= {decoder.kind for decoder in (*POD_GROUPS.values(), VOLCANO_QUEUES)}
+    others |= {decoder.kind for decoder in POD_GROUPS.values()} | {VOLCANO_QUEUES.kind}
     assert named == {decoder.kind.lower() for decoder in READ.values()} - {kind.lower() for kind in others}
 
 
