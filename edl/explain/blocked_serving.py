@@ -15,6 +15,7 @@ from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
 from edl.model.units import amount, count, listed, plain, rank_of
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
+from edl.planner.minimums.gangs import with_whole_gangs
 from edl.planner.minimums.serving import count_serving
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
@@ -25,9 +26,10 @@ NAMED = 3
 
 def waiting_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
     """Lines about all pods that no job waits for and that no eviction helps."""
-    yield from blocked_lines(snapshot)
-    yield from oversized_lines(snapshot)
-    yield from daemon_lines(snapshot)
+    seen = with_whole_gangs(snapshot, Limits())
+    yield from blocked_lines(seen)
+    yield from oversized_lines(seen)
+    yield from daemon_lines(seen)
 
 
 def blocked_lines(snapshot: ClusterSnapshot) -> Iterator[str]:

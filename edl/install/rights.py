@@ -16,6 +16,12 @@ SHADOW = "edl-shadow"
 _READ = ["get", "list", "watch"]
 _MIRROR = ["list", "watch"]
 _TO_RESIZE = [*_MIRROR, "patch"]
+_POD_GROUPS = (
+    ("scheduling.k8s.io", ["podgroups"]),
+    ("scheduling.volcano.sh", ["podgroups", "queues"]),
+    ("scheduling.x-k8s.io", ["podgroups"]),
+    ("scheduling.run.ai", ["podgroups"]),
+)
 _DEVICES = ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"]
 _RBAC = "rbac.authorization.k8s.io"
 _METADATA = {"name": CONTROLLER, "namespace": NAMESPACE}
@@ -41,6 +47,7 @@ def shadow_role() -> Object:
         _rule("", ["namespaces", "persistentvolumeclaims", "persistentvolumes"], _MIRROR),
         _rule("storage.k8s.io", ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses"], _MIRROR),
         _rule("resource.k8s.io", _DEVICES, _MIRROR),
+        *(_rule(group, kinds, _MIRROR) for group, kinds in _POD_GROUPS),
         _rule("apps", ["daemonsets"], _MIRROR),
         _rule("scheduling.k8s.io", ["priorityclasses"], _MIRROR),
         _rule(GROUP, [PLURAL, QUEUE_PLURAL], _MIRROR),
@@ -190,6 +197,8 @@ def _cluster_rules() -> list[Object]:
         _rule("storage.k8s.io", ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses"], _MIRROR),
         # Without this rule edl does not count devices by claim; nothing else changes.
         _rule("resource.k8s.io", _DEVICES, _MIRROR),
+        # Without these rules edl does not know which serving pods start only together, or wait for a full queue.
+        *(_rule(group, kinds, _MIRROR) for group, kinds in _POD_GROUPS),
         _rule(GROUP, [PLURAL], [*_MIRROR, "delete"]),
         _rule(GROUP, [f"{PLURAL}/status"], ["patch"]),
         # Without this rule edl reads no Queue, and only the file of --queues counts.

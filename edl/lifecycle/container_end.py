@@ -22,7 +22,7 @@ _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
 """Signals that others send: the last line of a log is not about them."""
 DEFAULT_NAMESPACE = "default"
 """That of commands without -n, unless a kubeconfig says otherwise."""
-_OF_KUBELET = ("OOMKilled: ", "ContainerStatusUnknown: ", "DeadlineExceeded: ")
+_OF_KUBELET = ("OOMKilled: ", "ContainerStatusUnknown: ", "DeadlineExceeded: ", "Evicted: ")
 """How lines begin that say what the kubelet knows: more than an exit code does."""
 
 

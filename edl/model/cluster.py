@@ -80,7 +80,8 @@ class ResourceQuota:
     Attributes:
         hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.
         used: what the API server counted last.
-        others: what the pods of no TrainingJob request.
+        others: what the pods of no job request, as far as the quota counts them.
+        exempt: the jobs of the namespace that are not limited by it: its scopes leave out some of their pods.
     """
 
     namespace: str
@@ -88,6 +89,11 @@ class ResourceQuota:
     hard: tuple[tuple[str, int], ...]
     used: tuple[tuple[str, int], ...] = ()
     others: tuple[tuple[str, int], ...] = ()
+    exempt: tuple[JobKey, ...] = ()
+
+    def limits(self, job: JobKey) -> bool:
+        """Return True if the quota limits the pods of a job."""
+        return job.namespace == self.namespace and job not in self.exempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,20 @@ class NodeRequest:
     def is_open(self) -> bool:
         """True while no node has come for it."""
         return self.pod.is_live and not self.pod.node
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gang:
+    """A group of foreign pods that their scheduler starts only together.
+
+    Attributes:
+        name: as `Pod.gang` has it.
+        minimum: with how many pods the group starts, > 1; those that run count.
+    """
+
+    namespace: str
+    name: str
+    minimum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +155,7 @@ class ClusterSnapshot:
         rejecting: nodes that rejected pods of a job, which alone avoids them, sorted by (job, name). Only the view of
             the planner has them.
         headroom: capacity that the plan is to keep for serving pods to come, learned from those that came.
+        gangs: the groups of foreign pods that start only together, sorted.
         jobs_before: the jobs as observed, if `jobs` are those of a further plan, in which some pods have gone or are
             that terminate; else None. What a queue may use is the same in all plans of one decision.
     """
@@ -156,6 +177,7 @@ class ClusterSnapshot:
     rejecting: tuple[AvoidedNode, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     jobs_before: tuple[Job, ...] | None = None
+    gangs: tuple[Gang, ...] = ()
 
     @property
     def jobs_of_queues(self) -> tuple[Job, ...]:
@@ -183,7 +205,8 @@ class ClusterSnapshot:
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""
-        return self.nodes is other.nodes and self.pods is other.pods and self.jobs is other.jobs
+        is_same = self.nodes is other.nodes and self.pods is other.pods and self.jobs is other.jobs
+        return is_same and self.gangs == other.gangs
 
 
 _MOST_REMEMBERED = 4

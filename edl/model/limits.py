@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from edl.model.names import JobKey
 from edl.model.node_groups import NodeGroup
 from edl.model.tenants import Tenants
 
@@ -28,6 +29,7 @@ class Quota:
         namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
         best_effort: jobs of the queue may have trainers that request neither cpu nor memory.
         others: (resource, amount) sorted by resource: what pods that no plan changes use of it; not in `amounts`.
+        exempt: the jobs of the namespace that the quota does not limit.
     """
 
     queue: str
@@ -35,6 +37,7 @@ class Quota:
     namespace: str = ""
     best_effort: bool = False
     others: tuple[tuple[str, int], ...] = ()
+    exempt: tuple[JobKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class Pod:
             kube-scheduler says; empty if nothing does.
         unscheduled: what kube-scheduler says of a pod that it tried and found no node for; else empty.
         owner: the UID of its controller; empty for a pod without one.
+        gang: for a foreign pod, the group with which its scheduler starts it, such as `volcano/web`; else empty.
     """
 
     namespace: str
@@ -124,6 +125,7 @@ class Pod:
     blocked: str = ""
     unscheduled: str = ""
     owner: str = ""
+    gang: str = ""
 
     @property
     def requested(self) -> Resources:

@@ -28,6 +28,7 @@ from edl.planner.findings.written import written
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.lending.guard import check_lent_capacity
 from edl.planner.minimums.batches import Served
+from edl.planner.minimums.gangs import with_whole_gangs
 from edl.planner.minimums.serving import count_serving
 from edl.planner.nodes.asking import with_asks
 from edl.planner.nodes.idle import with_idle, without_idle
@@ -124,6 +125,7 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver, kept or KeptReading())
+    snapshot = with_whole_gangs(snapshot, limits)
     make = _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
         if not any(may_have_fewer(job) for job in snapshot.jobs):

@@ -285,7 +285,8 @@ def count_misplaced(problem: Problem) -> list[int]:
 def count_without_slot(problem: Problem) -> list[int]:
     """(demands,) live trainers of each job that have no slot on their node even if no other training runs.
 
-    These are the misplaced ones, and those beyond what fits on a node because pods of others use its capacity.
+    These are the misplaced ones, and those beyond what fits on a node because pods of others use its capacity, or
+    because it has become smaller. The masters and pservers of the job that run there keep their part.
     """
     held, new_shape = problem.held, np.array([demand.shape for demand in problem.demands], dtype=np.int64)
     trainers = np.flatnonzero(held.is_trainer)
@@ -296,9 +297,21 @@ def count_without_slot(problem: Problem) -> list[int]:
     slots = np.zeros(len(cells), dtype=np.int64)
     for new in np.unique(new_shape[owner]).tolist():
         same = new_shape[owner] == new
-        slots[same] = count_slots(problem.empty[node[same]], problem.request[new])
+        slots[same] = count_slots(_empty_beside_fixed(problem, owner[same], node[same]), problem.request[new])
     excess = np.bincount(owner, (here - slots).clip(min=0), minlength=len(problem.demands)).astype(np.int64).tolist()
     return [misplaced + more for misplaced, more in zip(count_misplaced(problem), excess, strict=True)]
+
+
+def _empty_beside_fixed(problem: Problem, owner: IntArray, node: IntArray) -> IntArray:
+    """(cells, resources) what jobs leave free on nodes, each alone, beside its own masters and pservers there."""
+    held, free, number = problem.held, problem.empty[node].copy(), len(problem.empty)
+    order = np.argsort(wanted := owner * number + node)
+    fixed = np.flatnonzero(~held.is_trainer)
+    cell = held.demand[fixed] * number + held.node[fixed]
+    at = np.searchsorted(wanted, cell, sorter=order).clip(max=max(0, len(order) - 1))
+    found = wanted[order[at]] == cell if len(order) else np.zeros(len(cell), dtype=np.bool_)
+    np.subtract.at(free, order[at[found]], problem.request[held.shape[fixed[found]]])
+    return free
 
 
 def count_slots(free: IntArray, request: IntArray) -> IntArray:

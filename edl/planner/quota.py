@@ -128,7 +128,8 @@ class QuotaTable:
 
     def of(self, job: Job) -> tuple[Quota, ...]:
         """The quotas that limit a job: of its queue, then of its namespace."""
-        return (*self._of_queues.get(job.queue, ()), *self._of_namespaces.get(job.key.namespace, ()))
+        own = (quota for quota in self._of_namespaces.get(job.key.namespace, ()) if job.key not in quota.exempt)
+        return (*self._of_queues.get(job.queue, ()), *own)
 
 
 def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:
@@ -202,7 +203,7 @@ def _held(job: Job, row: QuotaRow) -> int:
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
     """The part of a ResourceQuota for jobs: at least what the running jobs need to keep their size."""
     others, amounts = dict(quota.others), []
-    jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
+    jobs = [job for job in snapshot.jobs if quota.limits(job.key)]
     for resource, hard in quota.hard:
         used = others.get(resource, 0)
         held = 0
@@ -212,7 +213,7 @@ def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
             used += _finished_pods(job) if resource == POD_OBJECTS else 0
             held += _held(job, QuotaRow(quota.name, resource, 0, quota.namespace))
         amounts.append((resource, max(hard - used, held, 0)))
-    return _with_others(Quota(quota.name, quota.hard, quota.namespace), amounts)
+    return _with_others(Quota(quota.name, quota.hard, quota.namespace, exempt=quota.exempt), amounts)
 
 
 def _finished_pods(job: Job) -> int:
@@ -244,14 +245,14 @@ class QuotaNow:
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self._left: dict[str, list[tuple[str, list[int]]]] = {}
+        self._left: dict[str, list[tuple[ResourceQuota, str, list[int]]]] = {}
         for quota in snapshot.resource_quotas:
-            jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
+            jobs = [job for job in snapshot.jobs if quota.limits(job.key)]
             used, others = dict(quota.used), dict(quota.others)
             for resource, hard in quota.hard:
                 present = others.get(resource, 0) + _present(jobs, resource, snapshot.observed_at_s)
                 left = hard - max(used.get(resource, 0), present)
-                self._left.setdefault(quota.namespace, []).append((resource, [left]))
+                self._left.setdefault(quota.namespace, []).append((quota, resource, [left]))
 
     def has(self, job: Job, role: Role) -> bool:
         """True if one more pod of the role is within every quota."""
@@ -270,8 +271,8 @@ class QuotaNow:
         shape, limits = (job.trainer, job.limits) if fixed is None else (fixed.shape, fixed.limits)
         return [
             (left, each)
-            for resource, left in self._left.get(job.key.namespace, ())
-            if (each := pod_use(resource, shape, limits))
+            for quota, resource, left in self._left.get(job.key.namespace, ())
+            if quota.limits(job.key) and (each := pod_use(resource, shape, limits))
         ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from edl.errors import ConfigError
 from edl.kube.snapshot_files.saved_cluster import READ, SavedCluster, read_snapshot_files, read_snapshot_texts
 from edl.kube.translate.admission.objects import ADMISSION
+from edl.kube.translate.decoders import POD_GROUPS, VOLCANO_QUEUES
 from edl.kube.workloads.registry import ADAPTERS
 from edl.model.cluster import ClusterSnapshot
 
@@ -357,7 +358,7 @@ LISTED = [
 
 @pytest.mark.parametrize("kinds", sorted({kinds for _, kinds in LISTED}))
 def test_each_command_that_saves_a_cluster_saves_every_kind_that_is_read(kinds: str) -> None:
-    """Workloads of others and Kueue are left out: a cluster may lack their resource, and few ask edl to resize them.
+    """Workloads of others, Volcano, other PodGroups and Kueue are left out: a cluster may lack their resource.
 
     So are devices, which are in no API before Kubernetes 1.34, and webhooks and policies: a plan only warns of them,
     and not every user may list them.
@@ -366,6 +367,7 @@ def test_each_command_that_saves_a_cluster_saves_every_kind_that_is_read(kinds: 
     named = {plurals.get(one, one.removesuffix("s").lower()).lower() for one in kinds.split(",")}
     others = {adapter.decoder.kind for adapter in ADAPTERS.values()} | {kind for _, kind in ADMISSION}
     others |= {kind for api, kind in READ if api in {"resource.k8s.io/v1", KUEUE}}
+    others |= {decoder.kind for decoder in POD_GROUPS.values()} | {VOLCANO_QUEUES.kind}
     assert named == {decoder.kind.lower() for decoder in READ.values()} - {kind.lower() for kind in others}
 
 

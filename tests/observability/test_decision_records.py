@@ -31,6 +31,7 @@ OLD = Path(__file__).parent / "records" / "decision-before-the-move.json"
 NEW_FIELDS = {
     ("ahead_of_plan",),
     ("limits", "quotas", "others"),
+    ("limits", "quotas", "exempt"),
     ("snapshot", "jobs", "declared"),
     ("snapshot", "jobs", "trainer", "placement", "rules"),
     ("snapshot", "jobs", "fixed", "shape", "placement", "rules"),
@@ -38,6 +39,9 @@ NEW_FIELDS = {
     ("snapshot", "pods", "shape", "placement", "rules"),
     ("snapshot", "jobs", "pods", "owner"),
     ("snapshot", "pods", "owner"),
+    ("snapshot", "jobs", "pods", "gang"),
+    ("snapshot", "pods", "gang"),
+    ("snapshot", "gangs"),
     ("snapshot", "jobs", "pods", "unscheduled"),
     ("snapshot", "pods", "unscheduled"),
     ("snapshot", "jobs", "sizes"),

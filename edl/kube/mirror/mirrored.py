@@ -24,6 +24,11 @@ _PATHS = {
     "device_classes": "/apis/resource.k8s.io/v1/deviceclasses",
     "device_claims": "/apis/resource.k8s.io/v1/resourceclaims",
     "claim_templates": "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+    "volcano_pod_groups": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "kubernetes_pod_groups": "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    "pod_groups": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "kai_pod_groups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "volcano_queues": "/apis/scheduling.volcano.sh/v1beta1/queues",
 }
 RULE_OBJECTS: dict[str, tuple[str, Decoder[Any]]] = {
     name: (_PATHS[name], decoder) for name, decoder in RULE_DECODERS.items()

@@ -31,11 +31,13 @@ from edl.kube.translate.decoders import (
     DAEMON_SETS,
     NAMESPACES,
     NODES,
+    POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     STORAGE_CLASSES,
     TRAINING_JOBS,
+    VOLCANO_QUEUES,
     VOLUME_CLAIMS,
     VOLUMES,
     Decoder,
@@ -84,6 +86,8 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
     ("storage.k8s.io/v1", "CSINode"): CSI_NODES,
     ("storage.k8s.io/v1", "CSIDriver"): CSI_DRIVERS,
     ("storage.k8s.io/v1", "CSIStorageCapacity"): CSI_CAPACITIES,
+    ("scheduling.volcano.sh/v1beta1", "Queue"): VOLCANO_QUEUES,
+    **{(api, "PodGroup"): decoder for api, decoder in POD_GROUPS.items()},
     **DEVICES_BY_API,
     **{api: adapter.decoder for api, adapter in _WORKLOADS.items()},
     **{(KUEUE_API, kind): decoder for kind, decoder in KUEUE_DECODERS.items()},
@@ -92,6 +96,7 @@ READ: dict[tuple[str, str], Decoder[Any]] = {
 _NAMESPACED = {
     *("Pod", "TrainingJob", "DaemonSet", "ResourceQuota", "LimitRange", "PersistentVolumeClaim"),
     *("ResourceClaim", "ResourceClaimTemplate", "Workload", "LocalQueue", "CSIStorageCapacity"),
+    *(decoder.kind for decoder in POD_GROUPS.values()),
     *(a.decoder.kind for a in _WORKLOADS.values()),
 }
 _TIME_KEY = re.compile(r"([tT]ime(stamp)?|At)$")

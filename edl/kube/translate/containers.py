@@ -52,6 +52,18 @@ _ENDS_AGAIN = "CrashLoopBackOff"
 _OUT_OF_MEMORY = "OOMKilled: it used more memory than its limit; raise limits.memory of its role, or use less memory"
 _NOT_FOUND = "ContainerStatusUnknown: its kubelet found no container any more, for example because the node restarted"
 _OUT_OF_TIME = "DeadlineExceeded: it ran longer than its activeDeadlineSeconds"
+_OVER_ITS_LIMIT = re.compile(
+    r"(container \S+ exceeded its local ephemeral storage limit|pod ephemeral local storage usage exceeds the total"
+    r" limit of containers|usage of EmptyDir volume \S+ exceeds the limit).*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Begins what a kubelet says of a pod that it evicts because the pod writes more than its own limits allow.
+
+Kubernetes gives such a pod no condition DisruptionTarget: the pod is the cause, and its successor does the same.
+
+Source: k8s.io/kubernetes/pkg/kubelet/eviction, helpers.go and func localStorageEviction.
+"""
+_WRITE_LESS = "raise that limit, or write less to the disk of the node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,11 @@ def read_containers(spec: PodSpec, status: PodStatus, main: str) -> Containers:
 def main_container(names: list[str], wanted: str) -> str:
     """The name of the main container of a pod: the preferred name if it exists, else the first container."""
     return wanted if wanted in names else (names[0] if names else "")
+
+
+def is_over_its_limit(status: PodStatus) -> bool:
+    """True if the kubelet evicted the pod because it wrote more than its own limits allow, and not for its node."""
+    return status.reason == "Evicted" and _OVER_ITS_LIMIT.match(status.message or "") is not None
 
 
 def _all(status: PodStatus) -> Iterator[ContainerStatus]:
@@ -174,6 +191,9 @@ def _one_line(words: str) -> str:
 def _message_of_end(status: PodStatus, end: TerminatedState | None) -> str:
     if status.phase == PodPhase.FAILED and status.reason == "DeadlineExceeded":
         return _OUT_OF_TIME
+    if status.phase == PodPhase.FAILED and is_over_its_limit(status):
+        said = _one_line(printable((status.message or "").replace("\r", "\n")))
+        return f"Evicted: {said.rstrip('. ')}; {_WRITE_LESS}"
     return _termination_message(end) if end is not None else ""
 
 

@@ -24,12 +24,14 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodAnnotations,
+    PodGroupObject,
     PodMetadata,
     PodObject,
     PodSpec,
     PodStatus,
     PriorityClassObject,
     ResourceQuotaObject,
+    VolcanoQueueObject,
 )
 from edl.kube.translate.scalars import ApiStruct, Scalar
 from edl.kube.translate.storage_objects import (
@@ -131,6 +133,7 @@ class _Occupant(ApiStruct):
     priority: int | None = None
     priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
 
 
 class _OccupantMetadata(ObjectMetadata):
@@ -230,6 +233,15 @@ CSI_CAPACITIES = Decoder("CSIStorageCapacity", CsiStorageCapacityObject)
 NAMESPACES = Decoder("Namespace", NamespaceObject)
 RESOURCE_QUOTAS = Decoder("ResourceQuota", ResourceQuotaObject)
 TRAINING_JOBS = JobDecoder()
+_OF_KUBERNETES = Decoder("PodGroup of Kubernetes", PodGroupObject)
+POD_GROUPS = {
+    **{f"scheduling.k8s.io/{version}": _OF_KUBERNETES for version in ("v1beta1", "v1alpha3", "v1alpha2")},
+    "scheduling.volcano.sh/v1beta1": Decoder("PodGroup of Volcano", PodGroupObject),
+    "scheduling.x-k8s.io/v1alpha1": Decoder("PodGroup", PodGroupObject),
+    "scheduling.run.ai/v2alpha2": Decoder("PodGroup of KAI-Scheduler", PodGroupObject),
+}
+"""By apiVersion; four groups have a kind PodGroup."""
+VOLCANO_QUEUES = Decoder("Queue of Volcano", VolcanoQueueObject)
 
 
 def _named_in(raw: bytes | msgspec.Raw) -> object:

@@ -138,6 +138,11 @@ class PodAnnotations(ApiStruct):
     completion_index: Scalar = msgspec.field(default=None, name="batch.kubernetes.io/job-completion-index")
     default_container: Scalar = msgspec.field(default=None, name="kubectl.kubernetes.io/default-container")
     volcano_task: Scalar = msgspec.field(default=None, name="volcano.sh/task-spec")
+    group_name: Scalar = msgspec.field(default=None, name="scheduling.k8s.io/group-name")
+    volcano_group_name: Scalar = msgspec.field(default=None, name="scheduling.volcano.sh/group-name")
+    kai_group_name: Scalar = msgspec.field(default=None, name="pod-group-name")
+    koordinator_gang: Scalar = msgspec.field(default=None, name="gang.scheduling.koordinator.sh/name")
+    koordinator_minimum: Scalar = msgspec.field(default=None, name="gang.scheduling.koordinator.sh/min-available")
 
 
 class PodMetadata(ObjectMetadata):
@@ -194,6 +199,12 @@ class PreemptionPolicy(Enum):
         return cls.LOWER_PRIORITY
 
 
+class SchedulingGroupObject(ApiStruct):
+    """The PodGroup of Kubernetes with which kube-scheduler starts a pod."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(ApiStruct):
     """The spec of a pod or of a pod template."""
 
@@ -212,10 +223,12 @@ class PodSpec(ApiStruct):
     scheduling_gates: list[dict[str, Any]] | None = None
     host_network: bool | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     preemption_policy: PreemptionPolicy | None = None
     topology_spread_constraints: list[SpreadObject] | None = None
     volumes: list[VolumeObject] | None = None
     resource_claims: list[PodDeviceClaimObject] | None = None
+    scheduling_group: SchedulingGroupObject | None = None
 
     def __post_init__(self) -> None:
         """Refuse more than edl reads."""
@@ -339,6 +352,63 @@ class PriorityClassObject(ApiStruct):
     value: int | None = None
     global_default: bool | None = None
     preemption_policy: PreemptionPolicy | None = None
+
+
+class GangPolicyObject(ApiStruct):
+    """With how many pods a PodGroup of Kubernetes starts."""
+
+    min_count: int | None = None
+
+
+class SchedulingPolicyObject(ApiStruct):
+    """How kube-scheduler starts the pods of a PodGroup: as a gang, or else one by one."""
+
+    gang: GangPolicyObject | None = None
+
+
+class PodGroupSpec(ApiStruct):
+    """The spec of a PodGroup; that of Kubernetes has a policy."""
+
+    min_member: int | None = None
+    scheduling_policy: SchedulingPolicyObject | None = None
+    min_resources: dict[str, Scalar] | None = None
+    queue: str | None = None
+
+
+class PodGroupStatus(ApiStruct):
+    """The status of a PodGroup."""
+
+    phase: str | None = None
+
+
+class PodGroupObject(ApiStruct):
+    """A PodGroup of Kubernetes, of Volcano, of scheduler-plugins or of KAI-Scheduler."""
+
+    metadata: ObjectMetadata | None = None
+    spec: PodGroupSpec | None = None
+    status: PodGroupStatus | None = None
+
+
+class VolcanoQueueSpec(ApiStruct):
+    """The spec of a Queue of Volcano."""
+
+    capability: dict[str, Scalar] | None = None
+    parent: str | None = None
+
+
+class VolcanoQueueStatus(ApiStruct):
+    """The status of a Queue of Volcano."""
+
+    allocated: dict[str, Scalar] | None = None
+    state: str | None = None
+
+
+class VolcanoQueueObject(ApiStruct):
+    """A Queue of Volcano."""
+
+    metadata: ObjectMetadata | None = None
+    spec: VolcanoQueueSpec | None = None
+    status: VolcanoQueueStatus | None = None
 
 
 class ScopeObject(ApiStruct):

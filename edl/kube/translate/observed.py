@@ -55,7 +55,9 @@ class ObservedPods:
             known = self._known[job.key] = _Workload(job.uid)
         for role, pod in _newest(job.pods).items():
             template, before = _template_of(job, role), known.by_role.get(role)
-            if before is None or before.template != template or before.created_s <= pod.created_s:
+            # A pod that was there before its template changed says nothing about the next ones.
+            is_same = before is not None and before.created_s == pod.created_s and before.template == template
+            if before is None or before.created_s < pod.created_s or is_same:
                 known.by_role[role] = _Seen(template, pod.shape, pod.limits, pod.created_s)
         fixed = tuple(_as_seen(pods, known.by_role.get(pods.role)) for pods in job.fixed)
         seen, template = known.by_role.get(Role.TRAINER), _template_of(job, Role.TRAINER)

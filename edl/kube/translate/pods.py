@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from edl.kube.translate.containers import REMEDY, Containers, read_containers
+from edl.kube.translate.containers import REMEDY, Containers, is_over_its_limit, read_containers
+from edl.kube.translate.gangs import gang_of
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,
@@ -191,6 +192,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         blocked="" if spec.node_name else no_eviction_helps(scheduled),
         unscheduled=refusal_of(scheduled) if not spec.node_name and _was_tried(scheduled) else "",
         owner=next((o.uid or "" for o in owners if o.controller), ""),
+        gang="" if labelled is not None else gang_of(source),
     )
     by_name = labelled is not None and labelled[0].name.startswith(_BY_NAME)
     return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace), by_name=by_name)
@@ -300,6 +302,8 @@ def _ended_by_kubelet(status: PodStatus) -> str:
     reason = status.reason or ""
     if status.phase == PodPhase.SUCCEEDED.value:
         return reason if reason in _AT_SHUTDOWN else ""
+    if is_over_its_limit(status):
+        return ""
     is_rejected = (
         (status.message or "").startswith(_REJECTED) or reason in _NOT_ADMITTED or reason.startswith("OutOf")
     )

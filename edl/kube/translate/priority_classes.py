@@ -17,8 +17,12 @@ def by_name(classes: Iterable[PriorityClassObject]) -> dict[str, PriorityClassOb
 def never_preempting(classes: Mapping[str, PriorityClassObject]) -> frozenset[str]:
     """The PriorityClasses with `preemptionPolicy: Never`; the empty name stands for the default class."""
     found = {name for name, c in classes.items() if c.preemption_policy is PreemptionPolicy.NEVER}
-    defaults = [(c.value or 0, name) for name, c in classes.items() if c.global_default]
-    return frozenset({*found, *(("",) if defaults and min(defaults)[1] in found else ())})
+    return frozenset({*found, *(("",) if default_class(classes) in found else ())})
+
+
+def default_class(classes: Mapping[str, PriorityClassObject]) -> str:
+    """The name of the class that a pod gets which names none; empty if there is no default class."""
+    return min(((c.value or 0, name) for name, c in classes.items() if c.global_default), default=(0, ""))[1]
 
 
 def priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:

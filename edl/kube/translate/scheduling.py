@@ -3,7 +3,8 @@
 For each node on which it looks for victims it says whether preemption could help there at all. It cannot where
 something else than running pods keeps the pod away: a volume claim that does not exist or is not bound, a selector, a
 taint, the zone of a volume. edl's evictions do not help there either. Where it may not preempt at all, the reasons
-that it counts for the nodes say the same.
+that it counts for the nodes say the same. Other schedulers have queues, and look at no node for a pod whose queue is
+full.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/preemption, pkg/scheduler/framework, func FitError.Error, and the
 plugins, where they return UnschedulableAndUnresolvable (v1.36.3).
@@ -42,6 +43,17 @@ _OF_THE_POD = re.compile(
     r"|persistentvolumeclaim .* (?:is being deleted|bound to non-existent persistentvolume .*)"
 )
 """Why kube-scheduler looks at no node at all (a PreFilter); it may say nothing about preemption then."""
+_OF_A_QUOTA = re.compile(
+    r"Insufficient (?:non-preemptible )?quotas[, \[]|rejected in PreFilter because ElasticQuota \S+ is more than Max"
+    r"|\S+ quota has reached the allowable limit of |Non-preemptible workload is over quota\."
+)
+"""What other schedulers say of a pod whose queue or quota is used up: no node is tried before some of that is left.
+
+Source: koordinator v1.8, pkg/scheduler/plugins/elasticquota; kubernetes-sigs/scheduler-plugins v0.34,
+pkg/capacityscheduling; KAI-Scheduler v0.13, pkg/scheduler/api/unschedule_info.go.
+"""
+_SKIPPED = "SchedulingSkipped"
+"""The reason that YuniKorn gives for a pod whose queue is full."""
 _LONGEST = 200
 
 
@@ -66,17 +78,26 @@ def no_eviction_helps(scheduled: PodConditionObject | None) -> str:
     Args:
         scheduled: the condition PodScheduled.
     """
-    if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
+    if scheduled is None or scheduled.status != "False":
         return ""
     message = scheduled.message or ""
+    if scheduled.reason == _SKIPPED:
+        return f"its scheduler skips it: {_words(message) or _SKIPPED}"
+    if scheduled.reason != "Unschedulable":
+        return ""
     if claim := MISSING_CLAIM.search(message):
         return f"its PersistentVolumeClaim {printable(claim[1])} does not exist"
+    return _words(_no_capacity_needed(message))
+
+
+def _no_capacity_needed(message: str) -> str:
+    """The part of what a scheduler says of a pod that keeps it from its start whoever leaves; empty if none does."""
+    if _OF_A_QUOTA.search(message):
+        return message.partition("preemption:")[0]
     found = _NOT_HELPFUL.search(message)
     if found is not None and int(found[1]) == int(found[2]):
-        why = message[: found.start()]
-    elif not (why := _no_node_ever(message)):
-        return ""
-    return _words(why)
+        return message[: found.start()]
+    return _no_node_ever(message)
 
 
 def refusal_of(scheduled: PodConditionObject | None) -> str:

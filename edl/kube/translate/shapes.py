@@ -10,7 +10,7 @@ Source: k8s.io/component-helpers/resource, func PodRequests; k8s.io/kubernetes/p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -78,11 +78,7 @@ def limits_of(spec: PodSpec) -> Resources:
     Raises:
         ConfigError: a quantity cannot be parsed.
     """
-    total: Amounts = {}
-    for container in (*(spec.containers or ()), *filter(_is_sidecar, spec.init_containers or ())):
-        _add(total, parse_amounts(container.resources.limits if container.resources else None))
-    for container in spec.init_containers or ():
-        _raise_to(total, parse_amounts(container.resources.limits if container.resources else None))
+    total = _sum(spec, lambda container: parse_amounts(container.resources.limits if container.resources else None))
     if spec.resources is not None:
         total.update(parse_amounts(spec.resources.limits))
     _add(total, {name: n for name, n in parse_amounts(spec.overhead).items() if name in total})
@@ -168,20 +164,7 @@ def _amount(quantity: str | float, name: str) -> int:
 
 def _request(spec: PodSpec, status: PodStatus | None, *, infeasible: bool) -> Amounts:
     granted = _granted(status)
-    total: Amounts = {}
-    for container in spec.containers or ():
-        _add(total, _of_container(container, granted, infeasible=infeasible))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.init_containers or ():
-        amounts = _of_container(container, granted, infeasible=infeasible)
-        if _is_sidecar(container):
-            _add(sidecars, amounts)
-        else:
-            _add(amounts, sidecars)
-            _raise_to(peak, amounts)
-    _add(total, sidecars)
-    _raise_to(total, peak)
+    total = _sum(spec, lambda container: _of_container(container, granted, infeasible=infeasible))
     if spec.resources is not None:
         _set_pod_level(total, spec.resources, status, infeasible=infeasible)
     _add(total, parse_amounts(spec.overhead))
@@ -189,6 +172,25 @@ def _request(spec: PodSpec, status: PodStatus | None, *, infeasible: bool) -> Am
     total.update({port: 1 for port in ports if port == port_at_every_address(port)})
     total.update({port: 1 for port in ports if port_at_every_address(port) not in ports})
     total[PODS] = 1
+    return total
+
+
+def _sum(spec: PodSpec, amounts_of: Callable[[ContainerObject], Amounts]) -> Amounts:
+    """Return the larger of what all containers need together, and each init container with the sidecars before it."""
+    total: Amounts = {}
+    for container in spec.containers or ():
+        _add(total, amounts_of(container))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers or ():
+        amounts = amounts_of(container)
+        if _is_sidecar(container):
+            _add(sidecars, amounts)
+        else:
+            _add(amounts, sidecars)
+            _raise_to(peak, amounts)
+    _add(total, sidecars)
+    _raise_to(total, peak)
     return total
 
 

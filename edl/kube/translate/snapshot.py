@@ -8,7 +8,6 @@ again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -18,6 +17,7 @@ from typing import Any
 from edl.api.manifest import claim_name_of
 from edl.api.priorities import PRIORITY_CLASSES
 from edl.errors import ConfigError
+from edl.kube.translate.books.full_queues import FullQueues
 from edl.kube.translate.books.node_book import NodeBook, NodeChange
 from edl.kube.translate.books.pod_book import PodBook, PodChange
 from edl.kube.translate.books.sorted_values import SortedValues
@@ -33,14 +33,16 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodObject,
+    PodSpec,
     PriorityClassObject,
     ResourceQuotaObject,
 )
 from edl.kube.translate.observed import ObservedPods
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
-from edl.kube.translate.priority_classes import by_name, never_preempting, priorities
+from edl.kube.translate.priority_classes import by_name, default_class, never_preempting, priorities
 from edl.kube.translate.queues import QueueObject, QueueReader
-from edl.kube.translate.resource_quotas import charged_until_s, read_quotas
+from edl.kube.translate.quotas.resource_quotas import PodsOfNamespaces, charged_until_s, read_quotas
+from edl.kube.translate.quotas.scopes import ScopedPod, scoped, scoped_training_pods
 from edl.kube.translate.rules.apply import RuledSnapshots
 from edl.kube.translate.rules.facts import NO_FACTS, Claim, RuleFacts
 from edl.kube.translate.rules.role_rules import RoleRules
@@ -120,7 +122,7 @@ class Translator:
         self._workloads: dict[JobKey, object] = {}
         self._owners: dict[JobKey, ObjectMetadata] = {}  # of the last snapshot: workloads that are no TrainingJobs
         self._left_out: list[Quarantined] = []
-        self._ruled = RuledSnapshots()
+        self._ruled, self._full_queues = RuledSnapshots(), FullQueues()
         self._role_rules = RoleRules(self._job_reader.manifest_of, self._pods.source_of, self._pods.share_rules)
 
     @property
@@ -212,15 +214,16 @@ class Translator:
                 name for name in sorted(PRIORITY_CLASSES) if classes and name not in classes
             ),
             unread_nodes=tuple(sorted({*objects.unread_nodes, *self._nodes.left_out})),
-            resource_quotas=self._read_quotas(tuple(objects.resource_quotas), elastic, now_s),
+            resource_quotas=self._read_quotas(tuple(objects.resource_quotas), elastic, default_class(classes), now_s),
             queues=self._queues.read(objects.queues, objects.unread_queues, self._left_out),
             kueue=quota_trees,
             node_requests=self._pods.node_requests(),
+            gangs=self._pods.gangs(objects.facts.gangs),
         )
         self.valid_until_s = min(self.valid_until_s, self._kueue.valid_until_s, self._nodes.valid_until_s)
         self.quarantined = tuple(self._left_out)
         self._role_rules.note(elastic)
-        ruled = self._under_rules(snapshot, objects.facts)
+        ruled = self._full_queues.apply(self._under_rules(snapshot, objects.facts), objects.facts.volcano)
         pods = self._pods.with_deferred(ruled.pods)
         return ruled if pods is ruled.pods else replace(ruled, pods=pods)
 
@@ -343,20 +346,41 @@ class Translator:
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
     def _read_quotas(
-        self, quotas: tuple[ResourceQuotaObject, ...], elastic: Iterable[JobKey], now_s: float
+        self, quotas: tuple[ResourceQuotaObject, ...], elastic: _Elastic, default: str, now_s: float
     ) -> tuple[ResourceQuota, ...]:
+        """Translate the quotas; `default` is the PriorityClass of a pod that names none."""
         self.valid_until_s = inf
         if not quotas:
             return ()
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
         namespaces = limited & {key.namespace for key in (*self._sources, *elastic)}
         here = {namespace: self._pods.foreign_in(namespace) for namespace in namespaces}
-        own = Counter({namespace: self._pods.count_owned(namespace, now_s) for namespace in namespaces})
         of_jobs = (job.pods for job in self._jobs.all() if job.key.namespace in namespaces)
         uncharged_s = charged_until_s(chain.from_iterable((*here.values(), *of_jobs)), now_s)
         self.valid_until_s = min(self._pods.counts_until_s(), uncharged_s)
-        left_out = self._left_out
-        return read_quotas(quotas, here, own, lambda pod: limits_of(self._pods.spec_of(pod)), left_out, now_s=now_s)
+        pods = PodsOfNamespaces(
+            here,
+            lambda namespace: (
+                (job.key, _scoped_pods(job, elastic, default))
+                for job in self._jobs.all()
+                if job.key.namespace == namespace
+            ),
+            lambda pod: scoped((spec := self._pods.spec_of(pod)), (spec.priority_class_name or "",)),
+            lambda pod: limits_of(self._pods.spec_of(pod)),
+            lambda namespace, exempt: self._pods.count_owned(namespace, now_s, exempt),
+        )
+        return read_quotas(quotas, pods, self._left_out, now_s=now_s)
+
+
+def _scoped_pods(job: Job, elastic: _Elastic, default: str) -> Iterator[ScopedPod]:
+    """What the scopes of quotas ask of the pods of a job, one for each role."""
+    if (found := elastic.get(job.key)) is None:
+        yield from scoped_training_pods(job)
+        return
+    reader, source = found
+    for template in reader.templates(source).values():
+        spec = template.spec or PodSpec()
+        yield scoped(spec, (spec.priority_class_name or default,))
 
 
 def _journal_claim(key: JobKey, source: JobObject) -> Claim:

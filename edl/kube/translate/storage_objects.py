@@ -154,6 +154,8 @@ class CsiDriverSpec(ApiStruct):
     """What a CSI driver offers."""
 
     storage_capacity: bool | None = None
+    attach_required: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CsiDriverObject(ApiStruct):

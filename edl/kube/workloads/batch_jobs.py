@@ -18,7 +18,7 @@ from typing import Any
 from edl.kube.translate.decoders import Decoder
 from edl.kube.translate.objects import PodMetadata, PodObject, PodSpec, PodTemplateObject
 from edl.kube.translate.scalars import text
-from edl.kube.workloads.annotations import INDEXES, is_elastic, read_wish
+from edl.kube.workloads.annotations import INDEXES, MIN, is_elastic, read_wish
 from edl.kube.workloads.batch_objects import BatchJobObject, BatchJobSpec, ManagedSpec
 from edl.kube.workloads.deletion_order import deletion_key
 from edl.kube.workloads.kueue import kueue_of, kueue_problem
@@ -108,6 +108,7 @@ class BatchJobs:
             or gang_problem(wish, _gang(source), f"annotation {GANG}")
             or _index_problem(source)
             or _completions_problem(source, wish.min_trainers)
+            or _ranks_problem(source, wish.min_trainers)
             or _other_writer(source)
             or template_problem(_template(source), "pods")
         )
@@ -244,6 +245,34 @@ def _completions_problem(source: BatchJobObject, low: int) -> str:
     if completions is not None and completions < low and not _has_ranks(source):
         return f"min-instance {low} exceeds spec.completions {completions}, so the Job never has that many pods"
     return ""
+
+
+def _ranks_problem(source: BatchJobObject, low: int) -> str:
+    """Why the API server would refuse as few completions as the minimum; empty if it would not.
+
+    Source: k8s.io/kubernetes/pkg/apis/batch/validation, funcs validateJobSpec and validateSuccessPolicyRule.
+    """
+    spec = _spec(source)
+    rules = (spec.success_policy.rules if spec.success_policy else None) or ()
+    by_policy = [
+        least
+        for rule in rules
+        for least in (rule.succeeded_count or 0, _last_index(text(rule.succeeded_indexes)) + 1)
+    ]
+    needs = {"spec.maxFailedIndexes": spec.max_failed_indexes or 0, "spec.successPolicy": max(by_policy, default=0)}
+    field, least = max(needs.items(), key=lambda need: need[1])
+    if least <= low or not _has_ranks(source):
+        return ""
+    return (
+        f"{field} needs {least} completions, and the API server accepts no fewer, but {MIN} is {low}; raise it, or"
+        " lower what the policy asks for"
+    )
+
+
+def _last_index(listed: str) -> int:
+    """The highest index of a list such as `1,3-5`; -1 if there is none that can be read."""
+    ranges = (_INDEXES.fullmatch(part) for part in listed.split(","))
+    return max((int(found[2] or found[1]) for found in ranges if found), default=-1)
 
 
 def _finishing(source: BatchJobObject) -> str:

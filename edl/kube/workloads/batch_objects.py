@@ -17,6 +17,19 @@ class ManagedSpec(ApiStruct):
     parallelism: dict[str, Any] | None = msgspec.field(default=None, name="f:parallelism")
 
 
+class SuccessRuleObject(ApiStruct):
+    """With which indexes a Job has succeeded."""
+
+    succeeded_indexes: Scalar | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicyObject(ApiStruct):
+    """When a Job has succeeded although some of its indexes have not."""
+
+    rules: list[SuccessRuleObject] | None = None
+
+
 class BatchJobSpec(ApiStruct):
     """The spec of a Job; the API server sets parallelism and completionMode if nobody does."""
 
@@ -26,6 +39,8 @@ class BatchJobSpec(ApiStruct):
     suspend: bool | None = None
     managed_by: str | None = None
     backoff_limit: int | None = None
+    max_failed_indexes: int | None = None
+    success_policy: SuccessPolicyObject | None = None
     template: PodTemplateObject | None = None
 
 

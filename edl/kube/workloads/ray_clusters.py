@@ -36,6 +36,7 @@ from edl.kube.workloads.ray_objects import (
     RayClusterObject,
     RayClusterSpec,
     WorkerGroupObject,
+    worker_spec,
 )
 from edl.kube.workloads.read_alike import (
     key_of,
@@ -93,7 +94,7 @@ class RayClusters:
         Raises:
             ConfigError: a quantity of a template cannot be parsed.
         """
-        metadata, template = _metadata(source), _spec_of(_elastic(source).template)
+        metadata, template = _metadata(source), worker_spec(_elastic(source).template)
         ordered = _with_roles(pods, source_of, source)
         kueue = _kueue(source)
         is_suspended = kueue is None and _is_suspended_by_owner(source)
@@ -115,7 +116,8 @@ class RayClusters:
         found = {Role.MASTER: with_labels(head.template, _labels(source, "head", _HEAD))}
         for group in (*_groups(source), elastic):
             role = Role.TRAINER if group is elastic else Role.PSERVER
-            found[role] = with_labels(group.template, _labels(source, "worker", group.group_name or ""))
+            pod = with_labels(group.template, _labels(source, "worker", group.group_name or ""))
+            found[role] = PodObject(pod.metadata, worker_spec(group.template))
         return found
 
     def count(self, source: RayClusterObject) -> int:
@@ -239,7 +241,7 @@ def _fixed(source: RayClusterObject) -> tuple[FixedPods, ...]:
     for group in _groups(source):
         count = 0 if group is elastic or group.suspend else _replicas(group) * _hosts(group)
         if count:
-            spec = _spec_of(group.template)
+            spec = worker_spec(group.template)
             found.append(FixedPods(Role.PSERVER, shape_of(spec), count, preferences_of(spec), limits_of(spec)))
     return tuple(sorted(found, key=lambda fixed: list(Role).index(fixed.role)))
 

@@ -5,10 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from edl.kube.translate.objects import ConditionObject, PodTemplateObject
+from edl.kube.translate.container_objects import ContainerObject, ResourceAmounts
+from edl.kube.translate.objects import ConditionObject, PodSpec, PodTemplateObject
 from edl.kube.translate.scalars import ApiStruct
 from edl.kube.workloads.workload_objects import WorkloadMetadata
+
+_AMOUNTS = {"cpu": "200m", "memory": "256Mi"}
+_WAITS_FOR_HEAD = ContainerObject(name="wait-gcs-ready", resources=ResourceAmounts(dict(_AMOUNTS), dict(_AMOUNTS)))
+"""The init container that KubeRay adds to each worker: it waits for the head.
+
+Source: github.com/ray-project/kuberay v1.5.1, ray-operator/controllers/ray/common, func DefaultWorkerPodTemplate.
+"""
+
+
+def worker_spec(template: PodTemplateObject | None) -> PodSpec:
+    """Return the spec of the workers that KubeRay makes of a template.
+
+    An operator may be told to add nothing (`ENABLE_INIT_CONTAINER_INJECTION`); the first worker shows that.
+    """
+    spec = (template or PodTemplateObject()).spec or PodSpec()
+    own = spec.init_containers or []
+    if any(one.name == _WAITS_FOR_HEAD.name for one in own):
+        return spec
+    return replace(spec, init_containers=[*own, _WAITS_FOR_HEAD])
 
 
 class ManagedSpec(ApiStruct):

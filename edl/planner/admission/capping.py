@@ -40,7 +40,7 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     beside: dict[tuple[FixedPods, ...], TrialPacking | None] = {}  # many jobs have equal masters and pservers
     slots: dict[int, int] = {}
     demands, infeasible, without_slot = [], set(), count_without_slot(problem)
-    apart = _jobs_with_fixed_on_closed_nodes(problem)
+    apart = _jobs_with_fixed_elsewhere(problem)
     for demand in problem.demands:
         kind = (demand.shape, demand.job.fixed)
         if kind not in known:
@@ -73,11 +73,12 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
     return replace(problem, demands=tuple(demands)), frozenset(infeasible)
 
 
-def _jobs_with_fixed_on_closed_nodes(problem: Problem) -> frozenset[int]:
-    """Jobs with a master or pserver on a node that is closed to new pods; the pod stays there."""
+def _jobs_with_fixed_elsewhere(problem: Problem) -> frozenset[int]:
+    """Jobs with a master or pserver on a node that is closed to new pods, or too small by now: the pod stays."""
     held = problem.held
-    closed = ~held.is_trainer & ~problem.opened[held.shape, held.node]
-    return frozenset(held.demand[closed].tolist())
+    is_full = (problem.empty[held.node] < problem.request[held.shape]).any(axis=1)
+    elsewhere = ~held.is_trainer & (is_full | ~problem.opened[held.shape, held.node])
+    return frozenset(held.demand[elsewhere].tolist())
 
 
 def _beside_bound(idle: TrialPacking, demand: JobDemand) -> TrialPacking | None:

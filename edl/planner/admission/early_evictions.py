@@ -19,6 +19,7 @@ from edl.model.sizes import at_most
 from edl.model.status import Reason
 from edl.planner.clock import Clock, without_collections
 from edl.planner.minimums.batches import batches_of, surplus
+from edl.planner.minimums.gangs import with_whole_gangs
 from edl.planner.minimums.required import spare_victims
 from edl.planner.minimums.serving import count_serving
 from edl.planner.packing import place_batch
@@ -63,7 +64,7 @@ def early_evictions(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limi
     """
     clock = Clock(limits.deadline_s)
     with without_collections():
-        adapted = replace(snapshot, jobs=tuple(adapt(job) for job in snapshot.jobs))
+        adapted = replace(with_whole_gangs(snapshot, limits), jobs=tuple(adapt(job) for job in snapshot.jobs))
         problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True))
         packing = _with_capacity_for_serving(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)

@@ -20,7 +20,7 @@ def pods_in_the_way(snapshot: ClusterSnapshot) -> frozenset[str]:
     found: set[str] = set()
     for quota in snapshot.resource_quotas:
         if POD_OBJECTS in dict(quota.hard):
-            jobs = [job for job in snapshot.jobs if job.key.namespace == quota.namespace]
+            jobs = [job for job in snapshot.jobs if quota.limits(job.key)]
             needed = sum(map(_missing, jobs)) - _left(quota, jobs)
             found.update(pod.uid for pod, _ in zip(_kept(jobs), range(needed), strict=False))
     return frozenset(found)

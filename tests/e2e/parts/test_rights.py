@@ -47,6 +47,14 @@ def definition(group: str, version: str, kind: str) -> Object:
 
 
 POD_GROUPS = definition("scheduling.volcano.sh", "v1beta1", "PodGroup")
+OTHER_GROUPS = (
+    definition("scheduling.volcano.sh", "v1beta1", "Queue"),
+    definition("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
+    definition("scheduling.run.ai", "v2alpha2", "PodGroup"),
+)
+OF_NEWER_VERSIONS = {f"{verb} podgroups.scheduling.k8s.io" for verb in ("list", "watch")}
+"""Needed from Kubernetes 1.37 on, which has these."""
+OF_VOLCANO = "podgroups.scheduling.volcano.sh"
 VOLCANO_JOBS = definition("batch.volcano.sh", "v1alpha1", "Job")
 
 
@@ -74,7 +82,8 @@ def test_no_right_is_missing_and_none_goes_unused(control_plane: Callable[..., C
     assert {role["metadata"]["name"] for role in roles} == {ACCOUNT, f"{ACCOUNT}-volcano"}
     others = [why for why in grounds(asked) if ACCOUNT not in why and DISCOVERY not in why]
     assert others == [], "of what all accounts may do, it only needs to read the resource list"
-    assert unused(granted_by(roles), asked) == [], "take these away"
+    idle = [right for right in unused(granted_by(roles), asked) if right not in OF_NEWER_VERSIONS]
+    assert idle == [], "take these away"
 
 
 def play_the_main_scenarios(here: World, mount: Path) -> None:
@@ -94,11 +103,13 @@ def play_the_main_scenarios(here: World, mount: Path) -> None:
 
 
 def has_volcano(here: World) -> None:
-    """Install what the controller needs where Volcano is; its scheduler is not there, and nobody waits for it."""
+    """Install what the controller needs where Volcano is, and what it reads of other schedulers; none runs."""
     here.kube.apply(POD_GROUPS)
     here.kube.apply(VOLCANO_JOBS)
+    for one in OTHER_GROUPS:
+        here.kube.apply(one)
     here.kube.kubectl("apply", "-k", str(ROOT / "deploy/volcano"))
-    for kind in ("podgroups", "jobs.batch.volcano.sh"):
+    for kind in (OF_VOLCANO, "jobs.batch.volcano.sh", *(one["metadata"]["name"] for one in OTHER_GROUPS)):
         here.kube.wait_until(partial(is_served, here, kind), 20, f"the API server serves {kind}")
 
 
@@ -124,7 +135,7 @@ def jobs_of_every_kind_begin(here: World) -> None:
     wait = here.kube.wait_until
     wait(lambda: here.running("vision") == 6, 40, "the elastic job grows to its maximum")
     wait(lambda: here.running("gang") == 2, 30, "the gang runs")
-    wait(lambda: here.kube.find("podgroups", "gang"), 20, "the gang has its PodGroup")
+    wait(lambda: here.kube.find(OF_VOLCANO, "gang"), 20, "the gang has its PodGroup")
     wait(lambda: here.kube.list("persistentvolumeclaims", "default"), 20, "the claim is made")
     wait(
         lambda: condition(here, "taken", "Degraded")["reason"] == "NameTaken", 20, "the stranger's pod is left alone"
@@ -173,11 +184,11 @@ def mount_the_key(here: World, mount: Path) -> None:
 def what_is_there_is_recognised(here: World) -> None:
     """A controller that starts anew finds everything that its jobs need, and makes only what is missing."""
     before = {pod["metadata"]["uid"] for pod in here.pods()}
-    here.kube.patch("podgroups", "gang", {"spec": {"minMember": 9}})
+    here.kube.patch(OF_VOLCANO, "gang", {"spec": {"minMember": 9}})
     here.kube.delete("pods", "gang-trainer-1")
     here.kube.delete("pods", "vision-master-0")
     here.kube.wait_until(lambda: here.running("gang") == 2, 40, "the gang starts anew")
-    assert here.kube.get("podgroups", "gang")["spec"]["minMember"] == 2, "the PodGroup is repaired"
+    assert here.kube.get(OF_VOLCANO, "gang")["spec"]["minMember"] == 2, "the PodGroup is repaired"
     here.kube.wait_until(lambda: here.kube.find("pods", "vision-master-0"), 20, "the master is back")
     assert before != {pod["metadata"]["uid"] for pod in here.pods()}
 

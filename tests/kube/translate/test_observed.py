@@ -102,6 +102,44 @@ def test_a_new_template_and_a_new_object_begin_anew() -> None:
     assert cpu_of(the_job(translator, obj)) == 100, "it was deleted meanwhile"
 
 
+MADE = {"creationTimestamp": "2026-01-01T00:01:00Z"}
+
+
+@pytest.mark.parametrize("leaving", [{}, {"deletionTimestamp": "2026-01-01T00:05:00Z"}])
+def test_pods_of_a_former_template_say_nothing_about_the_next_ones(leaving: Object) -> None:
+    """Kubernetes lets the requests of a suspended Job change (enhancements 5440) while its pods still end."""
+    translator, old, new = Translator(), container("1", "1Gi"), container("2", "1Gi")
+
+    def sized(one: Object) -> Object:
+        return batch_job(spec={"template": {"spec": {"containers": [one]}}})
+
+    def made(one: Object, **metadata: Any) -> Object:
+        return batch_pod("p", spec={"containers": [one]}, metadata=MADE | metadata, ready_at=1)
+
+    assert cpu_of(the_job(translator, sized(old), made(old))) == 1000
+    assert cpu_of(the_job(translator, sized(new), made(old, **leaving))) == 2000
+    assert cpu_of(the_job(translator, sized(new))) == 2000
+    later = made({**new, "resources": {"requests": {"cpu": "3"}}}, creationTimestamp="2026-01-01T00:06:00Z")
+    assert cpu_of(the_job(translator, sized(new), later)) == 3000
+    assert cpu_of(the_job(translator, sized(old), later)) == 1000, "and back"
+
+
+def test_the_head_and_the_workers_of_a_ray_cluster_are_made_anew_by_a_new_template() -> None:
+    translator = Translator()
+
+    def sized(cpu: str) -> Object:
+        found = ray_cluster()
+        for group in (found["spec"]["headGroupSpec"], *found["spec"]["workerGroupSpecs"]):
+            group["template"]["spec"]["containers"] = [container(cpu, "1Gi")]
+        return found
+
+    spec = {"containers": [container("1", "1Gi")]}
+    pods = [ray_pod("head", group="headgroup", spec=spec), ray_pod("worker", spec=spec)]
+    the_job(translator, sized("1"), *pods)
+    after = the_job(translator, sized("3"), *pods)
+    assert (cpu_of(after), [fixed.shape.request["cpu"] for fixed in after.fixed]) == (3000, [3000])
+
+
 def test_an_older_pod_does_not_undo_what_a_newer_one_showed_that_is_gone() -> None:
     """A policy came while the Job ran: the pods that run say nothing about the next ones."""
     translator, obj = Translator(), batch_job(spec=SMALL)

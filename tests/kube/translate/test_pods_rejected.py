@@ -119,6 +119,48 @@ def test_what_a_kubelet_did_to_a_running_pod_is_an_eviction(reason: str) -> None
     assert event_of(found, frozenset()) is JobEvent.POD_EVICTED
 
 
+OVER_ITS_LIMIT = [
+    'Container trainer exceeded its local ephemeral storage limit "20Mi". ',
+    "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ",
+    'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+    "pod ephemeral local storage usage exceeds the total limit of containers {{5 6} {<nil>} 5M DecimalSI}",
+]
+
+
+ENDS: list[dict[str, Any]] = [
+    {"terminated": {"exitCode": 137}},
+    {"terminated": {"exitCode": 0}},
+    {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}},
+    {"running": {}},
+]
+
+
+@pytest.mark.parametrize("state", ENDS)
+@pytest.mark.parametrize("message", OVER_ITS_LIMIT)
+def test_a_pod_that_writes_more_than_its_own_limits_allow_has_failed(message: str, state: Any) -> None:
+    found = failed("Evicted", message, containerStatuses=[{"name": "trainer", "state": state}])
+    assert (found.rejection, found.disruption) == ("", "")
+    assert event_of(found, frozenset()) is JobEvent.POD_FAILED
+    said = f"Evicted: {message.rstrip('. ')}; raise that limit, or write less to the disk of the node"
+    assert describe_failure(found).endswith(f"({said})")
+
+
+@pytest.mark.parametrize(
+    ("message", "disruption"),
+    [
+        ("The node was low on resource: ephemeral-storage. Container trainer was using 9Gi, request is 0", ""),
+        ("The node was low on resource: memory. ", "TerminationByKubelet"),
+        ("The node had condition: [DiskPressure]. ", ""),
+        (OVER_ITS_LIMIT[0], "TerminationByKubelet"),
+    ],
+)
+def test_one_that_its_node_lacked_room_for_has_not(message: str, disruption: str) -> None:
+    ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 137}}}]
+    found = failed("Evicted", message, disruption=disruption, containerStatuses=ended)
+    assert found.disruption == (disruption or "Evicted")
+    assert event_of(found, frozenset()) is JobEvent.POD_EVICTED
+
+
 @pytest.mark.parametrize("reason", ["Terminated", "NodeShutdown", "Shutdown"])
 def test_a_trainer_that_exits_0_because_its_node_shuts_down_has_not_finished(reason: str) -> None:
     ended = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]

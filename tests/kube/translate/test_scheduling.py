@@ -42,6 +42,25 @@ TWO_REASONS = (
 )
 
 
+QUOTA = (
+    "0/4 nodes are available: Insufficient quotas, quotaName: web, runtime: cpu:4, used: cpu:4,"
+    " pod's request: cpu:1, exceedDimensions: [cpu]."
+)
+OLD_QUOTA = (
+    "0/4 nodes are available: Insufficient quotas [[nvidia.com/gpu]], quotaName: web, runtime: cpu:1.5, used: cpu:1."
+)
+NON_PREEMPTIBLE = "0/4 nodes are available: Insufficient non-preemptible quotas, quotaName: web, min: cpu:4."
+ELASTIC_QUOTA = (
+    "0/4 nodes are available: Pod ads/web is rejected in PreFilter because ElasticQuota ads is more than Max."
+)
+OVER_LIMIT = (
+    "team-a quota has reached the allowable limit of GPUs. Limit is 4 GPUs, currently 4 GPUs allocated and workload"
+    " requested 1 GPUs"
+)
+OVER_QUOTA = "Non-preemptible workload is over quota. Workload requested 1 GPUs, but team-a quota is 4 GPUs."
+OVER_MINIMUM = "Pod ads/web is rejected in PreFilter because total ElasticQuota used is more than min."
+
+
 def waiting(message: str, **condition: str) -> Object:
     scheduled = {
         "type": "PodScheduled",
@@ -95,6 +114,13 @@ def waiting(message: str, **condition: str) -> Object:
         (f"{LEAVES} not found", LEAVES),
         (f"{NO_CLASS} no new claims to deallocate, {NEVER}", NO_CLASS),
         (f"{NO_SUCH_NODE} {NEVER}", NO_SUCH_NODE),
+        (f"{QUOTA} {NEVER}.", QUOTA),
+        (f"{QUOTA} preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.", QUOTA),
+        (f"{OLD_QUOTA} {NEVER}", OLD_QUOTA),
+        (f"{NON_PREEMPTIBLE} preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.", NON_PREEMPTIBLE),
+        (f"{ELASTIC_QUOTA} preemption: 0/4 nodes are available: 4 {NO_VICTIMS}.", ELASTIC_QUOTA),
+        (OVER_LIMIT, OVER_LIMIT),
+        (f"Node-Group 'gpus': {OVER_QUOTA}", f"Node-Group 'gpus': {OVER_QUOTA}"),
     ],
 )
 def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> None:
@@ -114,12 +140,20 @@ def test_what_keeps_a_pod_from_every_node_is_read(message: str, why: str) -> Non
         f"0/4 nodes are available: 4 node(s) didn't match pod topology spread constraints. {NEVER}",
         f"0/4 nodes are available: 3 node(s) were unschedulable, 1 node(s) exceed max volume count. {NEVER}",
         f"0/4 nodes are available: 3 node(s) were unschedulable. {NEVER}",
+        f"0/4 nodes are available: {OVER_MINIMUM} {NEVER}",
+        "pod group is not ready, 3 Pending, 3 minAvailable; Pending: 1 Unschedulable, 2 Undetermined",
         "",
     ],
 )
 def test_a_pod_that_an_eviction_may_help_gets_room(message: str) -> None:
     found = the_pod(waiting(message), node())
     assert (found.blocked, found.needs_capacity) == ("", True)
+
+
+def test_nobody_gives_anything_for_a_pod_that_yunikorn_skips_because_its_queue_is_full() -> None:
+    found = the_pod(waiting("queue root.web has no quota left", reason="SchedulingSkipped"), node())
+    assert (found.tried, found.needs_capacity) == (False, False)
+    assert found.blocked == "its scheduler skips it: queue root.web has no quota left"
 
 
 def test_a_pod_that_was_not_tried_or_has_a_node_is_not_blocked() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from edl.kube.translate.decoders import PODS, Quarantined
 from edl.kube.translate.objects import PodSpec, PodStatus
-from edl.kube.translate.shapes import ANY_ADDRESS, placement_of, qos_of, shape_of
+from edl.kube.translate.shapes import ANY_ADDRESS, limits_of, placement_of, qos_of, shape_of
 from edl.model.resources import NodeTerm, QosClass, Toleration
 from tests.worlds.raw_objects import GI, MI, Object, container, sidecar
 
@@ -118,6 +118,29 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
 )
 def test_the_request_of_a_pod_equals_that_of_kube_scheduler(spec: Object, expected: dict[str, int]) -> None:
     assert request(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("init", "expected"),
+    [
+        ([container("3")], 3000),
+        ([sidecar("100m"), container("2")], 2100),  # kubernetes/website 57244
+        ([container("2"), sidecar("100m")], 2000),
+        ([sidecar("1"), container("2"), sidecar("3")], 5000),
+        ([sidecar("1"), sidecar("1"), container("4")], 6000),
+    ],
+)
+def test_limits_add_up_as_requests_do(init: list[Object], expected: int) -> None:
+    asked = {"containers": [container("1")], "initContainers": init}
+    assert request(asked) == {"cpu": expected}
+    limited = {kind: [_limited(one) for one in containers] for kind, containers in asked.items()}
+    decoded = PODS.from_dict({"spec": limited})
+    assert not isinstance(decoded, Quarantined), decoded
+    assert limits_of(decoded.spec or PodSpec()).as_dict() == {"cpu": expected}
+
+
+def _limited(one: Object) -> Object:
+    return one | {"resources": {"limits": one["resources"]["requests"]}}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ def managed(manager: str) -> list[Object]:
     return [{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:parallelism": {}}}}]
 
 
+def ranks_with(**spec: Any) -> Object:
+    """A Job of ranks with further fields."""
+    return {"annotations": RANKS, "spec": {**INDEXED, "backoffLimitPerIndex": 1, **spec}}
+
+
 def owned_by(kind: str) -> list[Object]:
     return [{"apiVersion": "example.com/v1", "kind": kind, "name": "night", "uid": "u", "controller": True}]
 
@@ -123,6 +128,12 @@ def test_a_training_job_and_a_job_may_have_one_name() -> None:
             {"spec": {"template": {"spec": {"nodeName": "n1", "containers": [container("1")]}}}},
             "its pods have spec.nodeName n1, so no scheduler places them",
         ),
+        (ranks_with(maxFailedIndexes=3), "spec.maxFailedIndexes needs 3 completions, and the API server accepts no"),
+        (ranks_with(successPolicy={"rules": [{"succeededCount": 3}]}), "spec.successPolicy needs 3 completions"),
+        (
+            ranks_with(successPolicy={"rules": [{"succeededIndexes": "0"}, {"succeededIndexes": "0-1,3,x"}]}),
+            "spec.successPolicy needs 4 completions, and the API server accepts no fewer, but paddlepaddle.org/min",
+        ),
         ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "gives it to Kueue, which starts it anew"),
         ({"spec": {"template": {"spec": {"containers": [container()]}}}}, "request neither cpu nor memory"),
         ({"annotations": recorded(4), "managedFields": managed("keda")}, "keda set spec.parallelism to 3"),
@@ -148,6 +159,8 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {"ownerReferences": owned_by("Workflow")},
         {"annotations": {GANG: "2"}},
         {"annotations": {GANG: "many"}},
+        ranks_with(maxFailedIndexes=2, successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]}),
+        {**ranks_with(maxFailedIndexes=3), "annotations": {"paddlepaddle.org/indexes": "items"}},
     ],
 )
 def test_what_can_be_resized_has_no_problem(change: dict[str, Any]) -> None:

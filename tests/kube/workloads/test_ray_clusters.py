@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from edl.kube.workloads.annotations import RECORD
+from edl.kube.workloads.annotations import RECORD, TASK
 from edl.kube.workloads.ray_clusters import RayClusters
 from edl.kube.workloads.resize import resize_request
 from edl.model.actions import ResizeWorkload
 from edl.model.names import JobKey, Role, WorkloadKind
 from edl.model.status import Resize
 from edl.sandbox.apiserver.patches.json_patch import json_patch
-from tests.worlds.raw_objects import Object, container, decoded, ray_cluster, ray_group, ray_pod, take, the_job
+from tests.worlds.raw_objects import MI, Object, container, decoded, ray_cluster, ray_group, ray_pod, take, the_job
 
 KEY = JobKey.of(WorkloadKind.RAY_CLUSTER, "ads", "ray")
 HEAD = ray_pod("ray-head-x", group="headgroup", spec={"containers": [container("2", "2Gi")]})
@@ -70,6 +70,33 @@ def test_the_workers_of_another_group_are_needed_besides() -> None:
     job = the_job(ray_cluster(groups=groups, annotations={"paddlepaddle.org/task": "workers"}), *PODS)
     assert [(fixed.role, fixed.count) for fixed in job.fixed] == [(Role.MASTER, 1), (Role.PSERVER, 2)]
     assert job.trainer.request["cpu"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("resources", "request_of_one"),
+    [
+        ({"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}, (200, 256 * MI, 1)),
+        ({"requests": {"cpu": "100m", "memory": "1Gi"}}, (200, 1024 * MI, 0)),
+        ({"requests": {"cpu": "1", "memory": "64Mi"}}, (1000, 256 * MI, 0)),
+    ],
+)
+def test_the_init_container_that_kuberay_adds_counts_before_the_first_worker(
+    resources: Object, request_of_one: tuple[int, int, int]
+) -> None:
+    """The report is kuberay 2735: the container that waits for the head has requests of its own."""
+    spec = {"containers": [{"name": "ray", "resources": resources}]}
+    groups = [ray_group(template={"spec": spec}), ray_group("more", 1, template={"spec": spec})]
+    job = the_job(ray_cluster(annotations={TASK: "workers"}, groups=groups))
+    more = next(fixed for fixed in job.fixed if fixed.role is Role.PSERVER)
+    for shape in (job.trainer, more.shape):
+        assert tuple(shape.request[name] for name in ("cpu", "memory", "nvidia.com/gpu")) == request_of_one
+    assert next(fixed for fixed in job.fixed if fixed.role is Role.MASTER).shape.request["cpu"] == 2000
+
+
+def test_an_operator_that_adds_no_init_container_is_known_by_its_first_worker() -> None:
+    small = {"containers": [container("100m", "64Mi")]}
+    cluster = ray_cluster(groups=[ray_group(template={"spec": small})])
+    assert the_job(cluster, ray_pod("ray-workers-a", spec=small)).trainer.request["cpu"] == 100
 
 
 def test_a_cluster_that_does_not_ask_is_none_of_ours() -> None:

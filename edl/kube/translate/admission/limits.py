@@ -14,13 +14,12 @@ from edl.errors import ConfigError
 from edl.kube.translate.admission.new_pods import NewPod, owners
 from edl.kube.translate.admission.objects import LimitObject, LimitRangeObject, LimitRangeSpec
 from edl.kube.translate.container_objects import ResourceAmounts
-from edl.kube.translate.objects import ObjectMetadata, PodSpec, ResourceQuotaObject, ResourceQuotaSpec, ScopeObject
-from edl.kube.translate.resource_quotas import counts_every_job
+from edl.kube.translate.objects import ObjectMetadata, PodSpec, ResourceQuotaObject, ResourceQuotaSpec
+from edl.kube.translate.quotas.scopes import counts, scoped
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text
-from edl.kube.translate.shapes import qos_of
 from edl.model.quantity import parse_quantity
-from edl.model.resources import CPU, QosClass
+from edl.model.resources import CPU
 from edl.model.units import listed
 
 _CLAIMS, _STORAGE = "persistentvolumeclaims", "requests.storage"
@@ -59,15 +58,15 @@ def unused_quotas(sources: Iterable[ResourceQuotaObject], pods: Sequence[NewPod]
     for source in sources:
         name, here = _place(source.metadata, pods)
         spec = source.spec or ResourceQuotaSpec()
-        here = [pod for pod in here if _may_count(spec, pod)]
-        if not here:
-            continue
-        if not counts_every_job(spec):
+        counted = [(pod, counts(spec, scoped(pod.spec, pod.priority_classes))) for pod in here]
+        partly = {(pod.kind, pod.name) for pod, is_counted in counted if not is_counted}
+        here = [pod for pod, is_counted in counted if is_counted is not False]
+        if uncounted := [pod for pod in here if (pod.kind, pod.name) in partly]:
             yield (
                 f"ResourceQuota {name} is not counted, because its scopes ({', '.join(_scopes(spec))}) count only"
-                f" some pods: the API server may refuse {owners(here)} beyond it"
+                f" some pods: the API server may refuse {owners(uncounted)} beyond it"
             )
-            continue
+        here = [pod for pod in here if (pod.kind, pod.name) not in partly]
         for claims, users in (
             (_of_volumes(spec.hard or {}), [pod for pod in here if _may_claim(pod)]),
             (_of_devices(spec.hard or {}), [pod for pod in here if pod.spec.resource_claims]),
@@ -171,33 +170,3 @@ def _scopes(spec: ResourceQuotaSpec) -> list[str]:
         f"{one.scope_name} {one.operator} {', '.join(one.values or ())}".rstrip() for one in expressions
     )
     return [*(spec.scopes or ()), *of_expressions]
-
-
-def _may_count(spec: ResourceQuotaSpec, pod: NewPod) -> bool:
-    """True unless a scope surely leaves a pod out."""
-    expressions = (spec.scope_selector.match_expressions if spec.scope_selector else None) or ()
-    scopes = (*(ScopeObject(scope, "Exists") for scope in spec.scopes or ()), *expressions)
-    return all(_may_include(one, pod) for one in scopes)
-
-
-def _may_include(scope: ScopeObject, pod: NewPod) -> bool:
-    match scope.scope_name:
-        case "PriorityClass":
-            values = set(scope.values or ())
-            return {
-                "In": not values.isdisjoint(pod.priority_classes),
-                "NotIn": not values.issuperset(pod.priority_classes),
-                "DoesNotExist": "" in pod.priority_classes,
-            }.get(scope.operator or "", True)
-        case "BestEffort":
-            return _is_best_effort(pod.spec)
-        case "NotBestEffort":
-            return not _is_best_effort(pod.spec)
-        case _:
-            return scope.scope_name != "VolumeAttributesClass"
-
-
-def _is_best_effort(spec: PodSpec) -> bool:
-    with suppress(ConfigError):
-        return qos_of(spec) is QosClass.BEST_EFFORT
-    return False

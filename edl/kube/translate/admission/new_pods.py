@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from edl.api.pods import pod_manifest
-from edl.api.priorities import PRIORITY_CLASSES
+from edl.api.priorities import BASIC_PRIORITY_CLASSES, PRIORITY_CLASSES
 from edl.api.v1 import parse_job
 from edl.errors import ConfigError, InvalidJobError
 from edl.kube.bounds.json_depth import UNREADABLE
 from edl.kube.translate.objects import JobObject, PodMetadata, PodObject, PodSpec
+from edl.kube.translate.quotas.scopes import scoped
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text
 from edl.kube.translate.workload_reader import WorkloadObject
@@ -102,7 +103,9 @@ def _of_job(source: JobObject) -> Iterator[NewPod]:
         body["metadata"] = {"namespace": DEFAULT_NAMESPACE, "annotations": {}, **body["metadata"]}
         with suppress(*UNREADABLE):
             pod, is_master = msgspec.convert(body, PodObject), role is Role.MASTER
-            yield NewPod(JOB, str(job.key), job.key.namespace, body, pod, PRIORITY_CLASSES, may_get_claim=is_master)
+            is_bare = scoped(pod.spec or PodSpec(), ()).is_best_effort
+            classes = PRIORITY_CLASSES if is_bare else BASIC_PRIORITY_CLASSES
+            yield NewPod(JOB, str(job.key), job.key.namespace, body, pod, classes, may_get_claim=is_master)
 
 
 def _of_pod(pod: PodObject, kind: str, name: str, namespace: str) -> NewPod:

@@ -17,13 +17,14 @@ from edl.kube.translate.books.deferred_resizes import split
 from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import DaemonKey, daemon_of
 from edl.kube.translate.decoders import Quarantined
+from edl.kube.translate.gangs import Minimums, gangs_of
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
 from edl.kube.translate.shapes import limits_of, shape_of
-from edl.model.cluster import NodeRequest
+from edl.model.cluster import Gang, NodeRequest
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.resources import PodShape, Resources
@@ -75,6 +76,7 @@ class PodBook:
             (),
         )  # with nominations that are lost
         self._nominated: dict[_Place, None] = {}
+        self._ganged: dict[_Place, PodKey] = {}  # those without a node that start only in a group
         self._deferred: dict[PodKey, Pod] = {}  # what running pods wait for on their node
         self._extended: tuple[tuple[Pod, ...], tuple[Pod, ...], tuple[Pod, ...]] = ((), (), ())  # with these
         self._ruled: dict[PodKey, bool] = {}  # pods with rules about others (True), or with claims alone
@@ -193,18 +195,30 @@ class PodBook:
             self._extended = (pods, waits, tuple(every))
         return self._extended[2]
 
+    def gangs(self, known: Minimums) -> tuple[Gang, ...]:
+        """The groups of pods that wait for nodes, sorted; `known` has the minimums of those with a PodGroup."""
+        if not self._ganged:
+            return ()
+        return gangs_of((self._known[key].source for key in self._ganged.values()), known)
+
     def foreign_in(self, namespace: str) -> list[Pod]:
         """The pods of no job in one namespace."""
         return self._foreign.between((namespace, "", ""), (namespace + "\0", "", ""))
 
-    def count_owned(self, namespace: str, now_s: float) -> int:
+    def count_owned(self, namespace: str, now_s: float, exempt: Container[JobKey] = ()) -> int:
         """How many pods of jobs the API server may count in one namespace: finished ones, too, and those just gone.
 
         A quota follows a deletion some time later, and its watch is not that of the pods.
+
+        Args:
+            namespace: the namespace.
+            now_s: seconds since the epoch.
+            exempt: jobs whose pods do not count, but for those just gone.
         """
         self._forget_gone(now_s)
         gone = sum(of == namespace and (of, name) not in self._known for of, name in self._gone)
-        return gone + sum(len(pods) for key, pods in self._own.items() if key.namespace == namespace)
+        own = (pods for key, pods in self._own.items() if key.namespace == namespace and key not in exempt)
+        return gone + sum(len(pods) for pods in own)
 
     def counts_until_s(self) -> float:
         """Until when `count_owned` gives the same if no pod changes, in seconds since the epoch."""
@@ -357,6 +371,7 @@ class PodBook:
         place = _place(key, known.foreign)
         self._foreign.drop(place)
         self._nominated.pop(place, None)
+        self._ganged.pop(place, None)
         if (reached := self._reached.pop(place, None)) is not None:
             self.touched_nodes.add(reached[1])
             self._reaching[reached] -= 1
@@ -386,6 +401,8 @@ class PodBook:
         self._foreign.put(place, pod)
         if pod.nominated:
             self._nominated[place] = None
+        if pod.gang and not pod.node:
+            self._ganged[place] = key
         daemon = daemon_of(pod.namespace, known.owners) if pod.daemon else None
         if daemon is not None and node:
             self._reached[place] = (daemon, node)

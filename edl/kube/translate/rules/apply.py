@@ -172,17 +172,21 @@ def _apply_rules(
 ) -> tuple[list[Capacity], FreeCapacity]:
     """Let every rule say what it requires of its pods; return resources that stand for rules, and free capacity."""
     shared = require_volumes(view, units)
+    attachments = Attachments(view, units)
+    attachments.require_drivers()
+    attachments.keep_to_attached()
     anti.exclude_fixed()
     anti.exclude_live()
     bare = FreeCapacity(view, units, ())
     capacities = [*anti.capacities(bare.slots), *free_volumes_of_nodes(view, units, bare.slots)]
-    capacities += Attachments(view, units).capacities()
+    capacities += attachments.capacities()
     if _reads_devices(view, units):
         capacities += Devices(view, units, devices).capacities()
     free = FreeCapacity(view, units, capacities)
     give_sides(view, units, anti, free)
     beginning = require_neighbours(view, units, anti)
     shared.choose(free)
+    attachments.choose_nodes(free)
     begin_together(view, beginning, free)
     capacities += Spread(view, units, anti, free).apply()
     return capacities, free

@@ -1,8 +1,9 @@
-"""How many volumes of each CSI driver a node can attach, as a resource of the nodes.
+"""Which nodes can attach the volumes of a CSI driver, and how many, as a resource of the nodes.
 
 A volume that several pods of a node use counts once. So a claim that only one waiting pod uses is requested by that
 pod; one that others share keeps it to nodes where the volume is attached or one more can be. Volumes in the spec of a
-pod itself count for nothing, as in kube-scheduler.
+pod itself count for nothing, as in kube-scheduler. A node where the driver does not run attaches any number, unless
+its CSIDriver has `preventPodSchedulingIfMissing`: then no new pod with such a volume goes there.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits, csi.go
 """
@@ -14,12 +15,16 @@ from collections.abc import Iterator, Sequence
 
 from edl.kube.translate.rules.anti_affinity import Capacity
 from edl.kube.translate.rules.facts import Claim
+from edl.kube.translate.rules.free_capacity import FreeCapacity
 from edl.kube.translate.rules.terms import PodRules
 from edl.kube.translate.rules.view import Unit, View
 from edl.kube.translate.rules.volumes import driver_of, driver_of_own, to_be_made
+from edl.model.names import Role
 from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
 
 _UNLIMITED = 1 << 30
+_ONCE = "ReadWriteOnce"
+_ONE_NODE = frozenset({_ONCE, "ReadWriteOncePod"})  # of the second alone its one pod ends first
 
 
 class Attachments:
@@ -34,9 +39,77 @@ class Attachments:
         self._view, self._units = view, units
         self._drivers: dict[Claim, tuple[str, str] | None] = {}
         self._attached: dict[tuple[str, str], set[int]] = {}
+        self._to_choose: dict[str, list[Unit]] = {}  # by the volume of one node that nobody uses yet
         for rules, nodes in view.fixed.values():
             for volume in self._volumes(rules):
                 self._attached.setdefault(volume, set()).update(nodes)
+
+    def require_drivers(self) -> None:
+        """Keep pods to nodes where the drivers of their volumes run, if these must; what runs elsewhere stays."""
+        if not self._view.facts.needed:
+            return
+        rules: dict[str, NodeRule] = {}
+        for driver, nodes in self._view.facts.needed.items():
+            if lacking := sorted(node.name for node in self._view.nodes if node.name not in nodes):
+                term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", tuple(lacking)),))
+                rules[driver] = NodeRule((term,), f"CSI driver {driver} must run on the node")
+        for unit in self._units:
+            used = {driver for driver, _ in self._volumes(unit.rules)}
+            used.update(
+                driver_of_own(volume, self._view.facts) for volume in to_be_made(unit.rules, self._view.facts)
+            )
+            unit.required.extend(rules[driver] for driver in sorted(used & rules.keys()))
+
+    def keep_to_attached(self) -> None:
+        """Keep pods to the node of a volume that only one node may attach, while pods there use it.
+
+        kube-scheduler sends them anywhere, but the attach controller lets no second node have the volume.
+        """
+        used: dict[tuple[str, str], set[int]] = {}
+        for key, (rules, nodes) in self._view.fixed.items():
+            stays = nodes - self._view.leaving.get(key, Counter())
+            for volume in self._volumes(rules):
+                used.setdefault(volume, set()).update(stays)
+        for unit in self._units:
+            for volume in self._volumes(unit.rules) if unit.live else ():
+                used.setdefault(volume, set()).update(unit.live)
+        for unit in self._units:
+            for volume in self._volumes(unit.rules):
+                if not self._is_for_one_node(*volume):
+                    continue
+                if not used.get(volume):
+                    self._to_choose.setdefault(volume[1], []).append(unit)
+                    continue
+                names = sorted(self._view.nodes[number].name for number in used[volume])
+                why = f"volume {volume[1]} is in use on node {names[0]}, and its access mode allows no other one"
+                unit.required.append(_on(names, why))
+
+    def choose_nodes(self, capacity: FreeCapacity) -> None:
+        """Keep the pods of a job that share such a volume, which nobody uses yet, to the node that takes most."""
+        for name, units in self._to_choose.items():
+            if any(unit.pods for unit in units) or all(unit.role is not Role.TRAINER for unit in units):
+                continue
+            slots = [(unit.number, *capacity.slots(unit)) for unit in units]
+            takes = frozenset.intersection(*(self._view.taken(unit.placement) for unit in units))
+            best = max(
+                sorted(takes, key=lambda node: self._view.nodes[node].name),
+                key=lambda node: (
+                    sum(min(number, now[node]) for number, now, _ in slots),
+                    sum(min(number, without[node]) for number, _, without in slots),
+                    sum(without[node] for _, _, without in slots),
+                ),
+                default=None,
+            )
+            if best is not None:
+                node = self._view.nodes[best].name
+                why = f"the access mode of volume {name} allows one node, and most pods that share it fit {node}"
+                for unit in units:
+                    unit.required.append(_on((node,), why))
+
+    def _is_for_one_node(self, driver: str, name: str) -> bool:
+        volume = self._view.facts.volumes.get(name)
+        modes = (volume.spec.access_modes if volume is not None and volume.spec else None) or ()
+        return _ONCE in modes and _ONE_NODE.issuperset(modes) and driver not in self._view.facts.unattached
 
     def capacities(self) -> Iterator[Capacity]:
         """Yield a resource for each driver that limits the volumes of a node and has a volume of a planned pod."""
@@ -103,6 +176,10 @@ class Attachments:
         if full:
             term = NodeTerm(fields=(Requirement("metadata.name", "NotIn", tuple(sorted(full))),))
             unit.required.append(NodeRule((term,), f"{_name(driver)}: the node attaches no more"))
+
+
+def _on(names: Sequence[str], why: str) -> NodeRule:
+    return NodeRule((NodeTerm(fields=(Requirement("metadata.name", "In", tuple(names)),)),), why)
 
 
 def _name(driver: str) -> str:

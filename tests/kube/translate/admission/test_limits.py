@@ -119,9 +119,9 @@ def test_bounds_of_claims_matter_to_pods_that_may_have_claims() -> None:
     ("found", "named"),
     [
         (quota("BestEffort", pods="1"), False),
-        (quota("Terminating", pods="1"), True),
+        (quota("Terminating", pods="1"), False),
         (quota("NotBestEffort", "NotTerminating", pods="1"), False),  # counted
-        (quota("CrossNamespacePodAffinity", pods="0"), True),
+        (quota("CrossNamespacePodAffinity", pods="0"), False),
         (quota("VolumeAttributesClass", persistentvolumeclaims="1"), False),
         (quota(pods="1", of=priority("In", "gold")), False),
         (quota(pods="1", of=priority("In", "gold", "edl-surplus")), True),
@@ -137,8 +137,16 @@ def test_a_quota_with_scopes_is_named_if_it_may_count_some_pods_of_jobs(found: O
     assert all("ResourceQuota ads/small is not counted, because its scopes (" in line for line in lines)
 
 
+def test_a_quota_of_pods_with_affinities_across_namespaces_may_count_pods_with_affinities() -> None:
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+    found = quota("CrossNamespacePodAffinity", pods="0")
+    (line,) = warnings(job(template={"affinity": near}), found)
+    assert "is not counted, because its scopes (CrossNamespacePodAffinity) count only some pods" in line
+
+
 def test_a_quota_of_best_effort_pods_counts_trainers_without_requests() -> None:
-    assert warnings(job({}), quota("BestEffort", pods="1")) == [
+    assert warnings(job({}), quota("BestEffort", pods="1")) == []
+    assert warnings(job({}, fault_tolerant=True), quota("BestEffort", pods="1")) == [
         "ResourceQuota ads/small is not counted, because its scopes (BestEffort) count only some pods: the API server"
         " may refuse the pods of job ads/ctr beyond it"
     ]

@@ -6,9 +6,13 @@ from math import inf
 
 import pytest
 
+from edl.controller.planning import plan_snapshot
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ResourceQuota
-from tests.worlds.raw_objects import GI, Object, job, pod, take
+from edl.model.limits import Limits
+from edl.model.names import JobKey, WorkloadKind
+from edl.model.status import Reason
+from tests.worlds.raw_objects import GI, Object, batch_job, batch_pod, container, job, node, pod, take
 
 
 def quota(name: str = "small", namespace: str = "ads", **fields: object) -> Object:
@@ -56,6 +60,13 @@ def test_two_names_of_one_resource_give_the_smaller_limit() -> None:
     hard = {"pods": "10", "count/pods": "5", "cpu": "1", "requests.cpu": "2", "requests.nvidia.com/gpu": "4"}
     (found,) = take(job(), quota(spec={"hard": hard})).resource_quotas
     assert dict(found.hard) == {"pods": 10, "count/pods": 5, "cpu": 1000, "nvidia.com/gpu": 4}
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "limits.nvidia.com/gpu", "limits.amd.com/gpu"])
+def test_a_name_by_which_the_api_server_counts_nothing_limits_nothing(name: str) -> None:
+    """Devices have no limits of their own, so their quota is `requests.` (NVIDIA/k8s-device-plugin 211)."""
+    found = take(job(), quota(spec={"hard": {name: "1", "requests.amd.com/gpu": "3"}}))
+    assert dict(found.resource_quotas[0].hard) == {"amd.com/gpu": 3}
 
 
 @pytest.mark.parametrize(
@@ -116,3 +127,64 @@ def test_the_limits_of_a_job_are_those_of_its_pods() -> None:
     trainer = {"min-instance": 2, "max-instance": 6, "entrypoint": "x", "resources": resources}
     (found,) = take(job(spec={"trainer": trainer})).jobs
     assert found.limits.as_dict() == {"cpu": 2000, "memory": GI}
+
+
+def of_class(operator: str, *values: str) -> Object:
+    """The scope selector of a quota."""
+    return {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": list(values)}]}
+
+
+OF_EDL: Object = {"scopeSelector": of_class("In", "edl-core", "edl-training", "edl-surplus")}
+BARE: Object = {"containers": [{"name": "c"}]}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "web"),
+    [
+        (OF_EDL, {}),
+        (OF_EDL, {"priorityClassName": "gold"}),
+        ({"scopeSelector": of_class("NotIn", "gold")}, {"priorityClassName": "gold"}),
+        ({"scopeSelector": of_class("Exists")}, {}),
+        ({"scopes": ["PriorityClass"]}, {}),
+        ({"scopes": ["NotTerminating"]}, {"activeDeadlineSeconds": 60}),
+        ({"scopes": ["NotBestEffort"]}, BARE),
+        ({"scopes": ["NotBestEffort", "NotTerminating"]}, {"activeDeadlineSeconds": 60}),
+    ],
+)
+def test_pods_that_the_scopes_of_a_quota_leave_out_use_nothing_of_it(scopes: Object, web: Object) -> None:
+    """The report is volcano 5793: scoped quotas taken for those of the whole namespace."""
+    others = [pod(f"web-{number}", spec={"nodeName": "n1", **web}) for number in range(2)]
+    hard = {"requests.cpu": "4", "pods": "3", "count/pods": "3"}  # a master and two trainers
+    snapshot = take(node(), job(), *others, quota(spec={"hard": hard, **scopes}))
+    assert not any(amount for _, amount in snapshot.resource_quotas[0].others)
+    (decision,) = plan_snapshot(snapshot, "", Limits()).decisions
+    assert (decision.target, decision.reason) == (2, Reason.QUOTA_REACHED)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "template"),
+    [
+        (OF_EDL, {}),
+        ({"scopeSelector": of_class("DoesNotExist")}, {"priorityClassName": "gold"}),
+        ({"scopes": ["NotTerminating"]}, {"activeDeadlineSeconds": 60}),
+        ({"scopes": ["BestEffort"]}, {}),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {}),
+    ],
+)
+def test_a_workload_whose_pods_the_scopes_leave_out_is_not_limited(scopes: Object, template: Object) -> None:
+    spec = {"template": {"spec": {"containers": [container("1", "1Gi")], **template}}}
+    pods = [batch_pod(f"train-{number}", ready_at=number) for number in range(3)]
+    snapshot = take(node(), batch_job(spec=spec), *pods, quota(spec={"hard": {"pods": "3"}, **scopes}))
+    (decision,) = plan_snapshot(snapshot, "", Limits()).decisions
+    assert (decision.target, decision.reason) == (6, Reason.AT_MAX)
+
+
+def test_a_workload_whose_pods_the_scopes_include_is_limited_and_its_neighbour_is_not() -> None:
+    """A class that no pod names is that of the default PriorityClass."""
+    default = {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 0, "globalDefault": True}
+    found = quota(spec={"hard": {"pods": "4", "count/pods": "4"}, "scopeSelector": of_class("In", "usual")})
+    pods = [batch_pod(f"train-{number}", ready_at=number) for number in range(3)]
+    snapshot = take(node(), node("n2"), default, job(), batch_job(), *pods, found)
+    assert [one.exempt for one in snapshot.resource_quotas] == [(JobKey("ads", "ctr"),)]
+    targets = {one.job.kind: one.target for one in plan_snapshot(snapshot, "", Limits()).decisions}
+    assert targets == {WorkloadKind.TRAINING_JOB: 6, WorkloadKind.BATCH_JOB: 4}
