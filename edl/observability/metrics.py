@@ -76,10 +76,10 @@ class Metrics:
         return generate_latest(self.registry)
 
     async def page(self) -> bytes:
-        """The same; the event loop may run other tasks between the sums."""
+        """The same; the event loop may run other tasks between the sums, and while the page is written."""
         for _ in self._summing():
             await asyncio.sleep(0)
-        return generate_latest(self.registry)
+        return await asyncio.to_thread(generate_latest, self.registry)
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """Set the gauges from a new snapshot, unless the cluster is unchanged."""
@@ -87,7 +87,7 @@ class Metrics:
             pass
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
-        """The same, group by group, so that other tasks may run in between on a large cluster."""
+        """The same, a part at a time, so that other tasks may run in between on a large cluster."""
         before = self._last[0] if self._last is not None else None
         self._last = (snapshot, leader)
         yield from _observing(self._prompt, snapshot, before, leader=leader)
@@ -106,8 +106,13 @@ class Metrics:
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """A plan has passed its checks."""
+        for _ in self.planning(snapshot, plan):
+            pass
+
+    def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:
+        """The same, a part at a time."""
         for group in self._groups:
-            group.planned(snapshot, plan)
+            yield from group.planning(snapshot, plan)
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
         """Count the evictions for pending serving pods ahead of a plan."""
@@ -161,5 +166,8 @@ def _observing(
     """Report a snapshot to the groups one by one; `last` is the snapshot that they saw before."""
     is_same = last is not None and snapshot.shares_all(last)
     for group in groups:
-        (group.observed_again if is_same else group.observed)(snapshot, leader=leader)
-        yield
+        if is_same:
+            group.observed_again(snapshot, leader=leader)
+            yield
+        else:
+            yield from group.observing(snapshot, leader=leader)
