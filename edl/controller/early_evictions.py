@@ -161,4 +161,6 @@ class EarlyEvictions:
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
                 return
+        if not search.awaited <= waiting:  # some found a node meanwhile: for the others it is searched again
+            self._known -= search.awaited - self._core.allotments.known
         self.search = None

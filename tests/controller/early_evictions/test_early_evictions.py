@@ -254,3 +254,21 @@ def test_a_pod_that_comes_as_a_plan_begins_waits_for_it_a_little() -> None:
     play(scene, script)
     assert len(scene.deleted()) == 3
     assert SLOW_S <= scene.deleted()[0] < 1.5
+
+
+def test_a_pod_does_not_wait_for_a_plan_because_another_one_that_came_with_it_found_a_node() -> None:
+    scene = Scene(plan_s=6.0, trainers=14)
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.serve(wide("fits", cpu=2), wide("s"))
+        await scene.has_searched.wait()
+        fits, other = scene.cluster.serving
+        scene.cluster.serving = (replace(fits, node="n001"), other)
+        scene.cluster.urge()
+        await asyncio.sleep(3.0)
+
+    play(scene, script)
+    assert len(scene.deleted()) == 2, "one core of its node is free"
+    assert scene.deleted()[-1] < COME_S + 0.8
+    assert scene.asked == 2
