@@ -68,18 +68,17 @@ class Metrics:
         BuildMetrics(self.registry)
         self._last: tuple[ClusterSnapshot, bool] | None = None
         self._last_summed: ClusterSnapshot | None = None
+        self._rendering = asyncio.Lock()
 
     def render(self) -> bytes:
         """The page that Prometheus scrapes."""
-        for _ in self._summing():
-            pass
+        self._sum()
         return generate_latest(self.registry)
 
     async def page(self) -> bytes:
-        """The same; the event loop may run other tasks between the sums, and while the page is written."""
-        for _ in self._summing():
-            await asyncio.sleep(0)
-        return await asyncio.to_thread(generate_latest, self.registry)
+        """The same in a thread, once at a time: on a large cluster it takes half a second."""
+        async with self._rendering:
+            return await asyncio.to_thread(self.render)
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """Set the gauges from a new snapshot, unless the cluster is unchanged."""
@@ -92,12 +91,13 @@ class Metrics:
         self._last = (snapshot, leader)
         yield from _observing(self._prompt, snapshot, before, leader=leader)
 
-    def _summing(self) -> Iterator[None]:
-        """Add up the last snapshot, group by group."""
+    def _sum(self) -> None:
+        """Add up the last snapshot."""
         if self._last is not None:
             (snapshot, leader), before = self._last, self._last_summed
             self._last_summed = snapshot
-            yield from _observing(self._sums, snapshot, before, leader=leader)
+            for _ in _observing(self._sums, snapshot, before, leader=leader):
+                pass
 
     def limited(self, limits: Limits) -> None:
         """The limits of the next plan."""

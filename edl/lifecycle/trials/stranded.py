@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from edl.lifecycle.allowance import as_allowed
 from edl.model.cluster import Node
@@ -56,7 +57,7 @@ def _is_stranded(job: Job, fixed: FixedPods, nodes: Sequence[Node], expected: Se
     if not _lacks(job, fixed):
         return False
     placement = fixed.shape.placement
-    return not any(takes(node, placement) for node in (*nodes, *(expected_node(group, 0) for group in expected)))
+    return not any(takes(node, placement) for node in chain(nodes, (expected_node(group, 0) for group in expected)))
 
 
 def _why(fixed: FixedPods, nodes: Sequence[Node]) -> str:
