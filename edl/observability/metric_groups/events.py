@@ -39,8 +39,7 @@ class ControllerMetricGroup(MetricGroup):
     """A group of controller metrics; a subclass overrides the events that change its metrics.
 
     Attributes:
-        is_sum: it only adds up what a snapshot shows, so it needs only the snapshots that somebody asks about. This is
-            done in a thread.
+        is_sum: it only adds up what a snapshot shows, which is done in a thread once somebody asks for the page.
     """
 
     is_sum: ClassVar[bool] = False
