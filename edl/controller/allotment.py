@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from edl.lifecycle.trials.ending import nominated_in_vain
@@ -20,6 +21,8 @@ from edl.model.names import JobKey, Role
 from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
 from edl.model.resources import Resources
 from edl.model.status import Reason
+
+_besides_sentences = attrgetter(*({one.name for one in fields(ScaleDecision)} - {"message", "details"}))
 
 Slot = tuple[Role, str]
 """Free capacity for one pod: its role, and the name of the node."""
@@ -79,9 +82,14 @@ class Allotment:
     def explained(self, decision: ScaleDecision) -> Allotment:
         """The same with the sentences of a decision; the allotment itself if more than these differs, or nothing."""
         mine = self.decision
-        if mine == decision or replace(decision, message=mine.message, details=mine.details) != mine:
+        if mine is decision or (mine.message, mine.details) == (decision.message, decision.details):
             return self
-        return replace(self, decision=decision)
+        return replace(self, decision=decision) if _besides_sentences(mine) == _besides_sentences(decision) else self
+
+    @property
+    def is_bare(self) -> bool:
+        """True if it is a decision alone: no pod ends or moves, none may be created, and no request changes."""
+        return not (self.slots or self.requests or self.pods or self.decision.victims or self.decision.moves)
 
     @property
     def ends_for_other_jobs(self) -> bool:

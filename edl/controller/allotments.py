@@ -120,7 +120,7 @@ class Allotments:
         planning, self.planning = self.planning, None
         if planning is None:
             return []
-        granted = _granted(plan, planning, starts, requests, awaited)
+        granted = _granted(plan, planning, starts, requests, awaited, before=self.by_job)
         repeats = bool(planning.evicted_for & awaited) and not self.ignored_evictions
         self.ignored_evictions = repeats
         if repeats:
@@ -327,15 +327,21 @@ def _granted(
     starts: Iterable[Start],
     requests: Mapping[JobKey, tuple[ResizePod, ...]],
     awaited: frozenset[str],
+    *,
+    before: Mapping[JobKey, Allotment],
 ) -> dict[JobKey, Allotment]:
-    """The allotments of a plan; see `Allotments.publish`."""
+    """The allotments of a plan; see `Allotments.publish`. Of a plan that counts on, most are those of before."""
     bases = {job.key: job for job in planning.snapshot.jobs}
     decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
     decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unprobed)]
     slots: dict[JobKey, list[Slot]] = {}
     for start in without_taken(tuple(starts), planning.sent, bases):
         slots.setdefault(start.job, []).append((start.role, start.node))
-    return {
-        d.job: allotment_of(d, bases[d.job], awaited, slots.get(d.job, ()), requests.get(d.job, ()))
-        for d in decisions
-    }
+    granted: dict[JobKey, Allotment] = {}
+    for d in decisions:
+        old, of_slots, of_requests = before.get(d.job), slots.get(d.job, ()), requests.get(d.job, ())
+        if old is None or old.decision is not d or not old.is_bare or of_slots or of_requests:
+            granted[d.job] = allotment_of(d, bases[d.job], awaited, of_slots, of_requests)
+        else:
+            granted[d.job] = old if old.uid == bases[d.job].uid else replace(old, uid=bases[d.job].uid)
+    return granted

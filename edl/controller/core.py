@@ -369,9 +369,13 @@ class Core:
 
     def _wants_probe(self, job: Job) -> bool:
         """True if the API server has to be asked whether it accepts the pods of a job."""
+        return self._probes.is_due(job, self._quota_now, self._clock.monotonic_s())
+
+    def _quota_now(self) -> QuotaNow:
+        """What ResourceQuotas have left in the snapshot."""
         if self._quota is None or self._quota[0] is not self.snapshot:
             self._quota = (self.snapshot, QuotaNow(self.snapshot))
-        return self._probes.is_due(job, self._quota[1], self._clock.monotonic_s())
+        return self._quota[1]
 
     # --- Writes that begin and end
 

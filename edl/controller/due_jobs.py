@@ -33,6 +33,8 @@ LOOK_AFTER_S = 300.0
 
 JOBS_AT_ONCE = 5
 """So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
+LEAST_SWEPT = 1000
+"""Times that are out of date are swept out once they are more than this and than the jobs."""
 CONFLICT_S = 0.1
 """The backoff of a job after its first conflict: the watch shows soon what has changed."""
 
@@ -123,7 +125,7 @@ class DueJobs:
         self._away: set[str] = set()  # those of `_now` that back off, and are in no queue
         self._returns: list[tuple[float, str]] = []  # a heap: when they come back
         self._later: dict[str, float] = {}  # when a job is looked at without a change
-        self._earliest_s = inf  # no time in `_later` is earlier
+        self._ends: list[tuple[float, str]] = []  # a heap of these, and of some that are out of date
         self._backoffs: dict[str, tuple[int, float]] = {}  # failures in a row, and the end of the backoff
 
     def __contains__(self, uid: str) -> bool:
@@ -156,17 +158,22 @@ class DueJobs:
 
     def later(self, uid: str, at_s: float, *, or_sooner: bool = False) -> None:
         """Look at a job at that time; `or_sooner`: unless that is due sooner already."""
-        self._later[uid] = min(at_s, self._later.get(uid, inf)) if or_sooner else at_s
-        self._earliest_s = min(self._earliest_s, at_s)
+        if or_sooner and self._later.get(uid, inf) <= at_s:
+            return
+        self._later[uid] = at_s
+        heappush(self._ends, (at_s, uid))
+        if len(self._ends) > 2 * len(self._later) + LEAST_SWEPT:
+            self._ends = [(end_s, one) for one, end_s in self._later.items()]
+            heapify(self._ends)
 
     def take_later(self, now_s: float) -> list[str]:
-        """The jobs whose time has come, once."""
-        if now_s < self._earliest_s:
-            return []
-        due = [uid for uid, at_s in self._later.items() if at_s <= now_s]
-        for uid in due:
-            del self._later[uid]
-        self._earliest_s = min(self._later.values(), default=inf)
+        """The jobs whose time has come, once, the first ones first."""
+        due = []
+        while self._ends and self._ends[0][0] <= now_s:
+            at_s, uid = heappop(self._ends)
+            if self._later.get(uid) == at_s:
+                del self._later[uid]
+                due.append(uid)
         return due
 
     def has_more(self, closed: Callable[[], Collection[str]], now_s: float) -> bool:
@@ -240,8 +247,8 @@ class DueJobs:
             self._wake(uid)
 
     def next_s(self) -> list[float]:
-        """The times at which a job may be looked at although nothing changes."""
-        return [*self._later.values(), *(self._backoffs[uid][1] for uid in self._now if uid in self._backoffs)]
+        """The times at which a job may be looked at although nothing changes; some of them may come to nothing."""
+        return [heap[0][0] for heap in (self._ends, self._returns) if heap]
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""

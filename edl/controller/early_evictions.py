@@ -4,8 +4,9 @@ On a large cluster a plan takes a second, and most of it says who grows where. W
 a serving pod fits is found in a fraction of that. It is found while kube-scheduler tries the pod, and the trainers
 are evicted once kube-scheduler has found no capacity. A plan that is being made goes on, and is merged.
 
-This is done only if the last plan took more than `SLOW_S`, and for `MOST_PODS` new pods at most. Otherwise, and once
-a plan was published that knows the pods, the plan says which trainers end.
+This is done only if the last plan took more than `SLOW_S`, or one that is being made has taken so long, and for
+`MOST_PODS` new pods at most. Otherwise, and once a plan was published that knows the pods, the plan says which
+trainers end.
 """
 
 from __future__ import annotations
@@ -81,21 +82,35 @@ class EarlyEvictions:
         self._view, self._wake = view, wake
         self._known: frozenset[str] = frozenset()
         self.search: EarlySearch | None = None
+        self._deciding_since_s = inf
         self._task: asyncio.Task[None] | None = None
 
     def look(self, limits: Limits) -> None:
         """Take what the cache shows: begin to find trainers, or evict those that were found."""
         self.judge()
+        now_s = self._clock.monotonic_s()
+        self._deciding_since_s = min(now_s, self._deciding_since_s) if self._plans.is_deciding else inf
         if not self._core.snapshot.waiting_serving:
             self._known = frozenset()
-        elif self.search is None and self._plans.took_s > SLOW_S and (search := self.begin(limits)) is not None:
+        elif self.search is None and self._is_slow(now_s) and (search := self.begin(limits)) is not None:
             self._task = asyncio.ensure_future(self._find(search))
 
+    def _is_slow(self, now_s: float) -> bool:
+        return self._plans.took_s > SLOW_S or now_s >= self._deciding_since_s + SLOW_S
+
     def next_look_s(self) -> float:
-        """The monotonic time from which kube-scheduler's answer need not be waited for; infinity if none is."""
-        search = self.search
-        is_due = search is not None and search.decisions is not None and search.until_s > self._clock.monotonic_s()
-        return search.until_s if search is not None and is_due else inf
+        """The monotonic time of the next look although nothing changes; infinity if there is none.
+
+        It is when kube-scheduler's answer need not be waited for any more, or when a plan has taken long.
+        """
+        search, now_s = self.search, self._clock.monotonic_s()
+        if search is not None:
+            return search.until_s if search.decisions is not None and search.until_s > now_s else inf
+        return (
+            self._deciding_since_s + SLOW_S
+            if self._core.snapshot.waiting_serving and not self._is_slow(now_s)
+            else inf
+        )
 
     def close(self) -> None:
         """End the search under way."""
@@ -119,11 +134,13 @@ class EarlyEvictions:
         if not new:
             return None
         in_grace = serving_grace_left_s(snapshot, limits)  # the search supposes that these will find no capacity
-        tried = tuple(
-            replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in in_grace else pod
-            for pod in view.pods
-        )
-        self.search = EarlySearch(new, replace(view, pods=tried), limits, self._clock.monotonic_s() + VERDICT_S)
+        if in_grace:
+            tried = tuple(
+                replace(pod, tried=True) if pod.uid in new and (pod.namespace, pod.name) in in_grace else pod
+                for pod in view.pods
+            )
+            view = replace(view, pods=tried)
+        self.search = EarlySearch(new, view, limits, self._clock.monotonic_s() + VERDICT_S)
         return self.search
 
     async def _find(self, search: EarlySearch) -> None:
@@ -144,4 +161,6 @@ class EarlyEvictions:
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
                 return
+        if not search.awaited <= waiting:  # some found a node meanwhile: for the others it is searched again
+            self._known -= search.awaited - self._core.allotments.known
         self.search = None

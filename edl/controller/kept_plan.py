@@ -52,13 +52,14 @@ class KeptPlan(Generic[S]):
         self._view: ClusterSnapshot | None = None
         self._plan: ScalePlan | None = None
         self._due_s = 0.0
+        self._ends: dict[str, tuple[Job, float, float]] = {}  # by UID: its next end, and until when that counts
         self.starts: S | None = None
 
     def keep(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
         """Keep a plan that was just made; a fallback plan, or one that the deadline cut short, is not kept."""
         is_whole = plan.fallback is None and not plan.cut
         self._view, self._plan, self.starts = (view, plan, None) if is_whole else (None, None, None)
-        self._due_s = next_timer_s(view, self._limits, plan.seconds, rests=self._rests) if is_whole else 0.0
+        self._due_s = self.next_timer_s(view, plan.seconds) if is_whole else 0.0
 
     def explain(self, plan: ScalePlan, said: ScalePlan) -> None:
         """Keep a plan with its sentences instead of the plan without."""
@@ -80,26 +81,31 @@ class KeptPlan(Generic[S]):
         """True if this is the kept plan, and the view is still the one that it was made from."""
         return plan is self._plan and self.plan_for(view) is plan
 
+    def next_timer_s(self, view: ClusterSnapshot, took_s: float) -> float:
+        """The first time, in seconds since the epoch, at which a decision on an unchanged view may differ.
 
-def next_timer_s(view: ClusterSnapshot, limits: Limits, took_s: float = 0.0, *, rests: bool = True) -> float:
-    """The first time, in seconds since the epoch, at which a decision on an unchanged view may differ.
+        Args:
+            view: the snapshot as the planner sees it.
+            took_s: how long the decision took; for so long and more the time is `KEPT_FOR_S` after the view at most,
+                and waits of jobs end in groups.
+        """
+        now_s = view.observed_at_s
+        kept_for_s = min(MOST_KEPT_FOR_S, max(KEPT_FOR_S, KEPT_TIMES * took_s))
+        grouped_s = min(MOST_GROUPED_S, GROUPED_TIMES * max(0.0, took_s - QUICK_S))
+        if len(self._ends) > 2 * len(view.jobs):
+            self._ends = {}
+        of_jobs_s = min([self._end_s(job, now_s) for job in view.jobs], default=inf)
+        ends_s = (now_s + kept_for_s, max(of_jobs_s, now_s + grouped_s), *_timers(view, self._limits))
+        return min(end_s for end_s in ends_s if end_s > now_s)
 
-    Args:
-        view: the snapshot as the planner sees it.
-        limits: what the operator allows.
-        took_s: how long the decision took; for so long and more the time is `KEPT_FOR_S` after the view at most, and
-            waits of jobs end in groups.
-        rests: jobs rest after a resize, see `Policy.rests`.
-    """
-    now_s = view.observed_at_s
-    kept_for_s = min(MOST_KEPT_FOR_S, max(KEPT_FOR_S, KEPT_TIMES * took_s))
-    grouped_s = min(MOST_GROUPED_S, GROUPED_TIMES * max(0.0, took_s - QUICK_S))
-    of_jobs_s = min(
-        (end_s for job in view.jobs for end_s in _waits(job, limits, now_s, rests=rests) if end_s > now_s),
-        default=inf,
-    )
-    ends_s = (now_s + kept_for_s, max(of_jobs_s, now_s + grouped_s), *_timers(view, limits))
-    return min(end_s for end_s in ends_s if end_s > now_s)
+    def _end_s(self, job: Job, now_s: float) -> float:
+        """The next end of a wait of a job; it is computed anew once it is over, or the job has changed."""
+        known = self._ends.get(job.uid)
+        if known is None or known[0] is not job or now_s >= known[2]:
+            ends_s = _waits(job, self._limits, now_s, rests=self._rests)
+            end_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
+            self._ends[job.uid] = known = (job, end_s, min(end_s, now_s + KEPT_FOR_S))
+        return known[1]
 
 
 def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:

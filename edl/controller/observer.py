@@ -21,7 +21,7 @@ from edl.lifecycle.broken_nodes import as_avoiding, watch_nodes
 from edl.lifecycle.desired_state import as_planned
 from edl.lifecycle.node_watch import NodeWatch
 from edl.lifecycle.tenancy import as_held, as_permitted, as_requested, best_effort_queues
-from edl.lifecycle.trials.stranded import as_stranded
+from edl.lifecycle.trials.stranded import as_stranded, may_be_stranded
 from edl.lifecycle.unreachable_pods import UnreachablePods
 from edl.model.cluster import ClusterSnapshot
 from edl.model.headroom import Headroom
@@ -46,6 +46,15 @@ class Queues(NamedTuple):
     names: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
     allowing: frozenset[str] = frozenset()
+
+
+class _Viewed(NamedTuple):
+    """What the planner sees of a job as it is, with what that was made from."""
+
+    job: Job
+    is_finishing: bool
+    view: Job
+    may_be_stranded: bool
 
 
 class Observer:
@@ -79,7 +88,7 @@ class Observer:
         self._blocked: dict[str, str] = {}
         self._headroom: tuple[Headroom, ...] = ()
         self._queues = Queues()
-        self._viewed: dict[str, tuple[Job, bool, Job]] = {}  # as long as the queues are the same
+        self._viewed: dict[str, _Viewed] = {}  # as long as the queues are the same
 
     def use(self, limits: Limits) -> None:
         """Replace the limits."""
@@ -173,8 +182,10 @@ class Observer:
             self._viewed = {job.uid: self._viewed[job.uid] for job in planned if job.uid in self._viewed}
         viewed, limits = self._viewed, self._limits  # those of another snapshot may replace them meanwhile
         for one in planned:
-            job = _viewed(one, viewed, limits, queues, is_finishing=is_finishing(one))
-            job = as_stranded(job, snapshot.nodes, limits.nodes.expected)
+            seen = _viewed(one, viewed, limits, queues, is_finishing=is_finishing(one))
+            job = seen.view
+            if seen.may_be_stranded:
+                job = as_stranded(job, snapshot.nodes, limits.nodes.expected)
             if watch.avoided:
                 job = as_avoiding(job, watch.avoided, snapshot.nodes)
             yield as_unasked(job) if one.uid in unprobed else job
@@ -218,13 +229,11 @@ def _unused(pod: Pod, pause_s: float) -> str:
     )
 
 
-def _viewed(
-    job: Job, known: dict[str, tuple[Job, bool, Job]], limits: Limits, queues: Queues, *, is_finishing: bool
-) -> Job:
+def _viewed(job: Job, known: dict[str, _Viewed], limits: Limits, queues: Queues, *, is_finishing: bool) -> _Viewed:
     """The job with its effective bounds; the same object again while nothing has changed."""
     before = known.get(job.uid)
-    if before is None or before[0] is not job or before[1] is not is_finishing:
+    if before is None or before.job is not job or before.is_finishing is not is_finishing:
         view = as_permitted(as_planned(job, is_finishing=is_finishing), limits, queues.names)
-        view = as_requested(view, queues.allowing)
-        known[job.uid] = before = (job, is_finishing, as_held(view, queues.unknown))
-    return before[2]
+        view = as_held(as_requested(view, queues.allowing), queues.unknown)
+        known[job.uid] = before = _Viewed(job, is_finishing, view, may_be_stranded(view))
+    return before

@@ -138,6 +138,8 @@ class PendingWrites:
 
     def _of(self, job_uid: str) -> list[dict[str, deque[Write]]]:
         """The jobs of each lane and namespace in which a job has a place."""
-        namespace = self._namespaces.get(job_uid, "")
+        namespace = self._namespaces.get(job_uid)
+        if namespace is None:  # it has none, as nearly all jobs
+            return []
         found = (namespaces.get(namespace, {}) for namespaces in self._ready.values())
         return [jobs for jobs in found if job_uid in jobs]

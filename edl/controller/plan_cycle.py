@@ -17,6 +17,7 @@ from edl.controller.backoff import Backoff
 from edl.controller.core import Core
 from edl.controller.observer import Observer
 from edl.controller.pace import Pace, PlanTimer
+from edl.controller.pauses.calm import CalmJobs
 from edl.controller.pauses.refused_resizes import as_refused
 from edl.controller.pauses.undone_starts import UndoneStarts
 from edl.controller.pauses.unscheduled import UnscheduledTrainers
@@ -94,6 +95,7 @@ class PlanCycle:
         self._is_finishing, self._look, self._wake = calls.is_finishing, calls.look, calls.wake
         self.limits, self.timer = limits, PlanTimer(pace)
         self._undone, self._unstarted, self._unscheduled = UndoneStarts(), UnstartedGrowth(), UnscheduledTrainers()
+        self._calm = CalmJobs()
         self._made: tuple[ClusterSnapshot, ScalePlan] | None = None
         self._held_requests: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -154,7 +156,7 @@ class PlanCycle:
         )
         await asyncio.sleep(0)
         self._core.watch(watch)
-        allowed = self.allowed(view)
+        allowed = await self.allowed(view)
         await asyncio.sleep(0)
         wake_in_s = self._plans.next_timer_s(allowed) - allowed.observed_at_s
         pauses = (self._undone, self._unstarted, self._unscheduled)
@@ -182,6 +184,7 @@ class PlanCycle:
             self._wake()
             plan = await self._plans.explained(view, plan)
             self._core.explained(plan)
+            await asyncio.sleep(0)
         self._undone.note(view, plan, self._clock.monotonic_s())
         if self._core.has_needless_evictions():
             self._recorder.postponed("deletion of trainers for serving pods: the waiting pods have capacity now")
@@ -220,22 +223,28 @@ class PlanCycle:
         tried = tuple(chain.from_iterable(retries.tried(job, now_s) for job in view.jobs))
         return one_trial_per_node(one_trial_per_node(found, view.avoided), tried, view.jobs, roles=frozenset(Role))
 
-    def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+    async def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The planner's view: bounds respect what the API server and nodes reject, and no job that pauses starts.
 
-        A rejection ends with the wish: once the job has all that it wants, or its spec changes.
+        A rejection ends with the wish: once the job has all that it wants, or its spec changes. Each part looks at
+        some thousand jobs at most, and anything else may be done between two of them.
         """
-        now_s = self._clock.monotonic_s()
-        rejecting = {job.key: self._backoff.retries.rejecting(job, now_s) for job in view.jobs}
+        now_s, time_s, retries = self._clock.monotonic_s(), view.observed_at_s, self._backoff.retries
+        rejecting = {job.key: retries.rejecting(job, now_s) for job in view.jobs}
         if any(rejecting.values()):
             jobs = tuple(away_in_plan(job, rejecting[job.key], view.nodes) for job in view.jobs)
             view = replace(view, jobs=jobs, rejecting=tuple(chain.from_iterable(rejecting.values())))
         view = self._undone.apply(view, now_s)
-        jobs = tuple(as_started(job, view.observed_at_s) for job in self._allowed(view, now_s))
+        await asyncio.sleep(0)
+        calm = self._calm.among(view.jobs)
+        jobs = tuple(job if job.uid in calm else as_started(job, time_s) for job in self._allowed(view, now_s))
         view = view if jobs == view.jobs else replace(view, jobs=jobs)
-        retries, time_s = self._backoff.retries, view.observed_at_s
-        view = self._unstarted.apply(view, now_s, lambda job: retries.holds_back(job, now_s, time_s))
-        return as_ending(self._unscheduled.apply(view, now_s))
+        await asyncio.sleep(0)
+        view = self._unstarted.apply(view, now_s, lambda job: retries.holds_back(job, now_s, time_s), calm)
+        await asyncio.sleep(0)
+        view = self._unscheduled.apply(view, now_s, calm)
+        await asyncio.sleep(0)
+        return as_ending(view)
 
     def _allowed(self, view: ClusterSnapshot, now_s: float) -> tuple[Job, ...]:
         kept, rejected = self._backoff.refused_jobs(ResizeWorkload), self._backoff.refused_jobs(CreatePod)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from edl.controller.kept_plan import KeptPlan, next_timer_s
+from edl.controller.kept_plan import KeptPlan
 from edl.controller.planner_thread import PlannerThread
 from edl.controller.ports import Recorder
 from edl.errors import PlanError, PlanFailure
@@ -87,6 +87,7 @@ class PlanMaker:
 
     Attributes:
         took_s: how long the last plan took that was made anew.
+        is_deciding: a plan is being made anew.
     """
 
     def __init__(self, planner: Planner, limits: Limits, recorder: Recorder) -> None:
@@ -97,7 +98,7 @@ class PlanMaker:
         self._unexplained: ScalePlan | None = None
         self._looked_s = -math.inf
         self._kept: KeptPlan[Sequence[StartablePod]] = KeptPlan(limits, rests=planner.rests)
-        self.took_s = 0.0
+        self.took_s, self.is_deciding = 0.0, False
 
     def use(self, limits: Limits) -> None:
         """Replace the limits and discard the kept plan."""
@@ -105,7 +106,7 @@ class PlanMaker:
 
     def next_timer_s(self, view: ClusterSnapshot) -> float:
         """When a decision on an unchanged view may differ, after one that takes as long as the last one took."""
-        return next_timer_s(view, self._limits, self.took_s, rests=self._planner.rests)
+        return self._kept.next_timer_s(view, self.took_s)
 
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:
         """Return a checked plan: a new one, else a fallback plan; None leaves the cluster unchanged.
@@ -119,11 +120,14 @@ class PlanMaker:
         if (kept := self._kept.plan_for(view)) is not None:
             return kept
         self._kept.forget()
+        self.is_deciding = True
         try:
             plan = await self._compute(self._thread, lambda: self._planner.decide(view, self._limits))
         except Exception as error:  # whatever the solver raises, the controller goes on with a fallback plan
             self._recorder.not_planned(view, error)
             return await self._fall_back(view, failure_of(error))
+        finally:
+            self.is_deciding = False
         self._last = self._unexplained = plan
         self.took_s = plan.seconds
         self._kept.keep(view, plan)
@@ -148,7 +152,7 @@ class PlanMaker:
         self._last = said
         self._kept.explain(plan, said)
         await asyncio.sleep(0)
-        self._recorder.planned(view, self._limits, said)
+        await self._recorder.planned(view, self._limits, said)
         return said
 
     async def early_evictions(self, view: ClusterSnapshot) -> Sequence[ScaleDecision]:
@@ -209,7 +213,7 @@ class PlanMaker:
         except PlanError as error:
             self._recorder.not_planned(view, error)
             return None
-        self._recorder.planned(view, self._limits, plan)
+        await self._recorder.planned(view, self._limits, plan)
         return plan
 
     def _reduced(self, last: ScalePlan, view: ClusterSnapshot, failure: PlanFailure) -> ScalePlan:

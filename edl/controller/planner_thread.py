@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from edl.errors import PlanError, PlanFailure
+from edl.planner.clock import without_collections
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ class PlannerThread:
         def work() -> None:
             set_result: Callable[[], None]
             try:
-                set_result = partial(result.set_result, call())
+                with without_collections(excludes_new=True):
+                    made = call()
+                set_result = partial(result.set_result, made)
             except BaseException as error:  # the caller of `run` gets it
                 set_result = partial(result.set_exception, error)
             self._is_busy = False

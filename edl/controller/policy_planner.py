@@ -54,7 +54,8 @@ class PolicyPlanner:
     part of the decision, so what the decision has read is used again.
 
     A plan that is being made waits while `early_evictions` runs in another thread: only one of two threads runs at a
-    time, and a serving pod waits for the search. The plan's time goes on meanwhile.
+    time, and a serving pod waits for the search. The plan's time goes on meanwhile. A search keeps what it has read
+    for the next one, as a plan does.
 
     Args:
         policy: how jobs share.
@@ -62,7 +63,7 @@ class PolicyPlanner:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._columns, self._kept = NO_COLUMNS, KeptReading()
+        self._columns, self._kept, self._kept_for_search = NO_COLUMNS, KeptReading(), KeptReading()
         self._read: Problem | None = None
         self._made: tuple[Study, ClusterSnapshot, Clock] | None = None
         self._is_free = threading.Event()
@@ -107,7 +108,7 @@ class PolicyPlanner:
         self._plan_waits_until_s = time.perf_counter() + PLAN_WAITS_S
         self._is_free.clear()
         try:
-            decisions = early_decisions(snapshot, self._policy, limits)
+            decisions = early_decisions(snapshot, self._policy, limits, self._kept_for_search)
         finally:
             self._is_free.set()
         if problems := check_early_evictions(snapshot, decisions):

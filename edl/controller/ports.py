@@ -100,7 +100,7 @@ class Recorder(Protocol):
     def skipped(self, reason: str) -> None:
         """Count a plan or an iteration that was skipped for a reason."""
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:

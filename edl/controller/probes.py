@@ -13,7 +13,7 @@ its pods. Until the first answer a plan gives it nothing new:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from edl.controller.backoff import Backoff
 from edl.lifecycle.allowance import missing_roles, next_index, wants_pods
@@ -34,22 +34,22 @@ class Probes:
         self._asked: dict[str, int] = {}
         self._unanswered: set[str] = set()
 
-    def is_due(self, job: Job, quota: QuotaNow, now_s: float) -> bool:
+    def is_due(self, job: Job, quota: Callable[[], QuotaNow], now_s: float) -> bool:
         """True if the API server has to be asked about the pods of a job now.
 
         Args:
             job: as the cache shows it.
-            quota: what ResourceQuotas have left; a full one would reject what a plan may free capacity for.
+            quota: returns what ResourceQuotas have left; a full one would reject what a plan may free capacity for.
             now_s: monotonic seconds.
         """
-        if job.owner_count is not None or not wants_pods(job):
-            return False
         rejected = self._backoff.refused_creation(job.uid, now_s)
         if rejected is None:
             is_due = self._asked.get(job.uid) != job.generation or job.uid in self._unanswered
         else:
             is_due = rejected.accepted_s is None and now_s >= rejected.until_s
-        return is_due and all(quota.has(job, role) for role in missing_roles(job))
+        if not is_due or job.owner_count is not None or not wants_pods(job):
+            return False
+        return all(quota().has(job, role) for role in missing_roles(job))
 
     def questions(self, job: Job) -> tuple[Action, ...]:
         """One question for each kind of pod that the job lacks, after what was rejected last.

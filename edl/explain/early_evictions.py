@@ -8,11 +8,14 @@ from edl.model.plan import ScaleDecision
 from edl.model.units import count
 from edl.planner.admission.early_evictions import Yield, decision_of, early_evictions
 from edl.planner.policies.base import Policy
+from edl.planner.reading.kept import KeptReading
 
 
-def early_decisions(snapshot: ClusterSnapshot, policy: Policy, limits: Limits) -> tuple[ScaleDecision, ...]:
+def early_decisions(
+    snapshot: ClusterSnapshot, policy: Policy, limits: Limits, kept: KeptReading | None = None
+) -> tuple[ScaleDecision, ...]:
     """Choose evictions for pending serving pods ahead of a plan; see `planner.admission.early_evictions`."""
-    return tuple(_worded(found) for found in early_evictions(snapshot, policy.adapt, limits))
+    return tuple(_worded(found) for found in early_evictions(snapshot, policy.adapt, limits, kept))
 
 
 def _worded(found: Yield) -> ScaleDecision:

@@ -166,6 +166,8 @@ def one_trial_per_node(
         roles: only pods of these roles are tried.
     """
     tried = {(node.probe, node.name) for node in avoided if node.probe is not None}
+    if not tried:
+        return tuple(starts)
     keys = {key for key, _ in tried}
     trying = [
         (job.key, pod) for job in jobs if job.key in keys for pod in job.pods if pod.is_live and not pod.has_begun

@@ -37,14 +37,15 @@ class UnreachablePods:
             ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)
             if ready != self._ready:
                 self._ready, self._known = ready, {}
-        before, self._known = self._known, {}
+        known_jobs = self._known = self._known if len(self._known) <= 2 * len(snapshot.jobs) else {}
         found: set[str] = set()
         for job in snapshot.jobs:
-            known = before.get(job.uid)
+            known = known_jobs.get(job.uid)
             if known is None or known[0] is not job:
-                known = (job, frozenset(pod.uid for pod in job.pods if self._is_unreachable(job, pod)))
-            self._known[job.uid] = known
-            found |= known[1]
+                pods = frozenset([pod.uid for pod in job.pods if self._is_unreachable(job, pod)])
+                known_jobs[job.uid] = known = (job, pods)
+            if known[1]:
+                found |= known[1]
         return frozenset(found)
 
     def _is_unreachable(self, job: Job, pod: Pod) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
@@ -196,12 +197,17 @@ class ClusterSnapshot:
     @property
     def waiting_serving(self) -> tuple[Pod, ...]:
         """The foreign pods that wait for a node, in the order of `pods`."""
-        return _waiting_among(self.pods)[0]
+        return _moving_among(self.pods).waiting
 
     @property
     def nominated_serving(self) -> tuple[Pod, ...]:
         """The foreign pods without a node for which kube-scheduler preempts pods on one, in the order of `pods`."""
-        return _waiting_among(self.pods)[1]
+        return _moving_among(self.pods).nominated
+
+    @property
+    def terminating(self) -> tuple[Pod, ...]:
+        """The pods that terminate: the foreign ones in the order of `pods`, then those of the jobs."""
+        return (*_moving_among(self.pods).terminating, *[p for job in self.jobs for p in job.pods if p.terminating])
 
     def shares_all(self, other: ClusterSnapshot) -> bool:
         """True if nodes, pods and jobs are the same Python objects, as in two snapshots of an unchanged cluster."""
@@ -209,20 +215,53 @@ class ClusterSnapshot:
         return is_same and self.gangs == other.gangs
 
 
+class _Moving(NamedTuple):
+    """The few foreign pods that come or go, each in the order of all pods."""
+
+    waiting: tuple[Pod, ...]
+    nominated: tuple[Pod, ...]
+    terminating: tuple[Pod, ...]
+
+
 _MOST_REMEMBERED = 4
-_remembered: list[tuple[tuple[Pod, ...], tuple[tuple[Pod, ...], tuple[Pod, ...]]]] = []
+_remembered: list[tuple[tuple[Pod, ...], _Moving]] = []
 
 
-def _waiting_among(pods: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """The waiting serving pods among these, and the nominated ones; of the last tuples the answer is remembered.
+def remember_moving(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> None:
+    """Note which of the foreign pods of a cluster are `is_moving`, for whoever has kept count of them.
+
+    Args:
+        pods: all of them.
+        moving: those, in the same order.
+    """
+    if not any(known is pods for known, _ in _remembered):
+        _remember(pods, moving)
+
+
+def is_moving(pod: Pod) -> bool:
+    """True for a pod that has no node or terminates: all others of a large cluster are passed over."""
+    return not pod.node or pod.terminating
+
+
+def _moving_among(pods: tuple[Pod, ...]) -> _Moving:
+    """Those that move among these; of the last tuples the answer is remembered.
 
     A plan asks some ten times about the same tens of thousands of pods, and a tuple never changes.
     """
-    for known, waiting in _remembered:
+    for known, moving in _remembered:
         if known is pods:
-            return waiting
-    unbound = [pod for pod in pods if not pod.node and pod.is_serving_without_node]  # most have a node: asked first
-    found = tuple([p for p in unbound if not p.nominated]), tuple([p for p in unbound if p.nominated])
+            return moving
+    return _remember(pods, [pod for pod in pods if not pod.node or pod.terminating])  # `is_moving`, asked inline
+
+
+def _remember(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> _Moving:
+    moving = tuple(moving)
+    unbound = [pod for pod in moving if not pod.node and pod.is_serving_without_node]
+    found = _Moving(
+        tuple([pod for pod in unbound if not pod.nominated]),
+        tuple([pod for pod in unbound if pod.nominated]),
+        tuple([pod for pod in moving if pod.terminating]),
+    )
     _remembered.insert(0, (pods, found))
     del _remembered[_MOST_REMEMBERED:]
     return found

@@ -27,6 +27,9 @@ from edl.planner.guard import RefusedPlanError
 
 _log = logging.getLogger(__name__)
 
+LINES_AT_ONCE = 100
+"""So many decisions are logged before anything else may be done."""
+
 
 def new_trace_id() -> str:
     """A random id of 32 hexadecimal digits, as W3C Trace Context wants it."""
@@ -75,12 +78,14 @@ class ControllerRecorder:
         self._traces: dict[JobKey, str] = {}
         self._skip_reason = ""
         self._fallback: PlanFailure | None = None
+        self._observing = asyncio.Lock()
 
     async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken."""
         self._skip_reason = ""
-        for _ in self._metrics.observing(snapshot, leader=leader):
-            await asyncio.sleep(0)
+        async with self._observing:  # two at once would count the same end of a wait twice
+            for _ in self._metrics.observing(snapshot, leader=leader):
+                await asyncio.sleep(0)
         if self._onlooker is not None:
             self._onlooker.observed(snapshot, leader=leader)
 
@@ -92,8 +97,9 @@ class ControllerRecorder:
             self._onlooker.note_problem(reason)
         log_event(_log, level, "round skipped", reason=reason)
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """A plan has passed its checks: log each decision that changed, and record the plan if any did."""
+        changed = self._note_changed(plan)
         if plan.fallback is not None:
             victims = sum(len(d.victims) for d in plan.decisions)
             log_event(
@@ -104,16 +110,16 @@ class ControllerRecorder:
                 victims=victims,
             )
         self._metrics.limited(limits)
-        self._metrics.planned(snapshot, plan)
+        for _ in self._metrics.planning(snapshot, plan):
+            await asyncio.sleep(0)
         if self._onlooker is not None:
             self._onlooker.planned(snapshot, plan)
-        changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
-        traces = dict.fromkeys((d.job for d in changed), self._new_trace()) if changed else {}
-        for decision in changed:
+            await asyncio.sleep(0)
+        for number, (decision, trace) in enumerate(changed):
+            if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
+                await asyncio.sleep(0)
             self._metrics.decided(decision)
-            log_event(_log, logging.INFO, "decision", **_fields(decision), trace=traces[decision.job])
-        known = {**self._traces, **traces}
-        self._traces = {d.job: known[d.job] for d in plan.decisions if d.job in known}
+            log_event(_log, logging.INFO, "decision", **_fields(decision), trace=trace)
         gap, serving = plan.certificate.gap, plan.serving
         log_event(
             _log,
@@ -128,11 +134,19 @@ class ControllerRecorder:
             seconds=plan.seconds,
             cut=" ".join(plan.cut),
         )
-        self._last = {d.job: d for d in plan.decisions}
         is_new = bool(changed) or plan.fallback not in {None, self._fallback}
         self._fallback = plan.fallback
         if is_new:
             self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
+
+    def _note_changed(self, plan: ScalePlan) -> list[tuple[ScaleDecision, str]]:
+        """The decisions of a plan that differ from the last ones, each with its trace, which its writes have, too."""
+        changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
+        traces = dict.fromkeys((d.job for d in changed), self._new_trace()) if changed else {}
+        known = {**self._traces, **traces}
+        self._traces = {d.job: known[d.job] for d in plan.decisions if d.job in known}
+        self._last = {d.job: d for d in plan.decisions}
+        return [(d, traces[d.job]) for d in changed]
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
         """Capacity is made for waiting serving pods ahead of a plan: log each decision, and record them."""

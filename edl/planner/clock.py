@@ -21,19 +21,32 @@ LEAST_S = 1e-3  # what a program gets at least, because solvers read 0 as no lim
 NOW_S = time.perf_counter  # the time of a decision that brings no other one
 
 
+MANY_OBJECTS = 10_000
+"""To search so many for cycles takes some milliseconds, in which no thread goes on."""
+
+
 @contextmanager
-def without_collections() -> Iterator[None]:
+def without_collections(*, excludes_new: bool = False) -> Iterator[None]:
     """Pause Python's search for unused cycles: a decision makes a million objects, and hardly any of them in cycles.
 
     Each search would look at the whole cluster again. Nested and parallel uses are allowed; the last one that began
     with searches on switches them on.
+
+    Args:
+        excludes_new: if more than `MANY_OBJECTS` are new at the end, exclude what there is then from later searches:
+            the first one would hold up all threads for a part of a second. They end with their last use as ever; of
+            the cycles that are unused just then, those are never found that are younger than this block.
     """
     was_enabled = gc.isenabled()
+    if was_enabled and excludes_new:
+        gc.collect(0)
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if excludes_new and gc.get_count()[0] > MANY_OBJECTS:
+                gc.freeze()
             gc.enable()
 
 

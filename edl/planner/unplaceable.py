@@ -10,7 +10,7 @@ pauses. The caller keeps the records from one plan to the next; losing them cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from edl.model.cluster import ClusterSnapshot
@@ -74,7 +74,7 @@ def watch(
     tried = [pod for pod in snapshot.waiting_serving if pod.tried]
     kept = {}
     if records:
-        left = (pod for pod in snapshot.pods if pod.uid in records and not pod.node and pod.is_live)
+        left = (pod for pod in _of(records, snapshot) if not pod.node and pod.is_live)
         kept = {pod.uid: records[pod.uid] for pod in left}
     kept |= _of_replaced(records, snapshot, now_s)
     if not tried:
@@ -82,7 +82,7 @@ def watch(
     heirs = {r.kind: r for r in sorted(kept.values(), key=lambda r: r.until_s) if r.kind is not None and r.pause_s}
     fresh = (pod for pod in tried if pod.uid not in kept)
     kept |= {pod.uid: _begun(pod, heirs) for pod in fresh}
-    bound_shapes = {without_rules(pod.shape) for pod in snapshot.pods if pod.uid in records and pod.node}
+    bound_shapes = {without_rules(pod.shape) for pod in _of(records, snapshot) if pod.node}
     is_due = any(snapshot.observed_at_s - pod.created_s >= YOUNG_S for pod in tried)
     after = {uid: replace(record, since_s=None) for uid, record in kept.items()}
     if not looks:
@@ -96,11 +96,17 @@ def watch(
     return after
 
 
+def _of(uids: Collection[str], snapshot: ClusterSnapshot) -> list[Pod]:
+    """The foreign pods with these UIDs; all pods are looked at only if one of these does not wait any more."""
+    waiting = [pod for pod in (*snapshot.waiting_serving, *snapshot.nominated_serving) if pod.uid in uids]
+    return waiting if len(waiting) == len(uids) else [pod for pod in snapshot.pods if pod.uid in uids]
+
+
 def _of_replaced(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) -> dict[str, WaitRecord]:
     """The records of marked pods that are gone, while a replacement may still come: as long again as their pause."""
     marked = {uid for uid, r in records.items() if r.kind is not None and r.pause_s and now_s < r.until_s + r.pause_s}
     if marked:
-        marked -= {pod.uid for pod in snapshot.pods if pod.uid in marked}
+        marked -= {pod.uid for pod in _of(marked, snapshot)}
     return {uid: records[uid] for uid in marked}
 
 

@@ -97,12 +97,10 @@ def serving_grace_left_s(snapshot: ClusterSnapshot, limits: Limits) -> dict[tupl
     has_no_room = refused(snapshot)
     answered_s = 0.0
     over_s = snapshot.observed_at_s - limits.serving.grace_s
-    # Of tens of thousands of pods few count: those that may have a grace time, and answers that may begin one.
-    queue = [
-        pod
-        for pod in snapshot.pods
-        if (pod.answered_s is not None and pod.answered_s > over_s) or (pod.is_waiting_serving and not pod.tried)
-    ]
+    # Of tens of thousands of pods few count: answers that may begin a grace time, and those that may have one.
+    queue = [pod for pod in snapshot.pods if pod.answered_s is not None and pod.answered_s > over_s]
+    untried = [pod for pod in snapshot.waiting_serving if not pod.tried]
+    queue += [pod for pod in untried if pod.answered_s is None or pod.answered_s <= over_s]
     queue.sort(key=_queue_order)
     for _, group in groupby(queue, key=_queue_order):
         equals = list(group)

@@ -139,7 +139,7 @@ class Watcher:
         """No plan was made, for that reason."""
         self._note_problem(reason)
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """Pass a checked plan to `show`."""
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:

@@ -67,7 +67,7 @@ class Decisions:
         """The cluster could not be observed."""
         self.problems.append(reason)
 
-    def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:
+    async def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:
         """A plan was made."""
         self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
         self.cut += bool(plan.cut)

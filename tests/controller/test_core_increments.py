@@ -69,7 +69,7 @@ def _begin_anew(desk: Desk) -> None:
     core.snapshot, core._jobs, core._facts, core._waits = ClusterSnapshot(0.0), {}, Facts(), frozenset()
     core._due._now, core._due._later, core.allotments.unknown, core.allotments.obsolete = {}, {}, set(), set()
     core._pending.clear()
-    core._due._earliest_s = 0.0
+    core._due._ends = []
     desk.seen(snapshot)
     core._probes._asked = asked
     while core.has_more:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
+from edl.controller import kept_plan
 from edl.controller.kept_plan import (
     KEPT_FOR_S,
     KEPT_TIMES,
@@ -16,7 +18,6 @@ from edl.controller.kept_plan import (
     MOST_KEPT_FOR_S,
     QUICK_S,
     KeptPlan,
-    next_timer_s,
 )
 from edl.controller.observer import SLICE_OF_JOBS, Observer
 from edl.controller.plan_maker import PlanMaker, Planner
@@ -49,6 +50,12 @@ def view(*jobs: Job, nodes: tuple[Node, ...] = make_nodes(2), pods: tuple[Pod, .
 
 def at(snapshot: ClusterSnapshot, left_s: float) -> ClusterSnapshot:
     return replace(snapshot, observed_at_s=snapshot.observed_at_s + left_s)
+
+
+def next_timer_s(snapshot: ClusterSnapshot, limits: Limits, took_s: float = 0.0) -> float:
+    """When a decision on that snapshot may differ, for who has looked at it for the first time."""
+    plans: KeptPlan[object] = KeptPlan(limits)
+    return plans.next_timer_s(snapshot, took_s)
 
 
 def kept(snapshot: ClusterSnapshot, plan: ScalePlan = PLAN) -> KeptPlan[object]:
@@ -203,6 +210,29 @@ def decisions(snapshot: ClusterSnapshot) -> list[tuple[object, ...]]:
     """What a decision comes to; texts may name the time."""
     plan = decide(snapshot, policy_named("maxmin"), LIMITS)
     return [(d.job, d.target, d.admitted, d.victims, d.nodes, d.reason) for d in plan.decisions]
+
+
+def test_the_waits_of_a_job_are_looked_for_once_until_it_changes_or_one_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At rest a plan is asked for each five seconds, and thousands of jobs have not changed."""
+    looked: list[str] = []
+
+    def noted(job: Job, *rest: Any, **more: Any) -> Iterator[float]:
+        looked.append(job.uid)
+        return right(job, *rest, **more)
+
+    right = kept_plan._waits
+    monkeypatch.setattr(kept_plan, "_waits", noted)
+    here, left_s = SCENES["a hold after serving"]
+    plans: KeptPlan[object] = KeptPlan(LIMITS)
+    for after_s in (0.0, 5.0, left_s - 0.1):
+        assert plans.next_timer_s(at(here, after_s), 0.0) == pytest.approx(NOW_S + left_s)
+    assert len(looked) == 1
+    assert plans.next_timer_s(at(here, left_s), 0.0) > NOW_S + left_s
+    assert len(looked) == 2
+    plans.next_timer_s(replace(here, jobs=tuple(replace(job, queue="other") for job in here.jobs)), 0.0)
+    assert len(looked) == 3
 
 
 def test_the_quiet_time_of_pservers_is_a_timer() -> None:

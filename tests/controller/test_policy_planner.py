@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 from edl.controller.policy_planner import PLAN_WAITS_S, PolicyPlanner
 from edl.errors import PlanError
 from edl.explain.decision import decide
+from edl.explain.early_evictions import early_decisions
 from edl.model.cluster import ClusterSnapshot
+from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.plan import ScalePlan
 from edl.planner.policies.registry import policy_named
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
+from edl.planner.reading import pods_of_jobs
 from edl.planner.starts import startable
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.effort import examples
@@ -119,3 +123,32 @@ def test_a_plan_whose_sentences_come_later_is_the_same(world: ClusterSnapshot) -
 
 def explain_at_once(world: ClusterSnapshot) -> ScalePlan:
     return decide(world, policy_named("maxmin"), Limits())
+
+
+@given(st.lists(running_worlds(), min_size=2, max_size=3))
+@examples(40)
+def test_what_earlier_searches_have_read_changes_no_search(worlds: list[ClusterSnapshot]) -> None:
+    planner = PolicyPlanner(policy_named("maxmin"))
+    for number, world in enumerate([*worlds, worlds[0]]):
+        seen = with_pods(world, make_serving(f"wide-{number}", cpu=2))
+        assert planner.early_evictions(seen, Limits()) == early_decisions(seen, policy_named("maxmin"), Limits())
+
+
+def test_a_search_reads_the_pods_of_jobs_that_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 15,000 nodes it takes a second to read all pods, and a serving pod waits for the search."""
+    read: list[str] = []
+
+    def noted(job: Job, *rest: Any, **more: Any) -> Any:
+        read.append(job.key.name)
+        return right(job, *rest, **more)
+
+    right = pods_of_jobs.read_rows
+    monkeypatch.setattr(pods_of_jobs, "read_rows", noted)
+    jobs = tuple(make_job(name, trainers=4, max_trainers=8, on=("n000", "n001"), cpu=1) for name in "abc")
+    world = make_snapshot(make_nodes(2), jobs, (make_serving("s", cpu=3),))
+    planner = PolicyPlanner(policy_named("maxmin"))
+    planner.early_evictions(world, Limits())
+    assert read == ["a", "b", "c"]
+    changed = replace(jobs[1], pods=jobs[1].pods[:-1])
+    planner.early_evictions(replace(world, jobs=(jobs[0], changed, jobs[2])), Limits())
+    assert read[3:] == ["b"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edl.controller.ports import RoundResult
@@ -16,10 +18,13 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
 from edl.model.plan import Certificate, ScaleDecision, ScalePlan, ServingReport
 from edl.model.pods import PodPhase
-from edl.model.status import JobStatus, Reason, Resize
+from edl.model.status import JobPhase, JobStatus, Reason, Resize
 from edl.observability.metric_groups.capacity import CapacityMetrics
+from edl.observability.metric_groups.events import PART_OF_JOBS, PART_OF_PODS
 from edl.observability.metric_groups.jobs import JobMetrics
-from edl.observability.metrics import Metrics
+from edl.observability.metric_groups.progress import ProgressMetrics
+from edl.observability.metric_groups.waits import WaitMetrics
+from edl.observability.metrics import CONTROLLER_GROUPS, Metrics
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 
 KEY = JobKey("default", "a")
@@ -289,9 +294,68 @@ def test_pages_that_are_asked_for_at_once_show_the_same_sums() -> None:
     assert one == other
 
 
+def test_the_event_loop_goes_on_while_a_page_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 15,000 nodes it takes half a second, each time that Prometheus asks."""
+    metrics, goes_on = Metrics(), threading.Event()
+    metrics.observed(world(a=5), leader=True)
+
+    def waits(_: CapacityMetrics, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        del snapshot, leader
+        assert goes_on.wait(60.0), "the event loop waits for the page"
+
+    monkeypatch.setattr(CapacityMetrics, "observed", waits)
+
+    async def ask() -> None:
+        asking = asyncio.ensure_future(metrics.page())
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asking
+
+    asyncio.run(ask())
+
+
 def test_a_node_that_is_not_ready_adds_no_capacity() -> None:
     metrics = Metrics()
     snapshot = world(a=1)
     broken = tuple(replace(node, ready=False) for node in snapshot.nodes[:1]) + snapshot.nodes[1:]
     metrics.observed(replace(snapshot, nodes=broken), leader=True)
     assert samples(metrics)["edl_cluster_allocatable{resource=cpu}"] == 8
+
+
+def test_no_part_of_a_report_looks_at_all_jobs_or_all_pods() -> None:
+    """On a large cluster the event loop renews the lease between two parts."""
+    count = 4 * PART_OF_JOBS
+    decisions = tuple(replace(decision(3, 5), job=JobKey("default", f"j{number}")) for number in range(count))
+    jobs = tuple(replace(make_job("a"), uid=d.job.name, key=d.job) for d in decisions)
+    pods = tuple(make_serving(f"s{number}", node="n000") for number in range(3 * PART_OF_PODS))
+    snapshot, metrics = replace(world(), jobs=jobs, pods=pods), Metrics()
+    parts = dict.fromkeys(CONTROLLER_GROUPS, 1)
+    planning = metrics.planning(snapshot, ScalePlan(decisions, Certificate("fulfilment", 1, 1)))
+    assert sum(1 for _ in planning) == sum((parts | {JobMetrics: 4}).values())
+    prompt = {group: 1 for group in CONTROLLER_GROUPS if not group.is_sum}
+    in_parts = {JobMetrics: 1 + 4, ProgressMetrics: 4, WaitMetrics: 4 + 3}
+    assert sum(1 for _ in metrics.observing(snapshot, leader=True)) == sum((prompt | in_parts).values())
+    assert samples(metrics)["edl_job_trainers{job=j9,namespace=default,state=target}"] == 5
+
+
+def test_the_last_resize_of_a_job_has_one_series_as_long_as_the_job_is_there() -> None:
+    metrics, name = Metrics(), "edl_job_last_resize_timestamp_seconds"
+
+    def series() -> list[str]:
+        return [one for one in samples(metrics) if one.startswith(name)]
+
+    first = world(a=3)
+    (job,) = first.jobs
+    for number, resize in enumerate(
+        (Resize(9.0, 2, 3, Reason.AT_MAX), Resize(19.0, 3, 2, Reason.SERVING_NEEDS_ROOM))
+    ):
+        now = replace(job, status=JobStatus(JobPhase.RUNNING, last_resize=resize))
+        metrics.observed(replace(first, jobs=(now,), observed_at_s=number), leader=True)
+        (one,) = series()
+        assert f"reason={resize.reason}" in one
+    metrics.observed(replace(first, jobs=(job,)), leader=True)
+    assert series() == []
+    metrics.observed(replace(first, jobs=(now,)), leader=True)
+    assert len(series()) == 1
+    metrics.observed(replace(first, jobs=()), leader=True)
+    assert series() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -36,8 +37,8 @@ def test_a_decision_is_logged_and_recorded_once_until_it_changes(
     caplog.set_level(logging.INFO, "edl")
     recorder = make_recorder(RecordFolder(tmp_path))
     for second in range(4):
-        recorder.planned(snapshot(1000.0 + second), Limits(), plan(3))
-    recorder.planned(snapshot(1010.0), Limits(), plan(4))
+        asyncio.run(recorder.planned(snapshot(1000.0 + second), Limits(), plan(3)))
+    asyncio.run(recorder.planned(snapshot(1010.0), Limits(), plan(4)))
     assert [r.message for r in caplog.records] == ["decision", "decision"]
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -51,9 +52,9 @@ def test_a_write_has_the_trace_id_of_the_last_decision_that_changed_its_job(
     write = Outcome(CreatePod(KEY, "u", Role.TRAINER, 2), Result.DONE)
     recorder.acted(write)
     for second, made in enumerate((plan(3), plan(3), plan(4))):
-        recorder.planned(snapshot(1000.0 + second), Limits(), made)
+        asyncio.run(recorder.planned(snapshot(1000.0 + second), Limits(), made))
         recorder.acted(write)
-    recorder.planned(snapshot(1010.0), Limits(), replace(plan(4), decisions=()))
+    asyncio.run(recorder.planned(snapshot(1010.0), Limits(), replace(plan(4), decisions=())))
     recorder.acted(write)
     assert [(r.message, fields(r).get("trace")) for r in caplog.records] == [
         ("action", None),
@@ -76,7 +77,7 @@ def test_a_decision_that_moves_pservers_is_recorded(tmp_path: Path) -> None:
     still = plan(3)
     moving = replace(still, decisions=tuple(replace(d, moves=("a-pserver-0",)) for d in still.decisions))
     for second, made in enumerate((still, moving, still)):
-        recorder.planned(snapshot(1000.0 + second), Limits(), made)
+        asyncio.run(recorder.planned(snapshot(1000.0 + second), Limits(), made))
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -114,7 +115,7 @@ def test_what_a_job_gives_ahead_of_a_plan_is_recorded_and_replayed(tmp_path: Pat
 def test_each_plan_counts_serving_pods_that_did_not_use_free_capacity() -> None:
     metrics = Metrics()
     recorder = ControllerRecorder(metrics, policy="maxmin")
-    recorder.planned(snapshot(), Limits(), plan())
+    asyncio.run(recorder.planned(snapshot(), Limits(), plan()))
     assert b"edl_serving_unplaceable_pods 1.0" in metrics.render()
 
 
@@ -123,7 +124,7 @@ def test_a_full_disk_is_logged_and_does_not_stop_the_controller(
 ) -> None:
     recorder = make_recorder(RecordFolder(tmp_path / "records"))
     (tmp_path / "records").rmdir()
-    recorder.planned(snapshot(), Limits(), plan())
+    asyncio.run(recorder.planned(snapshot(), Limits(), plan()))
     assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == ["decision not recorded"]
 
 

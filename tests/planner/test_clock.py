@@ -11,7 +11,7 @@ from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.planner import decide
-from edl.planner.clock import LEAST_S, Clock, OutOfTimeError, without_collections
+from edl.planner.clock import LEAST_S, MANY_OBJECTS, Clock, OutOfTimeError, without_collections
 from edl.planner.decide import READ_AGAIN, SHARE_BY, study
 from edl.planner.guard import check
 from edl.planner.packing import grow
@@ -214,6 +214,19 @@ def test_cycles_are_not_searched_for_during_a_decision_and_are_afterwards() -> N
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("excludes_new", "more"), [(True, 1000), (True, -1000), (False, 1000)])
+def test_what_a_large_decision_leaves_is_not_searched(excludes_new: bool, more: int) -> None:
+    """After a decision for 15,000 nodes a search of what is new held up the event loop for half a second."""
+    before, kept = gc.get_freeze_count(), list[list[int]]()
+    try:
+        with without_collections(excludes_new=excludes_new):
+            kept += [[] for _ in range(MANY_OBJECTS + more)]
+        assert (gc.get_freeze_count() - before > MANY_OBJECTS) is (excludes_new and more > 0)
+    finally:
+        if gc.get_freeze_count() > before:
+            gc.unfreeze()
 
 
 def test_they_are_searched_for_again_after_an_error() -> None:

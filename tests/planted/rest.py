@@ -21,7 +21,7 @@ SLICES = "kube/mirror/test_cache_slices.py"
     caught_by=f"{KEPT}::test_a_timer_ends_when_the_wait_is_over",
 )
 def no_timers(_: Right) -> Right:
-    return lambda view, *_, **_more: view.observed_at_s + 60.0
+    return lambda _self, view, *_: view.observed_at_s + 60.0
 
 
 @bug(

@@ -262,7 +262,7 @@ class FakeRecorder:
     def skipped(self, reason: str) -> None:
         self.skips.append(reason)
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         self.snapshots.append(snapshot)
         self.views.append(snapshot)
         self.limits.append(limits)

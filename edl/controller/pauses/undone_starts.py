@@ -98,6 +98,8 @@ class UndoneStarts:
 
 def _after(known: _Starts, job: Job, *, is_admitted: bool, now_s: float) -> _Starts:
     """Return the state of a job's pauses after a plan that admits the job or rejects it."""
+    if is_admitted and known.started_s is not None and known.has_pods and not known.pause_s:
+        return known  # so it is with nearly all
     if is_admitted:
         started_s = now_s if known.started_s is None else known.started_s
         is_over = now_s - started_s >= SOON_S

@@ -10,7 +10,7 @@ Losing this memory costs time and never correctness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -53,17 +53,18 @@ class UnscheduledTrainers:
     def __init__(self) -> None:
         self._of_job: dict[str, _Waiting] = {}
 
-    def apply(self, view: ClusterSnapshot, now_s: float) -> ClusterSnapshot:
+    def apply(self, view: ClusterSnapshot, now_s: float, calm: Container[str] = ()) -> ClusterSnapshot:
         """The planner's view, in which a job has only the slots that kube-scheduler accepts.
 
         Args:
             view: the cluster; what has changed in it since the last call is noted.
             now_s: monotonic seconds.
+            calm: UIDs of jobs all of whose pods have a node; see `calm`.
         """
         before, self._of_job = self._of_job, {}
         ending: frozenset[str] | None = None
         for job in view.jobs:
-            known, waiting = before.get(job.uid), _waiting(job)
+            known, waiting = before.get(job.uid), [] if job.uid in calm else _waiting(job)
             if known is None and not waiting:
                 continue
             if known is None or known.generation != version_of(job):
@@ -133,6 +134,5 @@ def _waiting(job: Job) -> list[Pod]:
 
 def _ending(view: ClusterSnapshot) -> frozenset[str]:
     """The nodes on which pods terminate: a trainer that is planned there waits for these."""
-    pods = (pod for group in (view.pods, *(job.pods for job in view.jobs)) for pod in group)
     now_s = view.observed_at_s
-    return frozenset(pod.node for pod in pods if pod.terminating and pod.node and not pod.lingers(now_s))
+    return frozenset(pod.node for pod in view.terminating if pod.node and not pod.lingers(now_s))

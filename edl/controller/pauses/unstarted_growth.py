@@ -10,7 +10,7 @@ Losing this memory costs time and never correctness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -55,19 +55,22 @@ class UnstartedGrowth:
     def __init__(self) -> None:
         self._of_job: dict[str, _Growth] = {}
 
-    def apply(self, view: ClusterSnapshot, now_s: float, pauses: Callable[[Job], bool]) -> ClusterSnapshot:
+    def apply(
+        self, view: ClusterSnapshot, now_s: float, pauses: Callable[[Job], bool], calm: Container[str] = ()
+    ) -> ClusterSnapshot:
         """The planner's view, in which a job whose growth does not start has what has begun, and its minimum.
 
         Args:
             view: the cluster; what has changed in it since the last call is noted.
             now_s: monotonic seconds.
             pauses: whether edl creates no trainers of a TrainingJob for a while, because those before them failed.
+            calm: UIDs of jobs all of whose pods have begun; see `calm`.
         """
         before, self._of_job = self._of_job, {}
         for job in view.jobs:
             known = before.get(job.uid)
             missing = _missing(job) if _is_waited_for(job) or pauses(job) else 0
-            if known is None and not missing and all(pod.has_begun or not pod.node for pod in job.pods):
+            if known is None and not missing and (job.uid in calm or _has_begun(job)):
                 continue  # so it is with nearly all
             if known is None or known.generation != version_of(job):
                 known = _Growth(version_of(job))
@@ -99,6 +102,11 @@ class UnstartedGrowth:
             f"further trainers of it do not start; edl tries one again {seconds(known.pause_s)} after the last one"
         )
         return replace(job, refusal=Refusal(allowed, is_tried, Reason.PODS_NOT_STARTED, message, ""))
+
+
+def _has_begun(job: Job) -> bool:
+    """True if each pod has begun that has a node."""
+    return all(pod.has_begun or not pod.node for pod in job.pods)
 
 
 def _after(known: _Growth, job: Job, missing: int, now_s: float) -> _Growth:

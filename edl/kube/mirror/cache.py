@@ -32,16 +32,13 @@ from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
 from edl.kube.translate.snapshot import ClusterObjects, Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey, Role
-from edl.model.units import listed
 from edl.waiting import wait_for_first
 
 OVERDUE_S = 10.0
 """If a watch does not show within this time what the API server answered, edl lists the collection again."""
 
-_FORBIDDEN = 403
-
 SLICE, SLICE_OF_JOBS, SLICE_OF_NODES = 100, 5, 500
-"""Pods, jobs and nodes that are translated before anything else may be done: some 10 ms each."""
+"""Pods or jobs, specs of jobs, and nodes that are translated before anything else may be done: some 10 ms each."""
 SLICE_TO_NOTE, SLICE_TO_SORT = 5000, 1000
 """Changed pods that are noted, and translated pods that are sorted, before anything else may be done."""
 
@@ -83,6 +80,7 @@ class ClusterCache:
         calls = ReflectorCalls(on_change=self._changed.set, on_event=self._note, on_part=self._freeze_first_parts)
         self._watched = Watched(session, clock, mirrored, pace or ReflectorPace(), calls)
         self._kueue_problem = ""
+        self._facts: RuleFacts | None = None  # as long as nothing has changed that rules depend on
         self._namespaces = frozenset(mirrored.namespaces)
 
     async def run(self) -> None:
@@ -162,18 +160,23 @@ class ClusterCache:
         Args:
             now_s: the time now, in seconds since the epoch.
         """
-        while (
-            self._note_changes(SLICE_TO_NOTE)
-            or self._translator.translate_pods(now_s, SLICE)
-            or self._translator.prepare_jobs(now_s, SLICE_OF_JOBS)
-            or self._translator.translate_nodes(SLICE_OF_NODES)
-        ):
-            self._freeze_first_parts()
-            await asyncio.sleep(0)
-        while self._translator.sort_pods(SLICE_TO_SORT):  # noqa: ASYNC110 - each turn does a part
-            await asyncio.sleep(0)
-        self._translator.order_pods()
-        await asyncio.sleep(0)
+        translator, daemonsets = self._translator, self._watched.daemonsets.store.objects
+        parts: tuple[Callable[[], bool], ...] = (
+            lambda: (
+                self._note_changes(SLICE_TO_NOTE)
+                or translator.translate_pods(now_s, SLICE)
+                or translator.prepare_jobs(now_s, SLICE_OF_JOBS)
+                or translator.translate_nodes(SLICE_OF_NODES)
+            ),
+            lambda: translator.sort_pods(SLICE_TO_SORT),
+            translator.order_pods,
+            lambda: translator.reserve_nodes(daemonsets.values(), now_s, SLICE_OF_NODES),
+            lambda: translator.read_jobs(now_s, SLICE),
+        )
+        for part in parts:
+            while part():
+                self._freeze_first_parts()
+                await asyncio.sleep(0)
 
     def _note_changes(self, at_most: int | None = None) -> bool:
         """Hand changed pods to the translator; after any change the last snapshot is stale.
@@ -187,6 +190,8 @@ class ClusterCache:
         if not any(r.store.changed for r in self._watched.all()):
             return False
         self._last = None
+        if any(r.store.changed for r in self._watched.rule_objects.values()):
+            self._facts = None
         names = dict.fromkeys(key for r in self._watched.pods for key in islice(r.store.changed, at_most))
         classes = self._watched.classes.store.objects.values()
         self._translator.note_pods(((key, self._pod(key)) for key in names), classes)
@@ -237,11 +242,15 @@ class ClusterCache:
         )
 
     def rule_facts(self) -> RuleFacts:
-        """Return the volumes, devices and other objects that rules read, as they are now."""
-        found: dict[str, Any] = {name: r.store.objects.values() for name, r in self._watched.rule_objects.items()}
-        read = {name: r for name, r in self._watched.rule_objects.items() if r.synced.is_set() and not r.refusal}
-        complete = frozenset(name for name, r in read.items() if not r.store.quarantined)
-        return read_facts(RuleObjects(**found, complete=complete))
+        """Return the volumes, devices and other objects that rules read, which change seldom, and there are many."""
+        mirrored = self._watched.rule_objects.items()
+        read = (name for name, r in mirrored if r.synced.is_set() and not (r.refusal or r.store.quarantined))
+        complete = frozenset(read)
+        has_changed = any(r.store.changed for _, r in mirrored)  # and nobody has taken a snapshot since
+        if self._facts is None or self._facts.complete != complete or has_changed:
+            found: dict[str, Any] = {name: r.store.objects.values() for name, r in mirrored}
+            self._facts = read_facts(RuleObjects(**found, complete=complete))
+        return self._facts
 
     def resource_log_line(self) -> str:
         """Return the resources of the cluster for the log line `Cluster.InquiryResource done`."""
@@ -252,15 +261,12 @@ class ClusterCache:
         undecoded = chain.from_iterable(r.store.quarantined.values() for r in self._watched.all())
         queues = self._watched.queues
         outdated = [self.queues_problem()] if queues.store.objects and queues.refusal else []
-        return [*map(str, undecoded), *map(str, self._translator.quarantined), *outdated, *self._unseen_rules()]
-
-    def _unseen_rules(self) -> list[str]:
-        """A line if edl may not read some of what rules depend on: kube-scheduler obeys them all the same."""
-        objects = self._watched.rule_objects.values()
-        closed = [r.resource.path.rpartition("/")[2] for r in objects if r.refusal == _FORBIDDEN]
-        if not closed:
-            return []
-        return [f"{listed(closed)} cannot be read (403), so plans do not see the rules of these; give edl the right"]
+        return [
+            *map(str, undecoded),
+            *map(str, self._translator.quarantined),
+            *outdated,
+            *self._watched.unseen_rules(),
+        ]
 
     def queues_problem(self) -> str:
         """Say that edl may not read Queue objects any more, and which quotas count meanwhile; empty if it can.
@@ -361,7 +367,8 @@ class ClusterCache:
         Returns:
             False after a timeout.
         """
-        await wait_for_first(self._changed.wait(), self._clock.sleep(timeout_s))
+        if timeout_s > 0 and not self._changed.is_set():  # else beside a busy planner each step costs milliseconds
+            await wait_for_first(self._changed.wait(), self._clock.sleep(timeout_s))
         if not self._changed.is_set():
             return False
         if debounce_s > 0:

@@ -29,9 +29,11 @@ from edl.kube.translate.decoders import (
 from edl.kube.translate.objects import TRAINING_JOB_API, HasMetadata
 from edl.kube.translate.queues import QUEUES
 from edl.model.names import LABEL_JOB, WorkloadKind
+from edl.model.units import listed
 
 T = TypeVar("T", bound=HasMetadata)
 
+_FORBIDDEN = 403
 JOBS_PATH = f"/apis/{TRAINING_JOB_API}"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -131,6 +133,14 @@ class Watched:
             return mirrors[LABEL_JOB not in (metadata.get("labels") or {})]
         one = f"/namespaces/{metadata.get('namespace')}/"
         return next((r for r in mirrors if len(mirrors) == 1 or one in r.resource.path), None)
+
+    def unseen_rules(self) -> list[str]:
+        """A line if edl may not read some of what rules depend on: kube-scheduler obeys them all the same."""
+        objects = self.rule_objects.values()
+        closed = [r.resource.path.rpartition("/")[2] for r in objects if r.refusal == _FORBIDDEN]
+        if not closed:
+            return []
+        return [f"{listed(closed)} cannot be read (403), so plans do not see the rules of these; give edl the right"]
 
     def _reflector(
         self, resource: Resource, decoder: Decoder[T], arrivals: Iterator[int] | None = None

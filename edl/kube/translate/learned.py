@@ -14,6 +14,7 @@ from dataclasses import replace
 from edl.kube.translate.container_objects import ContainerObject
 from edl.kube.translate.objects import PodSpec
 from edl.kube.translate.shapes import parse_amounts, placement_of, shape_of
+from edl.model.pods import Pod
 from edl.model.resources import Placement, PodShape
 
 
@@ -61,3 +62,15 @@ def _requests(container: ContainerObject) -> dict[str, int]:
     if resources is None:
         return {}
     return {**parse_amounts(resources.limits), **parse_amounts(resources.requests)}
+
+
+def differs(pod: PodShape, usual: PodShape, *, shows_nodes: bool) -> bool:
+    """True if a pod may teach something; node affinity does not, because edl adds some to its pods itself."""
+    one, other = pod.placement, usual.placement
+    is_elsewhere = (one.node_selector, one.tolerations) != (other.node_selector, other.tolerations)
+    return pod.request != usual.request or (shows_nodes and is_elsewhere)
+
+
+def tells_more(pod: Pod, other: Pod) -> bool:
+    """True if a pod shows more than another one of its role does: it lends no CPU, or is newer."""
+    return (not pod.lent_cpu_milli, pod.created_s) > (not other.lent_cpu_milli, other.created_s)

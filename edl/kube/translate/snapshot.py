@@ -26,6 +26,7 @@ from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.jobs import JobReader
 from edl.kube.translate.kueue.objects import NO_KUEUE, KueueObjects
 from edl.kube.translate.kueue.reader import KueueReader
+from edl.kube.translate.learned import differs, tells_more
 from edl.kube.translate.makers import Makers
 from edl.kube.translate.objects import (
     DaemonSetObject,
@@ -53,7 +54,6 @@ from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
-from edl.model.resources import PodShape
 
 JobChange = tuple[JobKey, JobObject | None]
 """A TrainingJob that came or changed, or None for one that is gone."""
@@ -178,9 +178,24 @@ class Translator:
         """Translate some of the nodes that are due; False once none is left. The snapshot reports unreadable ones."""
         return self._nodes.translate(at_most)
 
-    def order_pods(self) -> None:
-        """Sort the pods of no job by name, which takes long after a list; else the next snapshot does it."""
-        self._pods.order()
+    def reserve_nodes(self, daemonsets: Iterable[DaemonSetObject], now_s: float, at_most: int) -> bool:
+        """Find what DaemonSets reserve on some of the nodes that are due; False once none is left."""
+        touched, self._pods.touched_nodes = self._pods.touched_nodes, set()
+        return self._nodes.reserve(self._daemons.read(daemonsets, []), self._pods, touched, now_s, at_most)
+
+    def read_jobs(self, now_s: float, at_most: int) -> bool:
+        """Translate some of the jobs that are due, with their pods; False once none is left."""
+        touched = {key for key in self._pods.touched if key in self._sources}
+        self._pods.touched -= touched
+        self._changed |= touched
+        for key in list(islice(self._changed, at_most)):
+            self._read_or_drop(key, now_s)
+            self._changed.discard(key)  # what it learned from its own pods is in it already
+        return bool(self._changed)
+
+    def order_pods(self) -> bool:
+        """Sort the pods of no job by name, else the next snapshot does it; True if that took long, after a list."""
+        return self._pods.order()
 
     def snapshot(self, objects: ClusterObjects, now_s: float) -> ClusterSnapshot:
         """Translate a cluster.
@@ -334,14 +349,14 @@ class Translator:
         job = self._job_reader.read(source, key, pods, now_s)
         newest: dict[Role, Pod] = {}
         for pod in job.pods:
-            if pod.role is not None and (pod.role not in newest or _tells_more(pod, newest[pod.role])):
+            if pod.role is not None and (pod.role not in newest or tells_more(pod, newest[pod.role])):
                 newest[pod.role] = pod
         usual = {f.role: f.shape for f in job.fixed} | {Role.TRAINER: job.trainer}
         has_learned = False
         for role, pod in newest.items():
             # Pods that Kueue admitted have the labels and tolerations of their flavors, which change with it.
             shows_nodes = not (pod.terminating or job.kueue)
-            if role in usual and _differs(pod.shape, usual[role], shows_nodes=shows_nodes):
+            if role in usual and differs(pod.shape, usual[role], shows_nodes=shows_nodes):
                 has_learned |= self.learn(key, job.uid, role, self._pods.source_of(pod), shows_nodes=shows_nodes)
         return self._job_reader.read(source, key, pods, now_s) if has_learned else job
 
@@ -386,17 +401,6 @@ def _scoped_pods(job: Job, elastic: _Elastic, default: str) -> Iterator[ScopedPo
 def _journal_claim(key: JobKey, source: JobObject) -> Claim:
     uid = (source.metadata.uid or "") if source.metadata else ""
     return key.namespace, claim_name_of(key.object_name, uid)
-
-
-def _differs(pod: PodShape, usual: PodShape, *, shows_nodes: bool) -> bool:
-    """True if a pod may teach something; node affinity does not, because edl adds some to its pods itself."""
-    one, other = pod.placement, usual.placement
-    is_elsewhere = (one.node_selector, one.tolerations) != (other.node_selector, other.tolerations)
-    return pod.request != usual.request or (shows_nodes and is_elsewhere)
-
-
-def _tells_more(pod: Pod, other: Pod) -> bool:
-    return (not pod.lent_cpu_milli, pod.created_s) > (not other.lent_cpu_milli, other.created_s)
 
 
 def _key(metadata: ObjectMetadata) -> JobKey:

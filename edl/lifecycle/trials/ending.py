@@ -31,7 +31,7 @@ def as_ending(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         snapshot: with the bounds that jobs would have otherwise. Most have no such pod and are returned as they are.
     """
     now_s = snapshot.observed_at_s
-    lingering = [pod for pod in _all_pods(snapshot) if _holds(pod) and pod.lingers(now_s)]
+    lingering = [pod for pod in snapshot.terminating if _holds(pod) and pod.lingers(now_s)]
     vain = {pod.uid for pod in nominated_in_vain(snapshot)}
     if not (lingering or vain):
         return snapshot
@@ -79,12 +79,13 @@ def nominated_in_vain(snapshot: ClusterSnapshot) -> list[Pod]:
     if not nominated:  # so it is nearly always
         return []
     now_s, wanted = snapshot.observed_at_s, {pod.nominated for pod in nominated}
+    stuck = {pod.node for pod in snapshot.terminating if _holds(pod) and pod.lingers(now_s)}
+    if not any(pod.nominated in stuck or _has_waited(pod, now_s) for pod in nominated):
+        return []
     held: dict[str, Resources] = defaultdict(Resources)
-    stuck = set()
     for pod in _all_pods(snapshot):
         if pod.node in wanted and not pod.is_finished and (not pod.terminating or pod.lingers(now_s)):
             held[pod.node] += pod.requested
-            stuck |= {pod.node} if pod.terminating else set()
     nodes = {node.name: node for node in snapshot.nodes if node.name in wanted}
     free = {name: node.allocatable - node.reserved - held[name] for name, node in nodes.items()}
     vain = []

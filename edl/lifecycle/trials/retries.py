@@ -173,6 +173,8 @@ class Retries:
 
     def holds_back(self, job: Job, now_s: float, time_s: float) -> bool:
         """True if some trainers of a job that it lacks are not created now."""
+        if job.uid not in self._of_job:  # nearly every job
+            return False
         paused = any(role is Role.TRAINER for role, _ in self.paused(job.uid, now_s))
         return paused or self.most_new(job, now_s, time_s) is not None
 

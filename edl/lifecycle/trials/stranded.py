@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from edl.lifecycle.allowance import as_allowed
 from edl.model.cluster import Node
@@ -42,12 +43,21 @@ def as_stranded(job: Job, nodes: Sequence[Node], expected: Sequence[NodeGroup] =
     return as_allowed(replace(job, pods=pods), refusal)
 
 
-def _is_stranded(job: Job, fixed: FixedPods, nodes: Sequence[Node], expected: Sequence[NodeGroup]) -> bool:
+def may_be_stranded(job: Job) -> bool:
+    """False if every master and pserver of a job has a node: then `as_stranded` returns the job itself."""
+    return any(_lacks(job, fixed) for fixed in job.fixed)
+
+
+def _lacks(job: Job, fixed: FixedPods) -> bool:
     bound = sum([pod.role is fixed.role and pod.is_live and bool(pod.node) for pod in job.pods])
-    if bound >= fixed.count:
+    return bound < fixed.count
+
+
+def _is_stranded(job: Job, fixed: FixedPods, nodes: Sequence[Node], expected: Sequence[NodeGroup]) -> bool:
+    if not _lacks(job, fixed):
         return False
     placement = fixed.shape.placement
-    return not any(takes(node, placement) for node in (*nodes, *(expected_node(group, 0) for group in expected)))
+    return not any(takes(node, placement) for node in chain(nodes, (expected_node(group, 0) for group in expected)))
 
 
 def _why(fixed: FixedPods, nodes: Sequence[Node]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import ClassVar, TypeVar
+
+from prometheus_client import Counter, Gauge
 
 from edl.controller.ports import RoundResult
 from edl.errors import PlanFailure
@@ -14,18 +17,40 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.declarations import MetricGroup
 
+PART_OF_JOBS, PART_OF_PODS = 300, 10_000
+"""So many jobs or pods are reported before anything else may be done: some 10 ms."""
+
+T = TypeVar("T")
+
+
+def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items a part at a time."""
+    for begin in range(0, len(items), size):
+        yield items[begin : begin + size]
+
+
+def remove_series(metric: Counter | Gauge, *values: str) -> None:
+    """Remove the series with these values of the labels, if there is one; by the others it is not looked for."""
+    with suppress(KeyError):
+        metric.remove(*values)
+
 
 class ControllerMetricGroup(MetricGroup):
     """A group of controller metrics; a subclass overrides the events that change its metrics.
 
     Attributes:
-        is_sum: it only adds up what a snapshot shows, so it needs only the snapshots that somebody asks about.
+        is_sum: it only adds up what a snapshot shows, which is done in a thread once somebody asks for the page.
     """
 
     is_sum: ClassVar[bool] = False
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """A snapshot was taken; `leader` is True if this replica leads."""
+
+    def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
+        """The same a part at a time; see `ObservesInParts`."""
+        self.observed(snapshot, leader=leader)
+        yield
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
         """The same, if nothing in the cluster has changed since the last snapshot: set only what time changes."""
@@ -35,6 +60,11 @@ class ControllerMetricGroup(MetricGroup):
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
         """Count a plan that has passed its checks; `plan.fallback` is set if it is a fallback plan."""
+
+    def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:
+        """The same a part at a time; a group that has a metric of each job overrides this instead of `planned`."""
+        self.planned(snapshot, plan)
+        yield
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
         """Capacity is made for waiting serving pods ahead of a plan."""
@@ -62,3 +92,12 @@ class ControllerMetricGroup(MetricGroup):
 
     def led(self, *, leads: bool) -> None:
         """This replica started to lead, or stopped."""
+
+
+class ObservesInParts(ControllerMetricGroup):
+    """A group that looks at each job or pod: a subclass overrides `observing`."""
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """See `ControllerMetricGroup.observed`."""
+        for _ in self.observing(snapshot, leader=leader):
+            pass

@@ -19,6 +19,7 @@ class HeadroomMetrics(ControllerMetricGroup):
     """Capacity kept free for serving pods that do not exist yet."""
 
     title = "Headroom"
+    is_sum = True
 
     pods = GaugeMetric(
         "edl_headroom_pods",
@@ -41,7 +42,20 @@ class HeadroomMetrics(ControllerMetricGroup):
     )
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
+        """Remember what the plan was made for; the counts are of the last plan."""
+        self._planned = snapshot
+
+    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set both counts."""
+        planned, self._planned = self._planned, None
+        if planned is not None:
+            self._count(planned)
+
+    def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+        """The same: the plan may be another one."""
+        self.observed(snapshot, leader=leader)
+
+    def _count(self, snapshot: ClusterSnapshot) -> None:
         serving = (pod for pod in snapshot.pods if pod.is_live and pod.priority >= 0 and not pod.daemon)
         wanted = {pod.shape: self._wanted for pod in serving} if self._wanted else {}
         wanted |= {learned.shape: learned.pods for learned in snapshot.headroom}
@@ -55,6 +69,7 @@ class HeadroomMetrics(ControllerMetricGroup):
         self._wanted = limits.serving.headroom
 
     _wanted = 0
+    _planned: ClusterSnapshot | None = None
 
 
 def _free(snapshot: ClusterSnapshot) -> dict[str, Resources]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry
 
 from edl.model.actions import Intent
@@ -19,14 +21,14 @@ from edl.observability.metric_groups.declarations import (
     GaugeMetric,
     Panel,
 )
-from edl.observability.metric_groups.events import ControllerMetricGroup
+from edl.observability.metric_groups.events import PART_OF_JOBS, ObservesInParts, parts, remove_series
 
 _DIRECTION = {"direction": ("up", "down")}
 _REASON = {"reason": (*(reason.value for reason in Reason), Intent.MOVED.value)}
 _STATES = {"current": "live", "target": "planned", "min": "min-instance", "max": "max-instance"}
 
 
-class JobMetrics(ControllerMetricGroup):
+class JobMetrics(ObservesInParts):
     """The jobs and their trainers."""
 
     title = "Jobs"
@@ -178,9 +180,10 @@ class JobMetrics(ControllerMetricGroup):
         super().__init__(registry)
         self._known: set[JobKey] = set()
         self._counted: dict[JobKey, Job] = {}
+        self._resized: dict[JobKey, tuple[str, str]] = {}  # direction and reason of the last resize
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Set phases and counts; remove the series of jobs that are gone."""
+    def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:  # noqa: ARG002 - as in the base
+        """Set phases and counts of jobs that have changed; remove the series of jobs that are gone."""
         present = {job.key for job in snapshot.jobs}
         for key in self._known - present:
             self._remove(key)
@@ -189,18 +192,22 @@ class JobMetrics(ControllerMetricGroup):
         for phase in JobPhase:
             self.jobs.labels(phase.value).set(phases.count(phase))
         before, self._counted = self._counted, {job.key: job for job in snapshot.jobs}
-        self.last_resize.clear()
-        for job in snapshot.jobs:
-            if before.get(job.key) is not job:
+        changed = [job for job in snapshot.jobs if before.get(job.key) is not job]
+        yield
+        for some in parts(changed, PART_OF_JOBS):
+            for job in some:
                 self._set_counts(job)
-            self._set_last_resize(job)
+                self._set_last_resize(job)
+            yield
 
-    def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
+    def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:  # noqa: ARG002 - as in the base
         """Set what the plan decides for each job."""
         self._known |= {decision.job for decision in plan.decisions}
-        for decision in plan.decisions:
-            self.trainers.labels(*decision.job, "target").set(decision.target)
-            self.admitted.labels(*decision.job).set(decision.admitted)
+        for some in parts(plan.decisions, PART_OF_JOBS):
+            for decision in some:
+                self.trainers.labels(*decision.job, "target").set(decision.target)
+                self.admitted.labels(*decision.job).set(decision.admitted)
+            yield
 
     def decided(self, decision: ScaleDecision) -> None:
         """Count a resize, and the pods that the decision deletes or moves."""
@@ -222,11 +229,21 @@ class JobMetrics(ControllerMetricGroup):
 
     def _set_last_resize(self, job: Job) -> None:
         resize = job.status.last_resize if job.status is not None else None
+        before, now = self._resized.get(job.key), None
         if resize is not None:
-            direction = "up" if resize.to_count > resize.from_count else "down"
-            self.last_resize.labels(*job.key, direction, resize.reason).set(resize.time_s)
+            now = ("up" if resize.to_count > resize.from_count else "down", resize.reason)
+            self.last_resize.labels(*job.key, *now).set(resize.time_s)
+            self._resized[job.key] = now
+        if before is not None and before != now:
+            remove_series(self.last_resize, *job.key, *before)
+        if now is None:
+            self._resized.pop(job.key, None)
 
     def _remove(self, key: JobKey) -> None:
-        labels = {"namespace": key.namespace, "job": key.name}
-        for metric in (self.trainers, self.admitted, self.resizes):
-            metric.remove_by_labels(labels)
+        remove_series(self.admitted, *key)
+        for state in _STATES:
+            remove_series(self.trainers, *key, state)
+        for direction in _DIRECTION["direction"]:
+            remove_series(self.resizes, *key, direction)
+        if (last := self._resized.pop(key, None)) is not None:
+            remove_series(self.last_resize, *key, *last)

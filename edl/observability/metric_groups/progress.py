@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import fmean
+
+from prometheus_client import CollectorRegistry
 
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
+from edl.model.names import JobKey
 from edl.observability.metric_groups.declarations import (
     JOB_LABELS,
     SELECTED_JOB,
@@ -14,10 +18,10 @@ from edl.observability.metric_groups.declarations import (
     GaugeMetric,
     Panel,
 )
-from edl.observability.metric_groups.events import ControllerMetricGroup
+from edl.observability.metric_groups.events import PART_OF_JOBS, ObservesInParts, parts, remove_series
 
 
-class ProgressMetrics(ControllerMetricGroup):
+class ProgressMetrics(ObservesInParts):
     """Fulfilment, and the progress of jobs through their data."""
 
     title = "Progress"
@@ -74,17 +78,33 @@ class ProgressMetrics(ControllerMetricGroup):
         ),
     )
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Set everything anew: a job that ended has no series."""
-        may_run = [job for job in snapshot.jobs if job.is_schedulable]
-        shares = [min(1.0, len(job.live_trainers) / job.bounds.max_trainers) for job in may_run]
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        self._seen: dict[JobKey, tuple[Job, float]] = {}  # each with its share
+
+    def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:  # noqa: ARG002 - as in the base
+        """Set the series of jobs that have changed; a job that ended has none."""
+        before, seen = self._seen, dict[JobKey, tuple[Job, float]]()
+        for some in parts(snapshot.jobs, PART_OF_JOBS):
+            for job in some:
+                known = before.get(job.key)
+                if known is None or known[0] is not job:
+                    known = job, min(1.0, len(job.live_trainers) / job.bounds.max_trainers)
+                    self._set_progress(job)
+                seen[job.key] = known
+            yield
+        self._seen = seen
+        for key in before.keys() - seen.keys():
+            self._remove(key)
+        shares = [share for job, share in seen.values() if job.is_schedulable]
         self.fulfilment.set(fmean(shares) if shares else 1.0)
-        self.speed.clear()
-        self.epoch_done.clear()
-        for job in snapshot.jobs:
-            self._set_progress(job)
+
+    def _remove(self, key: JobKey) -> None:
+        for metric in (self.speed, self.epoch_done):
+            remove_series(metric, *key)
 
     def _set_progress(self, job: Job) -> None:
+        self._remove(job.key)
         if job.status is None or job.finished:
             return
         trainers = len(job.live_trainers)

@@ -55,9 +55,8 @@ class ServingMetrics(ControllerMetricGroup):
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
         """Set how many pods wait, and how many do not end."""
-        self.waiting.set(sum(pod.is_serving_without_node for pod in snapshot.pods))
-        held = (pod for pods in (snapshot.pods, *(job.pods for job in snapshot.jobs)) for pod in pods)
-        ending = (pod for pod in held if pod.terminating and pod.node and not pod.is_finished)
+        self.waiting.set(len(snapshot.waiting_serving) + len(snapshot.nominated_serving))
+        ending = (pod for pod in snapshot.terminating if pod.node and not pod.is_finished)
         self.lingering.set(sum(pod.lingers(snapshot.observed_at_s) for pod in ending))
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:

@@ -21,14 +21,14 @@ from edl.observability.metric_groups.declarations import (
     HistogramMetric,
     Panel,
 )
-from edl.observability.metric_groups.events import ControllerMetricGroup
+from edl.observability.metric_groups.events import PART_OF_JOBS, PART_OF_PODS, ObservesInParts, parts
 
 _BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0)
 _REACHED = ("first", "minimum", "maximum")
 _TRAINING, _OTHER = "training", "other"
 
 
-class WaitMetrics(ControllerMetricGroup):
+class WaitMetrics(ObservesInParts):
     """The waits of jobs and of serving pods."""
 
     title = "Waiting"
@@ -99,10 +99,10 @@ class WaitMetrics(ControllerMetricGroup):
         self._pods: set[str] = set()
         self._waiting: dict[str, str] = {}
 
-    def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
+    def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
         """Count each wait that ended since the last snapshot."""
-        self._observe_jobs(snapshot, leader=leader)
-        self._observe_serving(snapshot, leader=leader)
+        yield from self._observing_jobs(snapshot, leader=leader)
+        yield from self._observing_serving(snapshot, leader=leader)
         self._is_first = False
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
@@ -118,21 +118,24 @@ class WaitMetrics(ControllerMetricGroup):
         """Remember which pods wait for trainers that are deleted for them."""
         self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_capacity}
 
-    def _observe_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        now_s, left, oldest_s = snapshot.observed_at_s, {}, float("inf")
-        for job in snapshot.jobs:
-            before = self._left.get(job.uid)
-            if before is not None and not before:
-                left[job.uid] = before
-                continue
-            wanted = self._to_count(job) if before is None else before
-            reached = frozenset(_reached(job)) & wanted
-            if leader and not self._is_first:
-                for milestone in reached:
-                    self.jobs.labels(milestone).observe(max(0.0, now_s - job.created_s))
-            left[job.uid] = frozenset() if job.suspended or job.finished else wanted - reached
-            if "minimum" in left[job.uid] and job.is_schedulable:
-                oldest_s = min(oldest_s, job.created_s)
+    def _observing_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
+        now_s, oldest_s = snapshot.observed_at_s, float("inf")
+        before, left = self._left, dict[str, frozenset[str]]()
+        for some in parts(snapshot.jobs, PART_OF_JOBS):
+            for job in some:
+                waited_for = before.get(job.uid)
+                if waited_for is not None and not waited_for:
+                    left[job.uid] = waited_for
+                    continue
+                wanted = self._to_count(job) if waited_for is None else waited_for
+                reached = frozenset(_reached(job)) & wanted
+                if leader and not self._is_first:
+                    for milestone in reached:
+                        self.jobs.labels(milestone).observe(max(0.0, now_s - job.created_s))
+                left[job.uid] = frozenset() if job.suspended or job.finished else wanted - reached
+                if "minimum" in left[job.uid] and job.is_schedulable:
+                    oldest_s = min(oldest_s, job.created_s)
+            yield
         self._left, self._oldest_s = left, oldest_s
         self._set_oldest(now_s)
 
@@ -144,20 +147,24 @@ class WaitMetrics(ControllerMetricGroup):
         has_run = job.status is not None and job.status.start_s is not None
         return frozenset() if self._is_first and has_run else frozenset(_REACHED)
 
-    def _observe_serving(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        waited, known = self._waiting, self._pods
-        changed = (pod for pod in snapshot.pods if not pod.node or pod.uid in waited or pod.uid not in known)
-        serving = [pod for pod in changed if pod.priority >= 0 and not pod.daemon and not pod.gated]
+    def _observing_serving(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
+        known, present = self._pods, set[str]()
         waiting: dict[str, str] = {}
-        for pod in serving:
-            before = self._waiting.get(pod.uid)
-            if not pod.node:
-                # A pod that had a gate was created long before anybody could place it.
-                if before is not None or pod.uid not in self._pods:
-                    waiting[pod.uid] = _TRAINING if pod.nominated else before or _OTHER
-            elif leader and (before or not (self._is_first or pod.uid in self._pods)):
-                self.serving.labels(before or _OTHER).observe(_wait_s(pod, snapshot.observed_at_s))
-        self._pods, self._waiting = {pod.uid for pod in snapshot.pods}, waiting
+        for some in parts(snapshot.pods, PART_OF_PODS):
+            waited = self._waiting
+            changed = (pod for pod in some if not pod.node or pod.uid in waited or pod.uid not in known)
+            for pod in [pod for pod in changed if pod.priority >= 0 and not pod.daemon and not pod.gated]:
+                before = waited.get(pod.uid)
+                if not pod.node:
+                    # A pod that had a gate was created long before anybody could place it.
+                    if before is not None or pod.uid not in known:
+                        waiting[pod.uid] = _TRAINING if pod.nominated else before or _OTHER
+                elif leader and (before or not (self._is_first or pod.uid in known)):
+                    self.serving.labels(before or _OTHER).observe(_wait_s(pod, snapshot.observed_at_s))
+            present.update([pod.uid for pod in some])
+            yield
+        evicted_for = {uid: behind for uid, behind in self._waiting.items() if behind == _TRAINING and uid in waiting}
+        self._pods, self._waiting = present, waiting | evicted_for
 
 
 def _reached(job: Job) -> Iterator[str]:

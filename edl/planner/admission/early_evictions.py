@@ -26,6 +26,7 @@ from edl.planner.packing import place_batch
 from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import with_engine
+from edl.planner.reading.kept import KeptReading
 from edl.planner.sizes.rounding import lower
 from edl.planner.trial_packing import SERVING, TrialPacking
 
@@ -45,7 +46,9 @@ class Yield:
     nodes: tuple[str, ...]
 
 
-def early_evictions(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits) -> tuple[Yield, ...]:
+def early_evictions(
+    snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limits: Limits, kept: KeptReading | None = None
+) -> tuple[Yield, ...]:
     """Choose surplus trainers whose capacity lets waiting serving pods fit, as few as can be found in one pass.
 
     No trainer is chosen for a pod for which free capacity, or the capacity of terminating pods, is enough. None is
@@ -55,6 +58,7 @@ def early_evictions(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limi
         snapshot: the cluster as the planner sees it.
         adapt: how the policy sees a job; it may pin it.
         limits: what the operator allows.
+        kept: what the last search has read, with which this one reads sooner.
 
     Returns:
         The chosen trainers by job, in the order of the snapshot; empty if none helps, or if only a plan can tell.
@@ -65,7 +69,7 @@ def early_evictions(snapshot: ClusterSnapshot, adapt: Callable[[Job], Job], limi
     clock = Clock(limits.deadline_s)
     with without_collections():
         adapted = replace(with_whole_gangs(snapshot, limits), jobs=tuple(adapt(job) for job in snapshot.jobs))
-        problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True))
+        problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True, kept=kept))
         packing = _with_capacity_for_serving(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)
     for index in packing.victims:

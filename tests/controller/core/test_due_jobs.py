@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from edl.controller.due_jobs import LOOK_AFTER_S, TROUBLE_S, next_end_s, spread
+from edl.controller.due_jobs import LEAST_SWEPT, LOOK_AFTER_S, TROUBLE_S, DueJobs, next_end_s, spread
 from edl.lifecycle.node_pinning import REFUSED_AFTER_S
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
 from edl.model.jobs import Job
 from edl.model.pods import OVERDUE_S
 from edl.model.status import Condition, JobPhase, JobStatus, NodeTrouble, Reason, Resize
 from tests.worlds.builders import make_job
+from tests.worlds.effort import examples
 
 NOW_S = 5000.0
 
@@ -75,3 +79,34 @@ def test_a_job_that_had_trouble_with_a_node_is_looked_at_each_second() -> None:
     assert A_JOB.status is not None
     troubled = replace(A_JOB, status=replace(A_JOB.status, troubles=(NodeTrouble("n1", NOW_S),)))
     assert next_end_s(troubled, NOW_S) == NOW_S + TROUBLE_S
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.booleans(), st.booleans()), max_size=40))
+@examples(200)
+def test_jobs_are_taken_once_their_last_time_has_come_and_the_next_time_is_known(
+    steps: list[tuple[str, int, bool, bool]],
+) -> None:
+    due, plain, now_s = DueJobs(1.0, 8.0), dict[str, float](), 0.0
+    for uid, wait_s, or_sooner, forgets in steps:
+        at_s = now_s + wait_s
+        plain[uid] = min(at_s, plain.get(uid, inf)) if or_sooner else at_s
+        due.later(uid, at_s, or_sooner=or_sooner)
+        if forgets:
+            due.forget(uid)
+            del plain[uid]
+        now_s += 1.0
+        taken = sorted(one for one, end_s in plain.items() if end_s <= now_s)
+        assert sorted(due.take_later(now_s)) == taken
+        for one in taken:
+            del plain[one]
+        assert min(due.next_s(), default=inf) <= min(plain.values(), default=inf)
+        assert all(end_s > now_s for end_s in due.next_s())
+
+
+def test_a_job_that_is_looked_at_a_thousand_times_is_noted_a_few_times() -> None:
+    """Of thousands of jobs each is looked at once a moment while it grows; no turn goes through all of them."""
+    due = DueJobs(1.0, 8.0)
+    for number in range(10_000):
+        due.later(f"uid-{number % 3}", 100.0 + number)
+    assert len(due._ends) <= 2 * 3 + LEAST_SWEPT
+    assert sorted(due.take_later(inf)) == ["uid-0", "uid-1", "uid-2"]

@@ -23,7 +23,7 @@ ANSWER = ProbePod(NEW.key, NEW.uid, Role.TRAINER, 0)
 def is_due(probes: Probes, job: Job = NEW, now_s: float = 100.0, *, pods: int | None = None) -> bool:
     quotas = () if pods is None else (ResourceQuota("default", "q", (("pods", pods),)),)
     snapshot = replace(make_snapshot((make_node("n000"),), (job,)), resource_quotas=quotas)
-    return probes.is_due(job, QuotaNow(snapshot), now_s)
+    return probes.is_due(job, lambda: QuotaNow(snapshot), now_s)
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,43 @@ def test_a_growth_makes_way_for_it_and_goes_on_afterwards() -> None:
     created = [at for at, action in scene.diary if isinstance(action, CreatePod)]
     assert served[0] < scene.deleted()[0] < served[0] + 0.3 + 0.35 + 0.3, "after the write that is under way"
     assert max(created) > scene.deleted()[0]
+
+
+def test_a_first_plan_that_takes_long_is_not_waited_for() -> None:
+    """After a start nobody knows yet how long plans take; on the largest clusters the first one takes ten seconds."""
+    scene = Scene(plan_s=10.0)
+    play(scene, after((1.0, (wide(),)), (2.0, (wide("t", cpu=2),)), scene=scene))
+    assert scene.planned[0] == pytest.approx(10.0, abs=0.5)
+    assert len(scene.deleted()) == 5
+    assert scene.deleted()[2] < 1.0 + SLOW_S + 0.35
+    assert scene.deleted()[4] < 2.0 + 0.35
+
+
+def test_a_pod_that_comes_as_a_plan_begins_waits_for_it_a_little() -> None:
+    scene = Scene(plan_s=10.0)
+
+    async def script() -> None:
+        scene.serve(wide())
+        await asyncio.sleep(2.0)
+
+    play(scene, script)
+    assert len(scene.deleted()) == 3
+    assert SLOW_S <= scene.deleted()[0] < 1.5
+
+
+def test_a_pod_does_not_wait_for_a_plan_because_another_one_that_came_with_it_found_a_node() -> None:
+    scene = Scene(plan_s=6.0, trainers=14)
+
+    async def script() -> None:
+        await asyncio.sleep(COME_S)
+        scene.serve(wide("fits", cpu=2), wide("s"))
+        await scene.has_searched.wait()
+        fits, other = scene.cluster.serving
+        scene.cluster.serving = (replace(fits, node="n001"), other)
+        scene.cluster.urge()
+        await asyncio.sleep(3.0)
+
+    play(scene, script)
+    assert len(scene.deleted()) == 2, "one core of its node is free"
+    assert scene.deleted()[-1] < COME_S + 0.8
+    assert scene.asked == 2

@@ -52,8 +52,8 @@ def test_no_write_waits_for_the_metrics() -> None:
 class BrokenRecorder(LateRecorder):
     """A bug in what follows each plan."""
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        super().planned(snapshot, limits, plan)
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+        await super().planned(snapshot, limits, plan)
         raise RuntimeError("a bug")
 
 

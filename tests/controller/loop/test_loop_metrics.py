@@ -41,9 +41,9 @@ class MeasuringRecorder(FakeRecorder):
         await super().observed(snapshot, leader=leader)
         await self.real.observed(snapshot, leader=leader)
 
-    def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        super().planned(snapshot, limits, plan)
-        self.real.planned(snapshot, limits, plan)
+    async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
+        await super().planned(snapshot, limits, plan)
+        await self.real.planned(snapshot, limits, plan)
 
     def value(self, series: str) -> float:
         """The value of a series, such as `edl_job_wait_seconds_count{reached=first}`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edl.kube.translate.rules.facts import RuleFacts, RuleObjects, read_facts
 from tests.kube.mirror.mirrored_cluster import NODES, PODS, world
 from tests.worlds.fake_api import FakeApi, eventually, refusal
 from tests.worlds.rules.scenes import bound, node, pod, storage
@@ -75,3 +76,26 @@ async def test_a_claim_that_edl_may_not_read_is_not_missing(code: int) -> None:
         await eventually(lambda: not w.cache.unready())
         (waiting,) = w.cache.snapshot(0.0).waiting_serving
         assert waiting.blocked == ""
+
+
+async def test_what_rules_depend_on_is_read_again_only_once_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster of thousands of nodes has as many CSINodes, and pods change many times a second."""
+    read: list[RuleObjects] = []
+
+    def noted(objects: RuleObjects) -> RuleFacts:
+        read.append(objects)
+        return read_facts(objects)
+
+    monkeypatch.setattr("edl.kube.mirror.cache.read_facts", noted)
+    async with world(filled(FakeApi())) as w:
+        await w.settled()
+        await eventually(lambda: bool(w.cache.snapshot(0.0).waiting_serving[0].blocked))
+        count = len(read)
+        w.api.put(PODS, pod("web-1", volumes=USES))
+        await eventually(lambda: len(w.cache.snapshot(0.0).waiting_serving) == 2)
+        assert len(read) == count
+        assert all(one.blocked for one in w.cache.snapshot(0.0).waiting_serving)
+        before = w.cache.snapshot(0.0).waiting_serving[0].blocked
+        w.api.remove(VOLUMES, "pv-c0")
+        await eventually(lambda: w.cache.snapshot(0.0).waiting_serving[0].blocked != before)
+        assert len(read) > count

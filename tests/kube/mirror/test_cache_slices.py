@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,12 +44,60 @@ async def test_jobs_are_translated_while_the_event_loop_goes_on(monkeypatch: pyt
         await w.settled()
         prepared: list[Any] = []
         reader = w.cache._translator._job_reader
-        monkeypatch.setattr(reader, "prepare", lambda source, *_: prepared.append(source))
+        prepare = reader.prepare
+
+        def noted(source: Any, *rest: Any) -> Any:
+            prepared.append(source)
+            return prepare(source, *rest)
+
+        monkeypatch.setattr(reader, "prepare", noted)
         translating = asyncio.ensure_future(w.cache.translate(0.0))
         await asyncio.sleep(0)
         assert len(prepared) == SLICE_OF_JOBS
         await translating
-        assert len(prepared) == 2 * SLICE_OF_JOBS
+        assert {source.metadata.name for source in prepared} == {f"j{number}" for number in range(2 * SLICE_OF_JOBS)}
+
+
+async def test_jobs_with_their_pods_and_what_daemons_reserve_are_read_while_the_event_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A snapshot of a cluster that was just listed has nothing left to do for each job and each node."""
+    monkeypatch.setattr("edl.kube.mirror.cache.SLICE", 2)
+    monkeypatch.setattr("edl.kube.mirror.cache.SLICE_OF_NODES", 2)
+    api = FakeApi()
+    for number in range(5):
+        api.put(JOBS, job(f"j{number}"))
+        api.put(NODES, {"metadata": {"name": f"n{number}"}})
+    async with world(api) as w:
+        await w.settled()
+        translator = w.cache._translator
+        turn, done = 0, list[tuple[int, str]]()
+
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def spy(holder: Any, name: str, what: str) -> None:
+            right = getattr(holder, name)
+
+            def noted(*rest: Any) -> Any:
+                done.append((turn, what))
+                return right(*rest)
+
+            monkeypatch.setattr(holder, name, noted)
+
+        spy(translator, "_read_or_drop", "job")
+        spy(translator._nodes, "_is_new", "node")
+        counting = asyncio.ensure_future(count())
+        await w.cache.translate(0.0)
+        counting.cancel()
+        turns = Counter(done)
+        assert sorted(turns.values(), reverse=True) == [2, 2, 2, 2, 1, 1]
+        done.clear()
+        found = w.cache.snapshot(0.0)
+        assert (len(found.jobs), len(found.nodes), done) == (5, 5, [])
 
 
 async def test_nodes_are_translated_while_the_event_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ def test_learned_room_is_wanted_and_held() -> None:
     metrics = Metrics()
     for headroom, wanted, held in (((asked,), 3, 2), ((), 0, 0)):
         snapshot = replace(world, headroom=headroom)
+        metrics.observed(snapshot, leader=True)
         metrics.planned(snapshot, plan_for(snapshot))
         text = metrics.render().decode()
         assert f'edl_headroom_pods{{state="wanted"}} {wanted}.0' in text

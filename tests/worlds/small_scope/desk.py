@@ -42,16 +42,18 @@ WRITES = 2
 FORGOTTEN = (
     "core.looked_at",
     "core._quota",
-    "core._due._earliest_s",
+    "core._due._ends",
     "core._due._in_turn",
     "core._due._away",
     "core._due._returns",
     "core._writes._closed",
     "cycle.timer.",
     "cycle._made",
+    "cycle._calm",
     "cycle._plans.",
     "cycle._observer.",
     "cycle._held_requests",
+    "evictions._deciding_since_s",
 )
 """What makes no difference here: caches, and what decides when something happens that may happen here at any time."""
 ORDERED = ("core._due._now", "core._pending._ready")
@@ -227,7 +229,7 @@ class Desk:
         due = self.parts.core._due
         empty = DueJobs(1.0, 1.0)
         due._in_turn, due._away, due._returns, due._numbers = empty._in_turn, set(), [], count(len(due._now))
-        due._earliest_s = NOW_S
+        due._ends = sorted((at_s, uid) for uid, at_s in due._later.items())
         for uid in due._now:
             due._push(uid)
 

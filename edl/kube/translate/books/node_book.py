@@ -95,12 +95,36 @@ class NodeBook:
             now_s: seconds since the epoch.
         """
         self.translate()
+        self.reserve(daemons, pods, touched, now_s)
+        self.valid_until_s = min(self._new.values(), default=inf) if self._daemons else inf
+        return self._nodes.all()
+
+    def reserve(
+        self,
+        daemons: Sequence[Daemon],
+        pods: DaemonPods,
+        touched: Iterable[str],
+        now_s: float,
+        at_most: int | None = None,
+    ) -> bool:
+        """Find what is reserved on the nodes that are due, or on so many of them; return False once none is left.
+
+        Args:
+            daemons: the DaemonSets.
+            pods: their pods.
+            touched: the nodes of which that may have changed since the last call.
+            now_s: seconds since the epoch.
+            at_most: so many nodes; all if it is None.
+        """
         if tuple(daemons) != self._daemons:
             self._daemons = tuple(daemons)
             self._unreserved.update(dict.fromkeys(self._read))
         self._unreserved.update(dict.fromkeys(touched))
         self._unreserved.update((name, None) for name, until_s in self._new.items() if until_s <= now_s)
-        for name in self._unreserved:
+        for name in list(islice(self._unreserved, at_most)):
+            del self._unreserved[name]
+            if name in self._due:  # it is translated first, and then due here again
+                continue
             node = self._read.get(name)
             if node is None:
                 self._nodes.drop(name)
@@ -110,9 +134,7 @@ class NodeBook:
             new = replace(node, reserved=reserved) if reserved != Resources() else node
             if new != self._nodes.get(name):
                 self._nodes.put(name, new)
-        self._unreserved.clear()
-        self.valid_until_s = min(self._new.values(), default=inf) if self._daemons else inf
-        return self._nodes.all()
+        return bool(self._unreserved)
 
     def _is_new(self, name: str, now_s: float) -> bool:
         """True if the node came a short while ago, or nobody knows when, as in a file that somebody wrote."""

@@ -24,7 +24,7 @@ from edl.kube.translate.ownership import is_of_this_set, is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
 from edl.kube.translate.shapes import limits_of, shape_of
-from edl.model.cluster import Gang, NodeRequest
+from edl.model.cluster import Gang, NodeRequest, is_moving, remember_moving
 from edl.model.names import JobKey
 from edl.model.pods import Pod
 from edl.model.resources import PodShape, Resources
@@ -69,12 +69,9 @@ class PodBook:
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
         self._gone: dict[PodKey, float] = {}  # when pods were found to be gone
         self._foreign: SortedValues[_Place, Pod] = SortedValues()
+        self._moving: SortedValues[_Place, Pod] = SortedValues()  # the few of them that `is_moving` is true of
         self._requests: dict[PodKey, NodeRequest] = {}
-        self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = (
-            (),
-            set(),
-            (),
-        )  # with nominations that are lost
+        self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = ((), set(), ())  # without lost nominations
         self._nominated: dict[_Place, None] = {}
         self._ganged: dict[_Place, PodKey] = {}  # those without a node that start only in a group
         self._deferred: dict[PodKey, Pod] = {}  # what running pods wait for on their node
@@ -175,6 +172,7 @@ class PodBook:
             nodes: has the names of all nodes; a nomination for another one is left out. None if they are unknown.
         """
         pods = self._foreign.all()
+        remember_moving(pods, self._moving.all())
         waiting = [pod for place in self._nominated if (pod := self._foreign.get(place)) is not None]
         lost = [] if nodes is None else [pod for pod in waiting if pod.nominated not in nodes]
         if not lost:
@@ -228,9 +226,9 @@ class PodBook:
         """The request pods of the jobs, sorted by (job, name)."""
         return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))
 
-    def order(self) -> None:
-        """Sort the pods of no job by (namespace, name); a few that came or went find their places."""
-        self._foreign.order()
+    def order(self) -> bool:
+        """Sort the pods of no job by (namespace, name); False if just a few that came or went found their places."""
+        return self._foreign.order()
 
     def has_reached(self, daemon: DaemonKey, node: str) -> bool:
         """Return True if a pod of the DaemonSet is bound to the node, or nominated for it."""
@@ -370,6 +368,7 @@ class PodBook:
         self._requests.pop(key, None)
         place = _place(key, known.foreign)
         self._foreign.drop(place)
+        self._moving.drop(place)
         self._nominated.pop(place, None)
         self._ganged.pop(place, None)
         if (reached := self._reached.pop(place, None)) is not None:
@@ -399,6 +398,8 @@ class PodBook:
             return
         place, node = _place(key, pod), pod.node or pod.nominated
         self._foreign.put(place, pod)
+        if is_moving(pod):
+            self._moving.put(place, pod)
         if pod.nominated:
             self._nominated[place] = None
         if pod.gang and not pod.node:

@@ -54,15 +54,16 @@ class SortedValues(Generic[K, V]):
         self._changed[key], self._all = None, None
         return True
 
-    def order(self) -> None:
-        """Sort what has changed into its places, which takes long after many changes; else `all` does it."""
-        if len(self._changed) > MOST_PLACED_ONE_BY_ONE:
+    def order(self) -> bool:
+        """Sort what has changed into its places, else `all` does it; True if all were sorted anew: it takes long."""
+        if are_many := len(self._changed) > MOST_PLACED_ONE_BY_ONE:
             self._keys = sorted(self._values)
             self._rows = list(map(self._values.__getitem__, self._keys))
         else:
             for key in self._changed:
                 self._place(key)
         self._changed.clear()
+        return are_many
 
     def all(self) -> tuple[V, ...]:
         """Return every value, sorted by key; the same tuple as before if nothing has changed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from edl.kube.translate.books import sorted_values
 from edl.kube.translate.objects import JobObject, NodeObject, PodObject
 from edl.kube.translate.snapshot import ClusterObjects, Translator
+from edl.model import cluster as model
 from edl.model.cluster import ClusterSnapshot
 from edl.model.names import JobKey
+from edl.model.pods import Pod
 from tests.worlds.raw_objects import Object, decoded, job, node, owned_by, pod, trainer
 
 CLASSES = [decoded({"kind": "PriorityClass", "metadata": {"name": "gold"}, "value": value}) for value in (5, 9)]
@@ -72,7 +75,10 @@ class Cluster:
             case 3 if self.pods:
                 self.put(self.rng.choice(sorted(self.pods)), None)
             case _:
-                source = decoded(self.some_pod())
+                body = self.some_pod()
+                if self.rng.random() < 0.2:
+                    body["metadata"]["deletionTimestamp"] = "2026-01-05T10:00:00Z"
+                source = decoded(body)
                 self.put((source.metadata.namespace, source.metadata.name), source)
 
     def put(self, key: tuple[str, str], source: PodObject | None) -> None:
@@ -86,6 +92,13 @@ class Cluster:
             self.translator.translate_pods(1000.0, self.rng.randrange(1, 4))
         if self.rng.random() < 0.3:
             self.translator.order_pods()
+
+    def read_a_part(self) -> None:
+        """Some of what is due is read before the next snapshot, as on a large cluster."""
+        if self.rng.random() < 0.3:
+            self.translator.sort_pods(2)
+            self.translator.reserve_nodes(self.daemons, NOW_S, 1)
+            self.translator.read_jobs(NOW_S, 1)
 
     def put_job(self, name: str, body: Object | None) -> None:
         """A job comes, changes or goes."""
@@ -150,6 +163,11 @@ class Cluster:
         }
 
 
+def moving(snapshot: ClusterSnapshot) -> list[tuple[Pod, ...]]:
+    """The pods that come or go; of a new tuple of pods nobody has kept count."""
+    return [snapshot.waiting_serving, snapshot.nominated_serving, snapshot.terminating]
+
+
 def cluster_of(seed: int) -> Cluster:
     return Cluster(Random(seed))  # noqa: S311 - the same cluster each time
 
@@ -161,10 +179,12 @@ def test_changes_add_up_to_the_whole_cluster(seed: int, one_by_one: int, monkeyp
     cluster = cluster_of(seed)
     for _ in range(60):
         cluster.change()
+        cluster.read_a_part()
         if cluster.rng.random() < 0.4:
             expected, left_out = cluster.afresh()
             found = cluster.snapshot()
             assert found == expected
+            assert moving(found) == moving(replace(found, pods=(*found.pods,)))
             assert set(map(str, cluster.translator.quarantined)) == left_out
             again = cluster.snapshot()
             assert again.shares_all(found)
@@ -204,3 +224,28 @@ def test_pods_are_translated_a_few_at_a_time() -> None:
     cluster.translator.note_pods(changes, cluster.classes)
     assert [cluster.translator.translate_pods(1000.0, 2) for _ in range(3)] == [True, True, False]
     assert len(cluster.snapshot().pods) == 5
+
+
+def test_a_snapshot_knows_which_pods_come_and_go_without_a_look_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = cluster_of(0)
+    for number in range(9):
+        cluster.put(("ads", f"web-{number}"), decoded(pod(f"web-{number}", spec={"nodeName": "n1"})))
+    looked_at: list[int] = []
+
+    def noted(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> Any:
+        found = list(moving)
+        looked_at.append(len(found))
+        return right(pods, found)
+
+    right = model._remember
+    monkeypatch.setattr(model, "_remember", noted)
+    cluster.put(("ads", "new"), decoded(pod("new", status={"phase": "Pending"})))
+    gone = pod("web-3", spec={"nodeName": "n1"})
+    gone["metadata"]["deletionTimestamp"] = "2026-01-05T10:00:00Z"
+    cluster.put(("ads", "web-3"), decoded(gone))
+    found = cluster.snapshot()
+    assert [one.name for one in found.waiting_serving] == ["new"]
+    assert [one.name for one in found.terminating] == ["web-3"]
+    assert looked_at == [2]
