@@ -77,6 +77,34 @@ def test_a_job_is_barred_until_its_base_holds_quota() -> None:
     assert not planned(take(*BLUE, queued(), own_workload(0, 2, state="waiting"))).admitted
 
 
+def waiting(*indexes: int, at: int) -> list[Object]:
+    """Workloads of one trainer each that wait."""
+    return [own_workload(i, 1, state="waiting", at=at) for i in indexes]
+
+
+def test_trainers_that_kueue_admits_one_by_one_have_their_time_each() -> None:
+    """Kueue takes seconds for twelve of them on a busy machine, and those that are taken back cost a pause."""
+    translator = Translator()
+    before = seen(*BLUE, queued(), *admitted(2), *waiting(1, 2, 3, at=998), now_s=998.0, translator=translator)
+    assert before.refusal is None
+    after = *BLUE, queued(), *admitted(3), *waiting(2, 3, at=998)
+    seen(*after, now_s=1002.0, translator=translator)
+    assert seen(*after, now_s=1001.5 + ADMITTED_WITHIN_S, translator=translator).refusal is None
+    assert translator.valid_until_s == 1002.0 + ADMITTED_WITHIN_S
+    late = seen(*after, now_s=1002.0 + ADMITTED_WITHIN_S, translator=translator).refusal
+    assert late
+    assert "did not admit 5 trainers within 5 s" in late.message
+
+
+def test_after_a_trainer_that_kueue_admits_late_the_next_ones_have_more_time() -> None:
+    translator = Translator()
+    seen(*BLUE, queued(), *admitted(2), *waiting(1, at=998), now_s=998.0 + ADMITTED_WITHIN_S, translator=translator)
+    seen(*BLUE, queued(), *admitted(3), now_s=1004.0, translator=translator)
+    again = *BLUE, queued(), *admitted(3), *waiting(2, at=1005)
+    assert seen(*again, now_s=1005.0 + ADMITTED_WITHIN_S, translator=translator).refusal is None
+    assert seen(*again, now_s=1005.0 + 2 * ADMITTED_WITHIN_S, translator=translator).refusal
+
+
 def test_a_queue_that_does_not_exist_is_named() -> None:
     alone = seen(*NODES, flavor(), queued())
     assert alone.refusal
