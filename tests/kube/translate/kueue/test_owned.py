@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl.controller.planning import plan_snapshot
-from edl.kube.translate.kueue.growth import ADMITTED_WITHIN_S
+from edl.kube.translate.kueue.growth import ADMITTED_AT_LAST_S, ADMITTED_WITHIN_S
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -78,8 +78,9 @@ def test_a_job_is_barred_until_its_base_holds_quota() -> None:
 
 
 def waiting(*indexes: int, at: int) -> list[Object]:
-    """Workloads of one trainer each that wait."""
-    return [own_workload(i, 1, state="waiting", at=at) for i in indexes]
+    """Workloads of one trainer each that wait; Kueue has tried the first, and the others are alike."""
+    tried = own_workload(indexes[0], 1, state="waiting", at=at, message="insufficient quota for cpu")
+    return [tried, *(own_workload(i, 1, state="waiting", at=at) for i in indexes[1:])]
 
 
 def test_trainers_that_kueue_admits_one_by_one_have_their_time_each() -> None:
@@ -103,6 +104,21 @@ def test_after_a_trainer_that_kueue_admits_late_the_next_ones_have_more_time() -
     again = *BLUE, queued(), *admitted(3), *waiting(2, at=1005)
     assert seen(*again, now_s=1005.0 + ADMITTED_WITHIN_S, translator=translator).refusal is None
     assert seen(*again, now_s=1005.0 + 2 * ADMITTED_WITHIN_S, translator=translator).refusal
+
+
+def test_trainers_that_kueue_has_not_tried_are_not_taken_back_for_a_minute() -> None:
+    """Kueue that needs six seconds for each would never admit one of which edl takes back what is older than five."""
+    translator = Translator()
+    objects = *BLUE, queued(), *admitted(2), own_workload(1, 1, state="waiting", at=940)
+    assert seen(*objects, now_s=939.5 + ADMITTED_AT_LAST_S, translator=translator).refusal is None
+    assert translator.valid_until_s == 940 + ADMITTED_AT_LAST_S
+    late = seen(*objects, now_s=940.0 + ADMITTED_AT_LAST_S, translator=translator).refusal
+    assert late
+    assert "did not admit 3 trainers within 60 s" in late.message
+    gated = {"type": "QuotaReserved", "status": "False", "reason": "PendingEvaluation", "message": "is pending"}
+    named = own_workload(1, 1, state="waiting", at=940)
+    named["status"]["conditions"] = [gated]
+    assert seen(*BLUE, queued(), *admitted(2), named, now_s=999.0).refusal is None, "Kueue says that it has not"
 
 
 def test_a_queue_that_does_not_exist_is_named() -> None:
@@ -195,7 +211,8 @@ def test_a_stopped_surplus_keeps_the_job_from_growing() -> None:
 
 def test_what_is_not_admitted_in_time_is_taken_back() -> None:
     translator = Translator()
-    objects = (*BLUE, queued(), *admitted(4), own_workload(8, 1, state="waiting", at=990), *pods(4))
+    tried = own_workload(8, 1, state="waiting", at=990, message="insufficient quota for cpu")
+    objects = (*BLUE, queued(), *admitted(4), tried, *pods(4))
     assert planned(take(*objects, translator=translator, now_s=991.0)).target == 10
     late = take(*objects, translator=translator, now_s=991.0 + ADMITTED_WITHIN_S)
     assert planned(late).target == 4
