@@ -20,6 +20,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
 from edl.model.plan import VOLUNTARY_SHRINKS, ScaleDecision
 from edl.model.resources import Resources
+from edl.model.sizes import at_most
 from edl.model.status import Reason
 
 _besides_sentences = attrgetter(*({one.name for one in fields(ScaleDecision)} - {"message", "details"}))
@@ -61,12 +62,13 @@ class Allotment:
     def decision_for(self, job: Job) -> ScaleDecision | None:
         """The decision, with only those victims and moves that are still the same pods; None for another job.
 
-        Of a job that only shrinks, and for nobody else, no more trainers end than it still has too many.
+        Of a job that only shrinks, and for nobody else, no more trainers end than it still has too many. A job that
+        may not have more trainers now, whatever the plan knew, does not grow; what it has asked for it takes back.
         """
         if not self.is_for(job):
             return None
         if not self.pods:
-            return self.decision
+            return _as_accepted(self.decision, job)
         here = {pod.name: pod.uid for pod in job.pods}
         victims, moves = (
             tuple(name for name in names if name in here and here[name] == self.pods.get(name))
@@ -75,9 +77,10 @@ class Allotment:
         if self.decision.shrink_reason in BY_ITSELF and not self.decision.nodes:
             live = {pod.name for pod in job.live_trainers}
             victims = tuple(name for name in victims if name in live)[: max(0, len(live) - self.decision.target)]
-        if (victims, moves) == (self.decision.victims, self.decision.moves):
-            return self.decision
-        return replace(self.decision, victims=victims, moves=moves)
+        decision = _as_accepted(self.decision, job)
+        if (victims, moves) == (decision.victims, decision.moves):
+            return decision
+        return replace(decision, victims=victims, moves=moves)
 
     def explained(self, decision: ScaleDecision) -> Allotment:
         """The same with the sentences of a decision; the allotment itself if more than these differs, or nothing."""
@@ -205,6 +208,23 @@ def without_taken(
                 gone.add(place)
                 missing = missing - _request(jobs[starts[place].job], starts[place].role)
     return tuple(start for place, start in enumerate(starts) if place not in gone)
+
+
+def within(decision: ScaleDecision, most: int) -> ScaleDecision:
+    """Return a decision without growth beyond so many trainers."""
+    target = max(decision.current, most)
+    return replace(decision, target=target) if decision.target > target else decision
+
+
+def _as_accepted(decision: ScaleDecision, job: Job) -> ScaleDecision:
+    """Return a decision without growth that the job may not have as it is now, with the reason for that."""
+    refusal = job.refusal
+    if refusal is None:
+        return decision
+    found = within(decision, at_most(job.sizes, refusal.allowed))
+    if found is decision:
+        return decision
+    return replace(found, reason=refusal.reason, message=refusal.message, details=refusal.details)
 
 
 def _request(job: Job, role: Role) -> Resources:

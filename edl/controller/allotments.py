@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from edl.controller.allotment import (
     Allotment,
@@ -20,6 +21,7 @@ from edl.controller.allotment import (
     Usable,
     allotment_of,
     serving_needing_capacity,
+    within,
     without_taken,
 )
 from edl.model.actions import Action, CreatePod, RequestNode, ResizePod, WithdrawNodeRequest
@@ -27,7 +29,11 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
+from edl.model.quota_trees import NO_TREES, QuotaTrees
+from edl.model.sizes import at_most
+from edl.planner.queues.growth_now import askable
 
+K = TypeVar("K", JobKey, str)
 HELD_S, FREE_S = 2.0, 1.0
 """Surplus is held back for the first time at most, then sent for the second: changes without end stop no growth."""
 
@@ -70,6 +76,8 @@ class Allotments:
         kept_donors: that was so with the plan before, so it is not with this one: edits without end stop nothing.
         unknown: the jobs that can be planned for and have no allotment as they are now.
         obsolete: the jobs of allotments with growth that are gone, or are not as the plan saw them.
+        trees: the quotas of Kueue that the last plan knew.
+        cut: UIDs of the jobs that did not grow as the plan says, because others use that quota by now.
     """
 
     by_job: dict[JobKey, Allotment] = field(default_factory=dict)
@@ -83,6 +91,9 @@ class Allotments:
     kept_donors: bool = False
     unknown: set[JobKey] = field(default_factory=set)
     obsolete: set[JobKey] = field(default_factory=set)
+    trees: QuotaTrees = NO_TREES
+    cut: set[str] = field(default_factory=set)
+    _askable: tuple[ClusterSnapshot, dict[JobKey, int]] | None = None
 
     # --- Plans
 
@@ -130,7 +141,9 @@ class Allotments:
             granted = {k: a.explained(before[k].decision) if k in before else a for k, a in granted.items()}
         granted |= planning.amended
         self.keeps_donors, self.kept_donors = False, self.keeps_donors
-        changed = self._replace(granted, planning.node_requests_sent, jobs)
+        changed = [*self._replace(granted, planning.node_requests_sent, jobs), *self.cut]
+        self.trees, self._askable = planning.snapshot.kueue, None
+        self.cut.clear()
         known = serving_needing_capacity(planning.snapshot) if not repeats else frozenset()
         self.known = known | planning.evicted_for
         return changed
@@ -203,12 +216,13 @@ class Allotments:
 
     # --- What a job may do
 
-    def of(self, job: Job, waits: frozenset[str]) -> Usable:
+    def of(self, job: Job, waits: frozenset[str], now: ClusterSnapshot) -> Usable:
         """Return the part of its allotment that a job may use now.
 
         Args:
             job: as the cache shows it.
             waits: UIDs of the serving pods that wait for capacity.
+            now: what the cache shows.
         """
         allotment = self.by_job.get(job.key)
         decision = allotment.decision_for(job) if allotment is not None else None
@@ -218,8 +232,21 @@ class Allotments:
         is_early = self.keeps_donors and allotment.ends_for_other_jobs
         if decision.victims and (is_vain or is_early):
             return Usable()
+        if decision.target > decision.current and job.kueue is not None:
+            decision = self._with_quota(decision, job, now)
         may_request_nodes = job.key not in self.node_requests_sent
         return Usable(decision, self._left(allotment), allotment.requests, may_request_nodes=may_request_nodes)
+
+    def _with_quota(self, decision: ScaleDecision, job: Job, now: ClusterSnapshot) -> ScaleDecision:
+        """The decision without growth for which somebody else has come to use the quota since the plan began."""
+        if self._askable is None or self._askable[0] is not now:
+            is_known = now.kueue.nodes == self.trees.nodes
+            targets = {key: one.decision.target for key, one in self.by_job.items() if one.grows}
+            self._askable = now, {} if is_known else askable(now, targets)
+        most = self._askable[1].get(job.key)
+        found = decision if most is None else within(decision, max(job.bounds.min_trainers, at_most(job.sizes, most)))
+        _mark(self.cut, job.uid, is_in=found is not decision)
+        return found
 
     def _left(self, allotment: Allotment) -> list[Slot]:
         """The slots that were not used, in the order of the plan."""
@@ -260,6 +287,10 @@ class Allotments:
             waits: some do now.
         """
         return [a.uid for a in self.by_job.values() if a.awaited or (a.requests and waits)]
+
+    def growing(self) -> list[str]:
+        """UIDs of the jobs that the last plan lets grow."""
+        return [one.uid for one in self.by_job.values() if one.grows]
 
     # --- Who is not known
 
@@ -314,7 +345,7 @@ class Allotments:
         return [a.uid for a in self.by_job.values() if a.ends_for_other_jobs]
 
 
-def _mark(keys: set[JobKey], key: JobKey, *, is_in: bool) -> None:
+def _mark(keys: set[K], key: K, *, is_in: bool) -> None:
     if is_in:
         keys.add(key)
     else:

@@ -87,7 +87,7 @@ class Core:
             snapshot: the cluster.
             unreachable: UIDs of pods whose end no kubelet will confirm.
         """
-        before, self.snapshot = self._jobs, snapshot
+        before_nodes, before, self.snapshot = self.snapshot.kueue.nodes, self._jobs, snapshot
         self._jobs = {job.uid: job for job in snapshot.jobs}
         self._note_facts(unreachable)
         for uid, job in self._jobs.items():
@@ -95,6 +95,9 @@ class Core:
                 self._note_job(old, job)
         for uid in before.keys() - self._jobs.keys():
             self._forget(before[uid])
+        self.look_at(self.allotments.cut)
+        if before_nodes != snapshot.kueue.nodes:
+            self.look_at(filter(self._pending.has_of, self.allotments.growing()))
 
     def look_at(self, uids: Iterable[str], *, is_news: bool = False) -> None:
         """Look at these jobs again: something that they depend on has changed. Until then nothing is sent of them.
@@ -359,7 +362,7 @@ class Core:
         self._due.later(job.uid, due_s)
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
-        usable = self.allotments.of(job, self._waits)
+        usable = self.allotments.of(job, self._waits, self.snapshot)
         return self._writes.of(job, as_if_done(job, under_way), usable, self._facts, under_way)
 
     def _repeated_s(self, write: Write) -> float:

@@ -69,13 +69,13 @@ class Moment:
 
     def held(self, workload: str) -> int:
         """For how many pods a Workload holds quota."""
-        return _held(self.workloads[workload])
+        return held_by(self.workloads[workload])
 
     def reserved(self, job: str) -> int:
         """For how many pods of a job its Workloads hold quota; of the sizes of an elastic job the largest counts."""
         found = [one for one in self.workloads.values() if owner_of(one) == job]
-        own = [_held(one) for one in found if "paddlepaddle.org/workload-index" in _annotations(one)]
-        return sum(own) if own else max(map(_held, found), default=0)
+        own = [held_by(one) for one in found if "paddlepaddle.org/workload-index" in _annotations(one)]
+        return sum(own) if own else max(map(held_by, found), default=0)
 
 
 class History:
@@ -178,7 +178,8 @@ def _annotations(body: Object) -> dict[str, Any]:
     return body["metadata"].get("annotations") or {}
 
 
-def _held(workload: Object) -> int:
+def held_by(workload: Object) -> int:
+    """For how many pods a Workload holds quota."""
     admission = (workload.get("status") or {}).get("admission") or {}
     if "QuotaReserved" not in true_of(workload):
         return 0

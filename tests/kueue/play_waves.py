@@ -47,7 +47,7 @@ def test_waves_of_serving_owners_and_borrowers(cluster: Cluster) -> None:
         for mode, found in results.items():
             print(f"{mode}, below what is allowed: {[one for one in found.used if one[0] < one[1]]}")
             print(f"{mode}, longest above quota: {found.worst}")
-            print("\n".join([*found.broken, legs_table(found.legs)]))
+            print("\n".join([*found.broken, legs_table(found.legs), *found.accounts]))
     for mode in set(EDL) & results.keys():
         _judge(mode, results[mode])
 

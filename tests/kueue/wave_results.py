@@ -26,6 +26,7 @@ class Result:
         legs: where the time of owners went that waited for an eviction, see `Legs`.
         waves: how many were played.
         broken: of each cohort whose waves ended early, which one and why.
+        accounts: what happened around each stop, each long time above quota, and at rest.
     """
 
     used: list[tuple[int, int]] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Result:
     legs: list[dict[str, float]] = field(default_factory=list)
     waves: int = 0
     broken: list[str] = field(default_factory=list)
+    accounts: list[str] = field(default_factory=list)
 
     @property
     def utilisation(self) -> float:
@@ -52,7 +54,7 @@ def together(results: Sequence[Result]) -> Result:
     """What the waves of several cohorts showed."""
     found = Result()
     for one in results:
-        for name in ("used", "soon", "owner_s", "serving_s", "legs", "broken"):
+        for name in ("used", "soon", "owner_s", "serving_s", "legs", "broken", "accounts"):
             getattr(found, name).extend(getattr(one, name))
         for name in ("never", "stops", "ended", "writes", "waves"):
             setattr(found, name, getattr(found, name) + getattr(one, name))

@@ -19,6 +19,7 @@ from itertools import count
 
 from edl.model.limits import GROWTH_HOLD_S
 from tests.e2e.control_plane.kube import KubeError
+from tests.kueue.accounts import Account, lines
 from tests.kueue.history import Change, Histories, is_live
 from tests.kueue.legs import EVICTION, SIZES, Legs
 from tests.kueue.owned_jobs import OwnedScene
@@ -34,6 +35,8 @@ HOLD_S = GROWTH_HOLD_S + 4.0
 """A job that has shrunk for serving, or for pods of owners, grows again only then."""
 QUIET_S = 30.0
 """For so long nothing may be written at the end."""
+ACCOUNTED_S = 0.5
+"""What happened is shown of each longer time in which a job had more pods than quota."""
 Say = Callable[[str], object]
 EDL = ("sizer", "owner")
 MODES = (*EDL, "Kueue, minimum", "Kueue, maximum")
@@ -142,7 +145,7 @@ class _Player:
         self._above_s: dict[str, float] = {}  # since when it has more pods than quota
         self._serving = 0
         self._awaited_s: float | None = None  # since when serving waits
-        self._history = stage.histories.of(scene.name)
+        self._history, self._account = stage.histories.of(scene.name), Account()
         longest_s = LONGEST_S * stage.cohorts
         self._rests = Rests(self._history, self._judge, self._waiting, longest_s=longest_s)
         container = {"name": "web", "image": "example/web", "resources": {"requests": {"cpu": str(SERVING_CPUS)}}}
@@ -188,14 +191,18 @@ class _Player:
         self._found.soon.append(self._used(wave))
         if self._mode in EDL:
             time.sleep(self._held_s())
-            self._rests.wait_used(lambda: operator.ge(*self._used(wave)))
+            self._rests.wait_used(lambda: self._is_whole(wave))
         self._found.used.append(self._used(wave))
 
     def result(self) -> Result:
         """What the waves showed, after a time in which nothing should happen."""
         self._rests.wait()
         time.sleep(QUIET_S)
-        self._found.writes = sum(_is_of_interest(change) for change in self._history.take())
+        start_s = time.monotonic()
+        late = list(filter(_is_of_interest, self._history.take()))
+        self._found.writes = len(late)
+        if late:
+            self._found.accounts.append("\n".join([f"{self._scene.name}: changes at rest", *lines(late, start_s)]))
         self._found.legs = self._legs.found()
         return self._found
 
@@ -228,10 +235,15 @@ class _Player:
         names = (*self._owners, *self._borrowers.values())
         return sum(len(self._history.moment.live(name)) for name in names), most
 
+    def _is_whole(self, wave: Wave) -> bool:
+        """True if all is used, and each job has quota: the fewest pods of all of them always have."""
+        return operator.ge(*self._used(wave)) and all(map(self._history.moment.reserved, self._borrowers.values()))
+
     def _judge(self) -> None:
         """Look at everything that has happened since the last call."""
         for change in self._history.take():
             self._legs.note(change)
+            self._account.note(change)
             if change.kind == WORKLOADS and change.body is not None and "Admitted" in true_of(change.body):
                 created_s = self._waiting.pop(owner_of(change.body), None)
                 if created_s is not None:
@@ -260,7 +272,9 @@ class _Player:
             return
         if gone := before - live:
             self._found.ended += len(gone)
-            self._found.stops += not live
+            if not live:
+                self._found.stops += 1
+                self._found.accounts.append(self._account.of(f"{name} has lost all of its pods", at_s, at_s))
         since_s = self._above_s.pop(name, None)
         if since_s is not None and at_s - since_s > self._found.above:
             self._found.above = at_s - since_s
@@ -268,6 +282,8 @@ class _Player:
             self._found.worst = f"{name} had {len(before)} pods, now {len(live)} of {', '.join(own)}"
         if len(live) > moment.reserved(name):
             self._above_s[name] = at_s if since_s is None else since_s
+        elif since_s is not None and at_s - since_s > ACCOUNTED_S:
+            self._found.accounts.append(self._account.of(f"{name} had more pods than quota", since_s, at_s))
         self._live[name] = live
 
 

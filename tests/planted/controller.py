@@ -15,6 +15,7 @@ from tests.planted import Right, bug, targets
 
 Roster = tuple[RosterEntry, ...]
 MASTERS = "controller/master_monitor/test_master_monitor.py"
+KUEUE = "controller/core/test_core_kueue.py"
 
 
 @bug(
@@ -117,3 +118,21 @@ def ledger_not_restored(_: Right) -> Right:
         return 0
 
     return wrong
+
+
+@bug(
+    "a count is raised by a plan that does not know of the owner that waits",
+    at=targets.AS_ACCEPTED,
+    caught_by=f"{KUEUE}::test_a_count_that_is_not_admitted_goes_back_at_once_if_an_owner_comes",
+)
+def raised_beside_an_owner(_: Right) -> Right:
+    return lambda decision, _job: decision
+
+
+@bug(
+    "a job asks for quota that others use since the plan was begun",
+    at=targets.ASKABLE,
+    caught_by=f"{KUEUE}::test_what_others_hold_by_now_is_not_asked_for",
+)
+def quota_of_others_asked_for(_: Right) -> Right:
+    return lambda _now, targets: targets

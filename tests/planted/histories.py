@@ -9,6 +9,7 @@ from typing import Any
 from edl.controller.allotment import Usable
 from edl.controller.pending_writes import Write
 from edl.model.actions import CreatePod, DeletePod, Outcome, Result
+from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from tests.planted import Right, bug, targets
 
@@ -17,9 +18,9 @@ HISTORIES = "controller/loop/test_loop_random_histories.py"
 
 @bug("trainers never give way to serving", at=targets.GRANTED, caught_by=HISTORIES)
 def serving_waits_for_ever(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
+    def wrong(self: Any, job: Job, waits: frozenset[str], now: ClusterSnapshot) -> Usable:
         allotment = self.by_job.get(job.key)
-        granted: Usable = right(self, job, waits)
+        granted: Usable = right(self, job, waits, now)
         return Usable() if allotment is not None and allotment.ends_for_serving else granted
 
     return wrong
@@ -42,8 +43,8 @@ def created_again_without_an_answer(right: Right) -> Right:
 
 @bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=HISTORIES)
 def job_lost_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
-        granted: Usable = right(self, job, waits)
+    def wrong(self: Any, job: Job, waits: frozenset[str], now: ClusterSnapshot) -> Usable:
+        granted: Usable = right(self, job, waits, now)
         return Usable() if job.status is not None and job.status.failures else granted
 
     return wrong

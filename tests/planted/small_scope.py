@@ -406,8 +406,8 @@ def counted_without_a_mark(_: Right) -> Right:
 
 @bug("a job that had a failed pod gets no more decisions", at=targets.GRANTED, caught_by=found_in("failure"))
 def no_decision_after_a_failure(right: Right) -> Right:
-    def wrong(self: Any, job: Job, waits: frozenset[str]) -> Usable:
-        granted: Usable = right(self, job, waits)
+    def wrong(self: Any, job: Job, waits: frozenset[str], now: ClusterSnapshot) -> Usable:
+        granted: Usable = right(self, job, waits, now)
         return Usable() if job.status is not None and job.status.failures else granted
 
     return wrong

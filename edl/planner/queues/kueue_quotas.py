@@ -95,16 +95,34 @@ def allotted(nodes: Iterable[QuotaNode], pool: Pool, uses: Sequence[SizedUse]) -
     """Return the quota of a pool that each queue may use now, by name; see the module."""
     nodes = tuple(nodes)
     goal = _goals(nodes, pool, uses)
-    tree = _taken(nodes, pool)
-    for node in nodes:
-        tree.take(node.name, dict(node.leaving).get(pool, 0))
-    for use in uses:
-        tree.take(use.node, use.reserved)
+    tree = present_tree(nodes, pool, ((use.node, use.reserved) for use in uses))
     more = _share(tree, uses, {use.queue: use.reserved for use in uses}, goal, own=False)
     return {
         use.queue: max(use.least, goal[use.queue] if goal[use.queue] <= use.reserved else more[use.queue])
         for use in uses
     }
+
+
+def present_tree(nodes: Sequence[QuotaNode], pool: Pool, reserved: Iterable[tuple[str, int]]) -> PoolTree:
+    """Return the tree with all that is reserved or claimed now.
+
+    Args:
+        nodes: with what others hold and claim, and what evicted workloads still hold.
+        pool: of which the amounts are.
+        reserved: (node, amount) of the jobs that edl sizes.
+    """
+    tree = _taken(nodes, pool)
+    for node in nodes:
+        tree.take(node.name, dict(node.leaving).get(pool, 0))
+    for name, amount in reserved:
+        tree.take(name, amount)
+    return tree
+
+
+def request_of_each(job: Job, resource: str) -> int:
+    """The request of one trainer; the largest if they differ."""
+    live = (pod.shape.request[resource] for pod in job.live_trainers if pod.role is Role.TRAINER)
+    return max([job.trainer.request[resource], *live])
 
 
 def _goals(nodes: Sequence[QuotaNode], pool: Pool, uses: Sequence[SizedUse]) -> dict[str, int]:
@@ -165,7 +183,7 @@ def _use_of(queue: SizedQueue, resource: str, weight: float, jobs: Iterable[Job]
     least, wanted, steps = 0, 0, set[int]()
     reserved = dict(queue.reserved).get(resource, 0)
     for job in jobs:
-        base, each = _base(job, resource), _each(job, resource)
+        base, each = _base(job, resource), request_of_each(job, resource)
         low, high = job.bounds
         if job.refusal is not None:
             high = max(low, min(high, job.refusal.allowed))
@@ -181,9 +199,3 @@ def _use_of(queue: SizedQueue, resource: str, weight: float, jobs: Iterable[Job]
 def _base(job: Job, resource: str) -> int:
     """The requests of a job's pods other than trainers."""
     return sum(fixed.count * fixed.shape.request[resource] for fixed in job.fixed)
-
-
-def _each(job: Job, resource: str) -> int:
-    """The request of one trainer; the largest if they differ."""
-    live = (pod.shape.request[resource] for pod in job.live_trainers if pod.role is Role.TRAINER)
-    return max([job.trainer.request[resource], *live])

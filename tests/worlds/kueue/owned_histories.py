@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 from edl.controller.planning import plan_snapshot
 from edl.lifecycle.resized_workload import workload_actions
 from edl.model.actions import Action, ChangeWorkloads, Report, ReportWorkloads, ResizeWorkload
+from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
 from edl.model.times import text_of
 from tests.worlds.kueue.objects import cluster_queue, cohort, flavor, local_queue, own_workload, workload
 from tests.worlds.kueue.owned_jobs import owned_batch_job, reference_to
+from tests.worlds.kueue.present import present_decision
 from tests.worlds.kueue.surroundings import LOADS, NO_NODE, Around
 from tests.worlds.raw_objects import Object, batch_pod, take
 
@@ -91,7 +93,12 @@ class State(NamedTuple):
         return self._replace(jobs=tuple(job if one.name == job.name else one for one in self.jobs))
 
 
-View = tuple[Mapping[str, Job], Mapping[str, ScaleDecision]]
+class View(NamedTuple):
+    """What edl has read, and what it would decide now, by the name of the Job."""
+
+    snapshot: ClusterSnapshot
+    jobs: Mapping[str, Job]
+    decisions: Mapping[str, ScaleDecision]
 
 
 @dataclass
@@ -170,6 +177,10 @@ class Histories:
         is_kept = base is not None and base.state == "admitted"
         if is_kept and any(isinstance(one, ResizeWorkload) and one.count < LOW for one in actions):
             self.broken.append(f"{job.name} below its minimum in {state}")
+        more = sum(one.trainers for a in actions if isinstance(a, ChangeWorkloads) for one in a.new if one.index)
+        asked = sum(one.pods for one in state.own if one.state == "waiting" and one.number)
+        if more and more + asked > _unused(state):
+            self.broken.append(f"{job.name} asks for {more} pods more although others use that quota in {state}")
 
     def _view(self, state: State) -> View:
         key = state._replace(left=frozenset(), jobs=tuple(job._replace(plan=None) for job in state.jobs))
@@ -178,26 +189,23 @@ class Histories:
             plan = plan_snapshot(snapshot, "maxmin", Limits())
             jobs = {job.key.object_name: job for job in snapshot.jobs}
             decisions = {one.job.object_name: one for one in plan.decisions}
-            self._views[key] = jobs, decisions
+            self._views[key] = View(snapshot, jobs, decisions)
         return self._views[key]
 
     def _planned(self, state: State) -> State:
-        decisions = self._view(state)[1]
+        decisions = self._view(state).decisions
         for job in state.jobs:
             one = decisions[job.name]
             state = state.with_job(job._replace(plan=(one.current, one.target, one.admitted)))
         return state
 
     def _actions(self, state: State, sized: Sized) -> list[Action]:
-        jobs, decisions = self._view(state)
-        decision = None
-        if sized.plan is not None:
-            current, target, is_admitted = sized.plan
-            fresh = decisions[sized.name]
-            why = fresh.reason, fresh.message
-            decision = ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, *why)
+        view = self._view(state)
+        job = view.jobs[sized.name]
+        old = [_as_planned(one, view.decisions[one.name]) for one in state.jobs if one.plan is not None]
+        decision = present_decision(job, old, view.snapshot)
         kinds = ChangeWorkloads | ReportWorkloads | ResizeWorkload
-        return [a for a in workload_actions(jobs[sized.name], decision, 8, float(_NOW_S)) if isinstance(a, kinds)]
+        return [a for a in workload_actions(job, decision, 8, float(_NOW_S)) if isinstance(a, kinds)]
 
     def _admitted(self, state: State) -> State:
         """One round of Kueue: others by priority, then the Workloads of edl by age; a base before surplus."""
@@ -216,6 +224,12 @@ class Histories:
                 own = tuple(each._replace(state="admitted") if each is one else each for each in state.own)
                 state = state._replace(own=own)
         return state
+
+
+def _as_planned(job: Sized, fresh: ScaleDecision) -> ScaleDecision:
+    """The decision of the last plan, with the reason of a new one."""
+    current, target, is_admitted = job.plan or (0, 0, False)
+    return ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, fresh.reason, fresh.message)
 
 
 def _job(state: State, name: str) -> Sized:

@@ -21,6 +21,7 @@ from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.plan import ScaleDecision
 from tests.worlds.kueue.objects import GATE, cluster_queue, cohort, flavor, kueue_job, local_queue, workload
+from tests.worlds.kueue.present import present_decision
 from tests.worlds.kueue.surroundings import LOADS, Around
 from tests.worlds.raw_objects import Object, batch_pod, container, take
 
@@ -134,7 +135,12 @@ class Preemptor(NamedTuple):
     priority: int = 0
 
 
-View = tuple[Mapping[str, Job], Mapping[str, ScaleDecision]]
+class View(NamedTuple):
+    """What edl has read, and what it would decide now, by the name of the Job."""
+
+    snapshot: ClusterSnapshot
+    jobs: Mapping[str, Job]
+    decisions: Mapping[str, ScaleDecision]
 
 
 @dataclass
@@ -197,12 +203,14 @@ class SizedHistories:
                 yield event, following._replace(left=state.left - {event})
 
     def _judge(self, state: State, job: Sized, count: int) -> None:
-        fresh = self._view(state)[1][job.name]
+        """Check a write of edl, however old its plan is: it has the cluster as it is now before it."""
         if count < LOW:
             self.broken.append((f"edl takes {job.name} below its minimum", state))
-        is_fresh = job.plan == (fresh.current, fresh.target, fresh.admitted)
-        if job.held and is_fresh and count - max(job.held, job.granting) > state.unused:
+        has = max(job.held, job.granting)
+        if job.held and count - has > state.unused:
             self.broken.append((f"edl asks for {count} pods of {job.name} although others use that quota", state))
+        if job.held and count > max(has, job.asked) and not all(is_admitted for _, is_admitted in state.others):
+            self.broken.append((f"edl raises {job.name} beside one that waits", state))
 
     def rest(self, state: State, turns: int = 40) -> State | None:
         """Return where a state leads if nothing happens any more and everybody acts in turn; None if nowhere."""
@@ -225,18 +233,17 @@ class SizedHistories:
         """The count that edl writes now; None if it writes none."""
         if job.plan is None:
             return None
-        jobs, decisions = self._view(state)
-        current, target, is_admitted = job.plan
-        fresh = decisions[job.name]
-        decision = ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, fresh.reason, fresh.message)
-        found = jobs[job.name]
+        view = self._view(state)
+        old = [_as_planned(one, view.decisions[one.name]) for one in state.jobs if one.plan is not None]
+        found = view.jobs[job.name]
+        decision = present_decision(found, old, view.snapshot)
         if self.hasty and found.kueue is not None:
             found = replace(found, kueue=replace(found.kueue, is_pending=False))
         actions = workload_actions(found, decision, 8, float(_NOW_S))
         return next((one.count for one in actions if isinstance(one, ResizeWorkload)), None)
 
     def _planned(self, state: State) -> State:
-        decisions = self._view(state)[1]
+        decisions = self._view(state).decisions
         for job in state.jobs:
             one = decisions[job.name]
             is_paused = job.is_paused or (job.is_late and one.target <= job.held)
@@ -250,7 +257,7 @@ class SizedHistories:
             snapshot = _snapshot(state)
             plan = plan_snapshot(snapshot, "maxmin", Limits())
             jobs = {job.key.object_name: job for job in snapshot.jobs}
-            self._views[key] = jobs, {one.job.object_name: one for one in plan.decisions}
+            self._views[key] = View(snapshot, jobs, {one.job.object_name: one for one in plan.decisions})
         return self._views[key]
 
     def _reconciled(self, state: State, job: Sized) -> State:
@@ -296,6 +303,12 @@ class SizedHistories:
             elif self.reclaims and not state.exceeds(job.queue, more):
                 state = _evicted(state, Preemptor(job.name, job.queue, more), swapped)
         return state
+
+
+def _as_planned(job: Sized, fresh: ScaleDecision) -> ScaleDecision:
+    """The decision of the last plan, with the reason of a new one."""
+    current, target, is_admitted = job.plan or (0, 0, False)
+    return ScaleDecision(fresh.job, 1, current, target, LOW, HIGH, is_admitted, fresh.reason, fresh.message)
 
 
 def _written(job: Sized) -> Sized:

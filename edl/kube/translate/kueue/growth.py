@@ -20,8 +20,11 @@ from edl.model.units import amount, count
 from edl.printable import one_line
 
 ADMITTED_WITHIN_S, ADMITTED_AT_LAST_S = 5.0, 60.0
-"""A size that Kueue has not admitted by then is taken back. If Kueue admits it after all, it is only slow: the next
-size of that job has twice as long, up to the second."""
+"""A size that Kueue has not admitted by then is taken back; one that it has not even tried by the second.
+
+If Kueue admits it after all, it is only slow: the next size of that job has twice as long, up to the second. Of
+trainers that it admits one by one, each has as long.
+"""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 1800.0
 """Then edl asks for no larger one for so long; twice as long after each further time in a row."""
 _MOST_QUOTED = 300
@@ -59,32 +62,36 @@ class LateSizes:
         self.valid_until_s = inf
         self._late: dict[str, _Late] = {}
         self._slow: dict[str, int] = {}  # by UID: how many sizes Kueue has admitted after they were taken back
+        self._admitted: dict[str, tuple[int, float]] = {}  # by UID: for how many trainers, and since when
 
     def begin(self, uids: Collection[str]) -> None:
         """Forget all jobs but these."""
         self.valid_until_s = inf
         self._late = {uid: late for uid, late in self._late.items() if uid in uids}
         self._slow = {uid: times for uid, times in self._slow.items() if uid in uids}
+        self._admitted = {uid: since for uid, since in self._admitted.items() if uid in uids}
 
     def refusal(self, one: SizedJob, now_s: float) -> Refusal | None:
         """Say what keeps a job at its admitted size, or a pending job at its minimum."""
         uid, reserved = one.job.uid, one.trainers.held if one.trainers is not None else 0
         kept = max(one.job.min_trainers, reserved)
+        self._note_admitted(uid, reserved, now_s)
         late = self._late.get(uid)
         if late is not None and reserved > late.reserved:
-            if one.holding is not None and one.holding.key == late.workload:
+            if one.state.is_owned or (one.holding is not None and one.holding.key == late.workload):
                 self._slow[uid] = self._slow.get(uid, 0) + 1
             del self._late[uid]
             late = None
         if one.waiting is not None and one.wished is not None and one.wished.count > kept:
-            due_s = _asked_s(one, one.waiting) + self._within_s(uid)
+            within_s = self._within_s(uid, one.waiting)
+            due_s = max(_asked_s(one, one.waiting), self._admitted[uid][1]) + within_s
             is_known = late is not None and late.workload == one.waiting.key and late.asked == one.wished.count
             if now_s < due_s:
                 self._holds_until(due_s)
             elif late is None or not is_known or now_s >= late.until_s:
                 times = 1 if late is None else late.times + 1
                 until_s = now_s + _pause_s(times)
-                late = _Late(one.waiting.key, one.wished.count, reserved, times, until_s, self._within_s(uid))
+                late = _Late(one.waiting.key, one.wished.count, reserved, times, until_s, within_s)
                 self._late[uid] = late
         if late is None or now_s >= late.until_s:
             return None
@@ -103,13 +110,22 @@ class LateSizes:
             return True
         if one.waiting is None or one.wished is None:
             return False
-        due_s = _asked_s(one, one.waiting) + self._within_s(one.job.uid)
+        due_s = _asked_s(one, one.waiting) + self._within_s(one.job.uid, one.waiting)
         if now_s < due_s:
             self._holds_until(due_s)
         return now_s < due_s
 
-    def _within_s(self, uid: str) -> float:
+    def _note_admitted(self, uid: str, reserved: int, now_s: float) -> None:
+        """Note for how many trainers a job holds quota; when that began before is not known."""
+        before = self._admitted.get(uid)
+        if before is None or reserved != before[0]:
+            since_s = before[1] if before is not None and reserved < before[0] else now_s
+            self._admitted[uid] = reserved, -inf if before is None else since_s
+
+    def _within_s(self, uid: str, waiting: Load) -> float:
         """For how long a size of a job may wait for Kueue."""
+        if not waiting.is_tried:
+            return ADMITTED_AT_LAST_S
         return float(min(ADMITTED_AT_LAST_S, ADMITTED_WITHIN_S * 2 ** min(self._slow.get(uid, 0), 10)))
 
     def _holds_until(self, time_s: float) -> None:

@@ -30,6 +30,8 @@ REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 """An annotation of a Workload: the Workload of the same job whose place it takes once it has its reservation."""
 _UNAVAILABLE = re.compile(r"(?:^|: |, )resource ([\w.-]+(?:/[\w.-]+)?) unavailable in ClusterQueue(?=$|[,;])")
 _HELD_BACK = (("AdmissionGated", "Admission is gated by: "), ("OnHold", ""))
+_YET_TO_TRY = "PendingEvaluation"
+"""Kueue says so with its feature gate UnadmittedWorkloadsExplicitStatus, and nothing without."""
 _NOT_VALID = ("resources validation failed: ", "resources didn't satisfy LimitRange constraints: ")
 _MOST_QUOTED = 300
 _MOST_DIGITS = 10
@@ -201,7 +203,7 @@ def read_load(source: WorkloadObject) -> Load | None:
         gated=one_line(message, _MOST_QUOTED) if said is not None and _is_held_back(said.reason, message) else "",
         refused=one_line(message, _MOST_QUOTED) if message.startswith(_NOT_VALID) else "",
         unavailable=_unavailable(message, pod_sets),
-        is_tried=admission is not None or said is not None,
+        is_tried=admission is not None or (said is not None and said.reason != _YET_TO_TRY),
     )
 
 

@@ -107,7 +107,11 @@ def waiting_of(own: Sequence[Load]) -> Load | None:
     waiting = [load for load in own if not load.is_reserved and load.active and not load.evicted]
     if not waiting:
         return None
-    return replace(waiting[-1], pod_sets=tuple(one for load in (*_holding(own), *waiting) for one in load.pod_sets))
+    return replace(
+        waiting[-1],
+        pod_sets=tuple(one for load in (*_holding(own), *waiting) for one in load.pod_sets),
+        is_tried=any(load.is_tried for load in waiting),  # of those that are alike Kueue tries one
+    )
 
 
 def as_waiting(job: Job, state: KueueState, problem: str) -> Job:

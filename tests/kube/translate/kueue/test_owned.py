@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl.controller.planning import plan_snapshot
-from edl.kube.translate.kueue.growth import ADMITTED_WITHIN_S
+from edl.kube.translate.kueue.growth import ADMITTED_AT_LAST_S, ADMITTED_WITHIN_S
 from edl.kube.translate.snapshot import Translator
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
@@ -75,6 +75,50 @@ def test_a_job_is_barred_until_its_base_holds_quota() -> None:
         "Workload ads/ctr-0 waits in LocalQueue blue of Kueue: insufficient quota for cpu"
     )
     assert not planned(take(*BLUE, queued(), own_workload(0, 2, state="waiting"))).admitted
+
+
+def waiting(*indexes: int, at: int) -> list[Object]:
+    """Workloads of one trainer each that wait; Kueue has tried the first, and the others are alike."""
+    tried = own_workload(indexes[0], 1, state="waiting", at=at, message="insufficient quota for cpu")
+    return [tried, *(own_workload(i, 1, state="waiting", at=at) for i in indexes[1:])]
+
+
+def test_trainers_that_kueue_admits_one_by_one_have_their_time_each() -> None:
+    """Kueue takes seconds for twelve of them on a busy machine, and those that are taken back cost a pause."""
+    translator = Translator()
+    before = seen(*BLUE, queued(), *admitted(2), *waiting(1, 2, 3, at=998), now_s=998.0, translator=translator)
+    assert before.refusal is None
+    after = *BLUE, queued(), *admitted(3), *waiting(2, 3, at=998)
+    seen(*after, now_s=1002.0, translator=translator)
+    assert seen(*after, now_s=1001.5 + ADMITTED_WITHIN_S, translator=translator).refusal is None
+    assert translator.valid_until_s == 1002.0 + ADMITTED_WITHIN_S
+    late = seen(*after, now_s=1002.0 + ADMITTED_WITHIN_S, translator=translator).refusal
+    assert late
+    assert "did not admit 5 trainers within 5 s" in late.message
+
+
+def test_after_a_trainer_that_kueue_admits_late_the_next_ones_have_more_time() -> None:
+    translator = Translator()
+    seen(*BLUE, queued(), *admitted(2), *waiting(1, at=998), now_s=998.0 + ADMITTED_WITHIN_S, translator=translator)
+    seen(*BLUE, queued(), *admitted(3), now_s=1004.0, translator=translator)
+    again = *BLUE, queued(), *admitted(3), *waiting(2, at=1005)
+    assert seen(*again, now_s=1005.0 + ADMITTED_WITHIN_S, translator=translator).refusal is None
+    assert seen(*again, now_s=1005.0 + 2 * ADMITTED_WITHIN_S, translator=translator).refusal
+
+
+def test_trainers_that_kueue_has_not_tried_are_not_taken_back_for_a_minute() -> None:
+    """Kueue that needs six seconds for each would never admit one of which edl takes back what is older than five."""
+    translator = Translator()
+    objects = *BLUE, queued(), *admitted(2), own_workload(1, 1, state="waiting", at=940)
+    assert seen(*objects, now_s=939.5 + ADMITTED_AT_LAST_S, translator=translator).refusal is None
+    assert translator.valid_until_s == 940 + ADMITTED_AT_LAST_S
+    late = seen(*objects, now_s=940.0 + ADMITTED_AT_LAST_S, translator=translator).refusal
+    assert late
+    assert "did not admit 3 trainers within 60 s" in late.message
+    gated = {"type": "QuotaReserved", "status": "False", "reason": "PendingEvaluation", "message": "is pending"}
+    named = own_workload(1, 1, state="waiting", at=940)
+    named["status"]["conditions"] = [gated]
+    assert seen(*BLUE, queued(), *admitted(2), named, now_s=999.0).refusal is None, "Kueue says that it has not"
 
 
 def test_a_queue_that_does_not_exist_is_named() -> None:
@@ -167,7 +211,8 @@ def test_a_stopped_surplus_keeps_the_job_from_growing() -> None:
 
 def test_what_is_not_admitted_in_time_is_taken_back() -> None:
     translator = Translator()
-    objects = (*BLUE, queued(), *admitted(4), own_workload(8, 1, state="waiting", at=990), *pods(4))
+    tried = own_workload(8, 1, state="waiting", at=990, message="insufficient quota for cpu")
+    objects = (*BLUE, queued(), *admitted(4), tried, *pods(4))
     assert planned(take(*objects, translator=translator, now_s=991.0)).target == 10
     late = take(*objects, translator=translator, now_s=991.0 + ADMITTED_WITHIN_S)
     assert planned(late).target == 4

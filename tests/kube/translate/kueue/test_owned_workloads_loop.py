@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,19 @@ from tests.worlds.raw_objects import Object, decoded
 
 KINDS: tuple[Callable[[], Object], ...] = (owned_batch_job, owned_pytorch_job)
 EVENTS = st.lists(st.one_of(st.integers(1, 4), st.just(0)), min_size=1, max_size=5)
+
+
+@dataclass
+class SlowKueue(OwnedJobModel):
+    """Kueue that admits one Workload at a time, each so many seconds after it was made and after the one before."""
+
+    takes_s: int = 6
+    last_s: int = 0
+
+    def _admit(self) -> None:
+        due = [one for one in self.own.values() if one.state == "waiting" and self.now - one.at >= self.takes_s]
+        if due and self.now - self.last_s >= self.takes_s:
+            min(due, key=lambda one: one.index).state, self.last_s = "admitted", self.now
 
 
 def is_suspended(body: Object) -> bool:
@@ -85,3 +99,13 @@ def test_a_job_that_its_owner_starts_before_kueue_has_admitted_it_is_suspended(m
     del model.others["first"]
     model.settle()
     assert len(model.live) == 10
+
+
+def test_beside_a_kueue_that_needs_six_seconds_for_each_pod_the_job_has_all_that_is_left() -> None:
+    """What edl took back after five seconds, Kueue never admitted."""
+    model = SlowKueue(True, owned_batch_job())
+    model.settle(65)
+    assert len(model.live) == 10
+    writes = model.writes
+    model.settle(3)
+    assert model.writes == writes, "nothing is written at rest"

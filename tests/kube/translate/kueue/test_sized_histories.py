@@ -89,6 +89,15 @@ def test_no_size_is_raised_while_kueue_may_be_admitting_another_one(job: Sized) 
     assert not broken(hasty=False)
 
 
+@pytest.mark.parametrize("events", [{"owner comes"}, {"urgent comes"}, {"rightful comes"}])
+def test_a_plan_that_does_not_know_who_waits_raises_no_count(events: set[str]) -> None:
+    """Kueue evicts the newest Workload first, and a job that grows has the newest one of all."""
+    alone = Sized("a", "blue", asked=1, held=1, live=1)
+    histories = SizedHistories(reclaims=True)
+    histories.search(State((alone,), admitted=("a",), left=frozenset(events)), 100)
+    assert not histories.broken
+
+
 def test_a_size_that_runs_without_having_been_admitted_is_taken_back_and_admitted() -> None:
     start = State((Sized("a", "blue", asked=3, held=2, live=3, counted=3),), admitted=("a",))
     histories = SizedHistories(reclaims=True)
