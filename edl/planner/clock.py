@@ -23,6 +23,9 @@ NOW_S = time.perf_counter  # the time of a decision that brings no other one
 
 MANY_OBJECTS = 10_000
 """To search so many for cycles takes some milliseconds, in which no thread goes on."""
+EXCLUDED_TIMES = 1000
+"""After so many decisions all is searched once, so that cycles that were excluded do not stay for ever."""
+_excluded = 0  # how many decisions have excluded what they left since then
 
 
 @contextmanager
@@ -34,8 +37,8 @@ def without_collections(*, excludes_new: bool = False) -> Iterator[None]:
 
     Args:
         excludes_new: if more than `MANY_OBJECTS` are new at the end, exclude what there is then from later searches:
-            the first one would hold up all threads for a part of a second. They end with their last use as ever; of
-            the cycles that are unused just then, those are never found that are younger than this block.
+            the first one would hold up all threads for a part of a second. Objects end with their last use as ever;
+            cycles that are unused just then end `EXCLUDED_TIMES` such decisions later at the latest.
     """
     was_enabled = gc.isenabled()
     if was_enabled and excludes_new:
@@ -46,8 +49,19 @@ def without_collections(*, excludes_new: bool = False) -> Iterator[None]:
     finally:
         if was_enabled:
             if excludes_new and gc.get_count()[0] > MANY_OBJECTS:
-                gc.freeze()
+                _exclude()
             gc.enable()
+
+
+def _exclude() -> None:
+    """Exclude all objects from searches for cycles, after a search of all of them if that is due."""
+    global _excluded  # noqa: PLW0603 - the interpreter has one set of excluded objects
+    _excluded += 1
+    if _excluded >= EXCLUDED_TIMES:
+        _excluded = 0
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()
 
 
 class OutOfTimeError(PlanError):

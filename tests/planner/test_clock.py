@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from edl.errors import PlanFailure
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
-from edl.planner import decide
+from edl.planner import clock, decide
 from edl.planner.clock import LEAST_S, MANY_OBJECTS, Clock, OutOfTimeError, without_collections
 from edl.planner.decide import READ_AGAIN, SHARE_BY, study
 from edl.planner.guard import check
@@ -227,6 +228,30 @@ def test_what_a_large_decision_leaves_is_not_searched(excludes_new: bool, more: 
     finally:
         if gc.get_freeze_count() > before:
             gc.unfreeze()
+
+
+def test_unused_cycles_that_were_excluded_end_after_many_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setattr(clock, "EXCLUDED_TIMES", 2)
+    monkeypatch.setattr(clock, "_excluded", 0)
+
+    def decide_much() -> weakref.ref[Cycle]:
+        with without_collections(excludes_new=True):
+            kept, unused = [[] for _ in range(2 * MANY_OBJECTS)], weakref.ref(Cycle())
+        assert kept
+        return unused
+
+    try:
+        first = decide_much()
+        gc.collect()
+        assert first() is not None, "it was excluded"
+        second = decide_much()
+        assert (first(), second()) == (None, None)
+    finally:
+        gc.unfreeze()
 
 
 def test_they_are_searched_for_again_after_an_error() -> None:
