@@ -48,7 +48,7 @@ class Row:
 class _Deaf(PlanCycle):
     """Plans that are told nothing of what the API server rejects."""
 
-    def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
+    async def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
         """The view as it is."""
         return view
 

@@ -72,7 +72,7 @@ async def test_the_plans_that_the_leader_carries_out_are_shown() -> None:
     async with controller_page() as (url, page), aiohttp.ClientSession() as http:
         recorder = ControllerRecorder(Metrics(), policy="maxmin", onlooker=page.live)
         await recorder.observed(CLUSTER, leader=True)
-        recorder.planned(CLUSTER, Limits(), PLAN)
+        await recorder.planned(CLUSTER, Limits(), PLAN)
         async with http.get(f"{url}/page/events", headers={"Authorization": "Bearer full"}) as response:
             await response.content.readline()
             state = await response.content.readline()

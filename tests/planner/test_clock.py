@@ -240,7 +240,8 @@ def test_unused_cycles_that_were_excluded_end_after_many_decisions(monkeypatch: 
 
     def decide_much() -> weakref.ref[Cycle]:
         with without_collections(excludes_new=True):
-            kept, unused = [[] for _ in range(2 * MANY_OBJECTS)], weakref.ref(Cycle())
+            kept: list[list[int]] = [[] for _ in range(2 * MANY_OBJECTS)]
+            unused = weakref.ref(Cycle())
         assert kept
         return unused
 
