@@ -14,6 +14,7 @@ from edl.model.limits import Limits
 from edl.model.pods import Pod
 from edl.model.resources import RULE_PREFIX
 from edl.model.units import amount, count, listed, plain, rank_of
+from edl.planner.clock import Clock
 from edl.planner.findings.scarcity import scarce_of, slots_without_training
 from edl.planner.minimums.gangs import with_whole_gangs
 from edl.planner.minimums.serving import count_serving
@@ -26,7 +27,7 @@ NAMED = 3
 
 def waiting_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
     """Lines about all pods that no job waits for and that no eviction helps."""
-    seen = with_whole_gangs(snapshot, Limits())
+    seen = with_whole_gangs(snapshot, Limits(), Clock())
     yield from blocked_lines(seen)
     yield from oversized_lines(seen)
     yield from daemon_lines(seen)

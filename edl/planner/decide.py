@@ -125,7 +125,7 @@ def study(
         RefusedPlanError: the plan broke a rule.
     """
     first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver, kept or KeptReading())
-    snapshot = with_whole_gangs(snapshot, limits)
+    snapshot = with_whole_gangs(snapshot, limits, first.watch, first.kept)
     make = _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
         if not any(may_have_fewer(job) for job in snapshot.jobs):

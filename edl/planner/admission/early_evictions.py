@@ -68,7 +68,8 @@ def early_evictions(
     """
     clock = Clock(limits.deadline_s)
     with without_collections():
-        adapted = replace(with_whole_gangs(snapshot, limits), jobs=tuple(adapt(job) for job in snapshot.jobs))
+        whole = with_whole_gangs(snapshot, limits, clock, kept)
+        adapted = replace(whole, jobs=tuple(adapt(job) for job in snapshot.jobs))
         problem = with_engine(read_problem(adapted, limits, clock=clock, defers=True, kept=kept))
         packing = _with_capacity_for_serving(problem, limits.deadline_s)
     gone: defaultdict[int, list[int]] = defaultdict(list)

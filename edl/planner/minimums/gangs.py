@@ -2,25 +2,32 @@
 
 A plan frees capacity for as many waiting pods as fit without any training. Of a group that does not fit as a whole
 even then, or of which too few pods wait, no pod starts. So its pods count as blocked.
+
+Whether a group fits on empty nodes is counted for every group. Whether it fits beside what comes before it is
+searched for a few groups of each namespace and for a small part of the deadline. Of the other groups each pod counts
+for itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cache, partial
 
 from edl.model.cluster import ClusterSnapshot, Gang
 from edl.model.limits import Limits
 from edl.model.pods import Pod
 from edl.model.units import count
+from edl.planner.clock import Clock
 from edl.planner.minimums.serving import count_serving
-from edl.planner.problem import Problem, WaitingServing
+from edl.planner.problem import Problem, WaitingServing, count_slots
 from edl.planner.problem_reader import read_problem
+from edl.planner.reading.kept import KeptReading
 
 MOST_TRIED = 32
-"""So many groups are tried as a whole, those of the highest priority first; of more, each pod counts for itself."""
+"""So many groups are tried beside what comes before them; the namespaces take turns."""
+TRIED_BY = 0.05
+"""The part of the deadline that this may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,19 @@ class _Waiting:
         return -max(pod.priority for pod in self.pods), min(pod.created_s for pod in self.pods), self.gang.name
 
 
-def with_whole_gangs(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
+def with_whole_gangs(
+    snapshot: ClusterSnapshot, limits: Limits, clock: Clock, kept: KeptReading | None = None
+) -> ClusterSnapshot:
     """Return the snapshot in which the pods of each group are blocked that cannot start as a whole.
 
     Args:
         snapshot: the cluster.
         limits: what the operator allows.
+        clock: that of the decision.
+        kept: what the last plan has read.
+
+    Raises:
+        PlanError: there was no time to read the cluster.
     """
     waiting = _waiting(snapshot) if snapshot.gangs else []
     if not waiting:
@@ -58,7 +72,11 @@ def with_whole_gangs(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapsh
             blocked |= {pod.uid: _too_few(group) for pod in group.pods}
         else:
             complete.append(group)
-    for group in _not_whole(snapshot, complete, limits):
+    if complete:
+        clock.begin("serving")
+        problem = read_problem(snapshot, limits, clock=clock, kept=kept)
+        complete = _not_whole(snapshot, complete, problem, limits.deadline_s)
+    for group in complete:
         blocked |= {pod.uid: _no_capacity(group) for pod in group.pods}
     if not blocked:
         return snapshot
@@ -85,34 +103,54 @@ def _waiting(snapshot: ClusterSnapshot) -> list[_Waiting]:
     return [group for group in groups if group.missing > 1]
 
 
-def _not_whole(snapshot: ClusterSnapshot, groups: list[_Waiting], limits: Limits) -> list[_Waiting]:
+def _not_whole(
+    snapshot: ClusterSnapshot, groups: list[_Waiting], problem: Problem, deadline_s: float
+) -> list[_Waiting]:
     """The groups that do not fit as a whole beside what comes before them, even if no training runs."""
-    if not groups:
+    if not count_serving(problem, deadline_s).short:
         return []
-    problem = read_problem(snapshot, limits)
-    if not count_serving(problem, limits.deadline_s).short:
-        return []
+    until_s = problem.clock.spent_s + TRIED_BY * deadline_s
+    number = {shape: index for index, shape in enumerate(problem.shapes)}
+    wanted = {group.gang: Counter(number[pod.shape] for pod in group.pods) for group in groups}
+    slots = {s: _slots(problem, s) for own in wanted.values() for s in own}
+    alone = {gang: sum(min(pods, slots[s]) for s, pods in own.items()) for gang, own in wanted.items()}
+    refused = [group for group in groups if alone[group.gang] < group.missing]
+    tried = _in_turns([group for group in groups if alone[group.gang] >= group.missing])
     grouped = {pod.uid for group in groups for pod in group.pods}
     singles = [pod for pod in snapshot.waiting_serving if pod.needs_capacity and pod.uid not in grouped]
-    number = {shape: index for index, shape in enumerate(problem.shapes)}
-    accepted: list[Pod] = []
-    refused = []
-    for group in islice(sorted(groups, key=lambda group: group.rank), MOST_TRIED):
-        first = [pod for pod in singles if pod.priority >= -group.rank[0]]
-        before = Counter(number[pod.shape] for pod in (*first, *accepted))
-        own = Counter(number[pod.shape] for pod in group.pods)
-        if _placed(problem, before + own, limits) - _placed(problem, before, limits) >= group.missing:
-            accepted += group.pods
+    placed, accepted = cache(partial(_placed, problem, deadline_s)), Counter[int]()
+    for group in sorted(tried, key=lambda group: group.rank):
+        if problem.clock.spent_s > until_s:
+            problem.clock.cut_short("groups of serving pods")
+            break
+        before = accepted + Counter(number[pod.shape] for pod in singles if pod.priority >= -group.rank[0])
+        both = before + wanted[group.gang]
+        if placed(frozenset(both.items())) - placed(frozenset(before.items())) >= group.missing:
+            accepted += wanted[group.gang]
         else:
             refused.append(group)
     return refused
 
 
-def _placed(problem: Problem, wanted: Mapping[int, int], limits: Limits) -> int:
-    """How many pods of these shapes fit if no training runs."""
-    waiting = tuple(WaitingServing(shape, pods, 0) for shape, pods in sorted(wanted.items()))
-    served = count_serving(replace(problem, waiting=waiting), limits.deadline_s)
-    return sum(served.due.values())
+def _slots(problem: Problem, shape: int) -> int:
+    """How many pods of a shape the nodes could hold if there were nothing else to place."""
+    return int((count_slots(problem.empty, problem.request[shape]) * problem.opened[shape]).sum())
+
+
+def _in_turns(groups: list[_Waiting]) -> list[_Waiting]:
+    """The groups that are tried: of each namespace in turn the one that comes first."""
+    turn: Counter[str] = Counter()
+    turns: list[tuple[int, _Waiting]] = []
+    for group in sorted(groups, key=lambda group: group.rank):
+        turns.append((turn[group.gang.namespace], group))
+        turn[group.gang.namespace] += 1
+    return [group for _, group in sorted(turns, key=lambda one: one[0])[:MOST_TRIED]]
+
+
+def _placed(problem: Problem, deadline_s: float, wanted: frozenset[tuple[int, int]]) -> int:
+    """How many pods fit if no training runs; `wanted` has the pods of each shape."""
+    waiting = tuple(WaitingServing(shape, pods, 0) for shape, pods in sorted(wanted))
+    return sum(count_serving(replace(problem, waiting=waiting), deadline_s).due.values())
 
 
 def _too_few(group: _Waiting) -> str:

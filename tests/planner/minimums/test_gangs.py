@@ -12,6 +12,7 @@ import pytest
 
 from edl.explain.blocked_serving import waiting_lines
 from edl.model.limits import Limits
+from edl.planner.clock import Clock
 from edl.planner.minimums import gangs
 from tests.worlds.rules.scenes import Object, job, members, nodes, plan, pod, snapshot, victims
 
@@ -117,10 +118,35 @@ def test_the_group_of_the_highest_priority_comes_first() -> None:
     other: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "first"}}}
     first = [{**one, "spec": {**one["spec"], "priority": 5}} for one in web(2, name="first", **other)]
     scene = snapshot(full(2), web(2, **VOLCANO), group(2), first, group(2, name="first"))
-    seen = gangs.with_whole_gangs(scene, Limits())
+    seen = gangs.with_whole_gangs(scene, Limits(), Clock())
     assert {one.name for one in seen.waiting_serving if one.blocked} == {"web-0", "web-1"}
 
 
+def two_groups() -> list[list[Object]]:
+    """Two groups of two pods, and two nodes: either group fits if the other one does not start."""
+    other: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "other"}}}
+    return [full(3), web(2, **VOLCANO), [group(2)], web(2, name="other", **other), [group(2, name="other")]]
+
+
 def test_beyond_some_groups_each_pod_counts_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan(*two_groups()).serving.placed == 2
+    monkeypatch.setattr(gangs, "MOST_TRIED", 1)
+    assert plan(*two_groups()).serving.placed == 3
     monkeypatch.setattr(gangs, "MOST_TRIED", 0)
-    assert plan(full(2), web(3, **VOLCANO), group(3)).serving.placed == 2
+    too_many = plan(full(2), web(3, **VOLCANO), group(3))
+    assert too_many.serving.placed == 0, "a group that fits on no empty nodes is never tried"
+
+
+def test_groups_take_a_small_part_of_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gangs, "TRIED_BY", -1.0)
+    found = plan(*two_groups())
+    assert (found.serving.placed, found.cut) == (3, ("groups of serving pods",))
+
+
+def test_the_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without turns the two groups of the first namespace would be tried, and a part of the other one would start."""
+    there: Object = {"metadata": {"namespace": "there", "annotations": {"scheduling.k8s.io/group-name": "zone"}}}
+    last = {**group(2, name="zone"), "metadata": {"name": "zone", "namespace": "there"}}
+    monkeypatch.setattr(gangs, "MOST_TRIED", 2)
+    seen = gangs.with_whole_gangs(snapshot(*two_groups(), web(2, name="zone", **there), last), Limits(), Clock())
+    assert {one.name for one in seen.waiting_serving if one.blocked} == {"zone-0", "zone-1"}
