@@ -13,7 +13,7 @@ from edl.model.resources import CPU, MEMORY
 from edl.planner.decide import study
 from edl.planner.guard import check
 from edl.planner.policies.registry import POLICIES
-from edl.planner.solvers.integer_program import IntegerProgram
+from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
 
 ROWS = [(6, 6, 1), (12, 15, 12), (30, 15, 4), (60, 40, 12)]
 
@@ -41,9 +41,9 @@ def test_few_integer_programs_are_searched(
     searched: list[int] = []
     solve = IntegerProgram.solve
 
-    def counted(program: IntegerProgram, limit_s: float) -> list[int] | None:
+    def counted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms | None = None) -> list[int] | None:
         searched.append(len(program.cost))
-        return solve(program, limit_s)
+        return solve(program, limit_s, solved)
 
     monkeypatch.setattr(IntegerProgram, "solve", counted)
     world = contended(nodes, jobs, sizes, seed=0)

@@ -180,8 +180,8 @@ class Translator:
 
     def reserve_nodes(self, daemonsets: Iterable[DaemonSetObject], now_s: float, at_most: int) -> bool:
         """Find what DaemonSets reserve on some of the nodes that are due; False once none is left."""
-        touched, self._pods.touched_nodes = self._pods.touched_nodes, set()
-        return self._nodes.reserve(self._daemons.read(daemonsets, []), self._pods, touched, now_s, at_most)
+        daemons, pods = self._daemons.read(daemonsets, []), self._pods.daemons
+        return self._nodes.reserve(daemons, pods, pods.take_touched(), now_s, at_most)
 
     def read_jobs(self, now_s: float, at_most: int) -> bool:
         """Translate some of the jobs that are due, with their pods; False once none is left."""
@@ -214,8 +214,7 @@ class Translator:
         self._pods.sort()
         self._left_out += self._pods.left_out.values()
         daemons = self._daemons.read(objects.daemonsets, self._left_out)
-        touched, self._pods.touched_nodes = self._pods.touched_nodes, set()
-        read_nodes = self._nodes.nodes(daemons, self._pods, touched, now_s)
+        read_nodes = self._nodes.nodes(daemons, self._pods.daemons, self._pods.daemons.take_touched(), now_s)
         self._left_out += self._nodes.left_out.values()
         foreign = self._pods.foreign(self._nodes if len(self._nodes) else None)
         every, namespaces = self._read_all(elastic, now_s), objects.facts.namespaces

@@ -6,16 +6,16 @@ and keeps everything else: the same pod remains the same Python object.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from math import inf
 
 from edl.errors import ConfigError
+from edl.kube.translate.books.daemon_book import DaemonBook, Place
 from edl.kube.translate.books.deferred_resizes import split
 from edl.kube.translate.books.sorted_values import SortedValues
-from edl.kube.translate.daemonsets import DaemonKey, daemon_of
+from edl.kube.translate.daemonsets import daemon_of
 from edl.kube.translate.decoders import Quarantined
 from edl.kube.translate.gangs import Minimums, gangs_of
 from edl.kube.translate.lending import declared_spec, running_request
@@ -35,8 +35,6 @@ PodKey = tuple[str, str]
 PodChange = tuple[PodKey, PodObject | None]
 """A pod that came or changed, or None for one that is gone."""
 
-_Place = tuple[str, str, str]
-
 STILL_COUNTED_S = 30.0
 """So long the quota of a namespace may count a pod that is gone."""
 
@@ -49,13 +47,13 @@ class PodBook:
     Attributes:
         left_out: the pods that cannot be read.
         touched: the jobs whose pods have changed; the reader clears them.
-        touched_nodes: the nodes that daemon pods have reached or left; the reader clears them.
+        daemons: the pods of DaemonSets.
     """
 
     def __init__(self) -> None:
         self.left_out: dict[PodKey, Quarantined] = {}
         self.touched: set[JobKey] = set()
-        self.touched_nodes: set[str] = set()
+        self.daemons = DaemonBook()
         self._priorities: Mapping[str, int] = {}
         self._never_preempting: frozenset[str] = frozenset()
         self._shapes: dict[PodShape, PodShape] = {}
@@ -68,22 +66,18 @@ class PodBook:
         self._unsorted: dict[PodKey, None] = {}
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
         self._gone: dict[PodKey, float] = {}  # when pods were found to be gone
-        self._foreign: SortedValues[_Place, Pod] = SortedValues()
-        self._moving: SortedValues[_Place, Pod] = SortedValues()  # the few of them that `is_moving` is true of
+        self._foreign: SortedValues[Place, Pod] = SortedValues()
+        self._moving: SortedValues[Place, Pod] = SortedValues()  # the few of them that `is_moving` is true of
         self._requests: dict[PodKey, NodeRequest] = {}
         self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = ((), set(), ())  # without lost nominations
-        self._nominated: dict[_Place, None] = {}
-        self._ganged: dict[_Place, PodKey] = {}  # those without a node that start only in a group
+        self._nominated: dict[Place, None] = {}
+        self._ganged: dict[Place, PodKey] = {}  # those without a node that start only in a group
         self._deferred: dict[PodKey, Pod] = {}  # what running pods wait for on their node
         self._extended: tuple[tuple[Pod, ...], tuple[Pod, ...], tuple[Pod, ...]] = ((), (), ())  # with these
         self._ruled: dict[PodKey, bool] = {}  # pods with rules about others (True), or with claims alone
         self._terms = 0  # how many of them have rules about others
         self._rules: dict[PodKey, tuple[PodObject, PodRules]] = {}
         self._shared_rules: dict[PodRules, PodRules] = {}
-        self._reached: dict[_Place, tuple[DaemonKey, str]] = {}
-        self._reaching: Counter[tuple[DaemonKey, str]] = Counter()  # how many pods each of these has
-        self._awaited: dict[str, dict[_Place, tuple[DaemonKey, Resources]]] = {}  # by node, daemon pods to come
-        self._awaiting: dict[_Place, str] = {}
 
     def set_priorities(self, priorities: Mapping[str, int], never_preempting: frozenset[str] = frozenset()) -> None:
         """Set the priority of each class by name; if one has changed, every pod is due for translation again.
@@ -230,17 +224,6 @@ class PodBook:
         """Sort the pods of no job by (namespace, name); False if just a few that came or went found their places."""
         return self._foreign.order()
 
-    def has_reached(self, daemon: DaemonKey, node: str) -> bool:
-        """Return True if a pod of the DaemonSet is bound to the node, or nominated for it."""
-        return (daemon, node) in self._reaching
-
-    def awaited_on(self, node: str) -> dict[DaemonKey, Resources]:
-        """Return what the pods of each DaemonSet request that wait for the node."""
-        found: dict[DaemonKey, Resources] = {}
-        for daemon, request in self._awaited.get(node, {}).values():
-            found[daemon] = found.get(daemon, Resources()) + request
-        return found
-
     def source_of(self, pod: Pod) -> PodObject:
         """The pod as the API server stores it; empty for a pod that is not in the book."""
         known = self._known.get((pod.namespace, pod.name))
@@ -371,16 +354,7 @@ class PodBook:
         self._moving.drop(place)
         self._nominated.pop(place, None)
         self._ganged.pop(place, None)
-        if (reached := self._reached.pop(place, None)) is not None:
-            self.touched_nodes.add(reached[1])
-            self._reaching[reached] -= 1
-            if not self._reaching[reached]:
-                del self._reaching[reached]
-        if (awaited := self._awaiting.pop(place, None)) is not None:
-            self.touched_nodes.add(awaited)
-            del self._awaited[awaited][place]
-            if not self._awaited[awaited]:
-                del self._awaited[awaited]
+        self.daemons.drop(place)
 
     def _sort_in(self, key: PodKey, known: KnownPod) -> None:
         self._take_out(key, known)
@@ -396,7 +370,7 @@ class PodBook:
             return
         if pod.is_finished or known.is_orphan:
             return
-        place, node = _place(key, pod), pod.node or pod.nominated
+        place = _place(key, pod)
         self._foreign.put(place, pod)
         if is_moving(pod):
             self._moving.put(place, pod)
@@ -405,14 +379,8 @@ class PodBook:
         if pod.gang and not pod.node:
             self._ganged[place] = key
         daemon = daemon_of(pod.namespace, known.owners) if pod.daemon else None
-        if daemon is not None and node:
-            self._reached[place] = (daemon, node)
-            self._reaching[daemon, node] += 1
-            self.touched_nodes.add(node)
-        elif daemon is not None and not pod.terminating and (node := pod.shape.only_node):
-            self._awaiting[place] = node
-            self._awaited.setdefault(node, {})[place] = (daemon, pod.shape.request)
-            self.touched_nodes.add(node)
+        if daemon is not None:
+            self.daemons.put(place, daemon, pod)
 
 
 def _key(pod: PodObject) -> PodKey:
@@ -427,7 +395,7 @@ def _belongs_to(known: KnownPod, job: ObjectMetadata) -> bool:
     return is_owned_by(known.owners, job)
 
 
-def _place(key: PodKey, pod: Pod) -> _Place:
+def _place(key: PodKey, pod: Pod) -> Place:
     return (pod.namespace, pod.name, key[0])
 
 
