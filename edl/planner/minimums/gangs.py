@@ -11,17 +11,20 @@ for itself.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import inf
 
 from edl.model.cluster import ClusterSnapshot, Gang
 from edl.model.limits import Limits
 from edl.model.pods import Pod
 from edl.model.units import count
-from edl.planner.clock import Clock
+from edl.planner.clock import Clock, OutOfTimeError
 from edl.planner.minimums.serving import count_serving
 from edl.planner.problem import Problem, WaitingServing, count_slots
 from edl.planner.problem_reader import read_problem
+from edl.planner.programs.engine import with_engine
 from edl.planner.reading.kept import KeptReading
 
 MOST_TRIED = 32
@@ -74,10 +77,13 @@ def with_whole_gangs(
             complete.append(group)
     if complete:
         clock.begin("serving")
-        problem = read_problem(snapshot, limits, clock=clock, kept=kept)
-        complete = _not_whole(snapshot, complete, problem, limits.deadline_s)
-    for group in complete:
-        blocked |= {pod.uid: _no_capacity(group) for pod in group.pods}
+        read = with_engine(read_problem(snapshot, limits, clock=clock, kept=kept))
+        problem = replace(read, clock=clock.again(TRIED_BY * limits.deadline_s))
+        try:
+            for group in _not_whole(snapshot, complete, problem):
+                blocked |= {pod.uid: _no_capacity(group) for pod in group.pods}
+        except OutOfTimeError:  # of the groups that are left each pod counts for itself
+            clock.cut_short("groups of serving pods")
     if not blocked:
         return snapshot
     return replace(
@@ -103,33 +109,38 @@ def _waiting(snapshot: ClusterSnapshot) -> list[_Waiting]:
     return [group for group in groups if group.missing > 1]
 
 
-def _not_whole(
-    snapshot: ClusterSnapshot, groups: list[_Waiting], problem: Problem, deadline_s: float
-) -> list[_Waiting]:
-    """The groups that do not fit as a whole beside what comes before them, even if no training runs."""
-    if not count_serving(problem, deadline_s).short:
-        return []
-    until_s = problem.clock.spent_s + TRIED_BY * deadline_s
+def _not_whole(snapshot: ClusterSnapshot, groups: list[_Waiting], problem: Problem) -> Iterator[_Waiting]:
+    """The groups that do not fit as a whole beside what comes before them, even if no training runs.
+
+    Raises:
+        OutOfTimeError: the time for it is over.
+    """
+    clock = problem.clock
+    clock.check("reading groups of serving pods")
+    if not count_serving(problem, clock.left_s(inf)).short:
+        return
     number = {shape: index for index, shape in enumerate(problem.shapes)}
-    wanted = {group.gang: Counter(number[pod.shape] for pod in group.pods) for group in groups}
-    slots = {s: _slots(problem, s) for own in wanted.values() for s in own}
-    alone = {gang: sum(min(pods, slots[s]) for s, pods in own.items()) for gang, own in wanted.items()}
-    refused = [group for group in groups if alone[group.gang] < group.missing]
-    tried = _in_turns([group for group in groups if alone[group.gang] >= group.missing])
+    slots_of = cache(partial(_slots, problem))
+    wanted: dict[Gang, Counter[int]] = {}
+    left = []
+    for group in groups:
+        clock.check("counting groups of serving pods")
+        own = wanted[group.gang] = Counter(number[pod.shape] for pod in group.pods)
+        if sum(min(pods, slots_of(shape)) for shape, pods in own.items()) >= group.missing:
+            left.append(group)
+        else:
+            yield group
     grouped = {pod.uid for group in groups for pod in group.pods}
     singles = [pod for pod in snapshot.waiting_serving if pod.needs_capacity and pod.uid not in grouped]
-    placed, accepted = cache(partial(_placed, problem, deadline_s)), Counter[int]()
-    for group in sorted(tried, key=lambda group: group.rank):
-        if problem.clock.spent_s > until_s:
-            problem.clock.cut_short("groups of serving pods")
-            break
+    placed, accepted = cache(partial(_placed, problem)), Counter[int]()
+    for group in sorted(_in_turns(left), key=lambda group: group.rank):
+        clock.check("trying groups of serving pods")
         before = accepted + Counter(number[pod.shape] for pod in singles if pod.priority >= -group.rank[0])
         both = before + wanted[group.gang]
         if placed(frozenset(both.items())) - placed(frozenset(before.items())) >= group.missing:
             accepted += wanted[group.gang]
         else:
-            refused.append(group)
-    return refused
+            yield group
 
 
 def _slots(problem: Problem, shape: int) -> int:
@@ -147,10 +158,10 @@ def _in_turns(groups: list[_Waiting]) -> list[_Waiting]:
     return [group for _, group in sorted(turns, key=lambda one: one[0])[:MOST_TRIED]]
 
 
-def _placed(problem: Problem, deadline_s: float, wanted: frozenset[tuple[int, int]]) -> int:
+def _placed(problem: Problem, wanted: frozenset[tuple[int, int]]) -> int:
     """How many pods fit if no training runs; `wanted` has the pods of each shape."""
     waiting = tuple(WaitingServing(shape, pods, 0) for shape, pods in sorted(wanted))
-    return sum(count_serving(replace(problem, waiting=waiting), deadline_s).due.values())
+    return sum(count_serving(replace(problem, waiting=waiting), problem.clock.left_s(inf)).due.values())
 
 
 def _too_few(group: _Waiting) -> str:
