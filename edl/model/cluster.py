@@ -124,11 +124,13 @@ class Gang:
     Attributes:
         name: as `Pod.gang` has it.
         minimum: with how many pods the group starts, > 1; those that run count.
+        once: once any of its pods has a node, the others start one by one.
     """
 
     namespace: str
     name: str
     minimum: int
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

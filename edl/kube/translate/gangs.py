@@ -1,7 +1,8 @@
 """Groups of pods that their scheduler starts only together: which group a pod names, how many that takes, its queue.
 
 A group with a PodGroup has its minimum there. Pods of koordinator, and of old versions of scheduler-plugins, say the
-minimum themselves.
+minimum themselves. Koordinator starts the pods of a group that has begun one by one, by default; another match policy
+is not read. Volcano counts tasks that have succeeded.
 
 Source: k8s.io/api/scheduling/v1beta1; volcano.sh/apis, pkg/apis/scheduling/v1beta1; KAI-Scheduler,
 pkg/common/constants; kubernetes-sigs/scheduler-plugins, apis/scheduling/v1alpha1; koordinator.sh/koordinator,
@@ -30,6 +31,7 @@ from edl.kube.translate.objects import (
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import Gang
+from edl.model.pods import Pod, PodPhase
 from edl.model.resources import Resources
 
 KUBERNETES, VOLCANO, COSCHEDULING, KAI, KOORDINATOR = "kubernetes", "volcano", "coscheduling", "kai", "koordinator"
@@ -147,21 +149,28 @@ def _least(spec: PodGroupSpec) -> int:
     return (policy.gang.min_count if policy.gang else None) or 1
 
 
-def gangs_of(pods: Iterable[PodObject], known: Minimums) -> tuple[Gang, ...]:
+def gangs_of(pods: Iterable[PodObject], known: Minimums, succeeded: Minimums) -> tuple[Gang, ...]:
     """Return the groups that some pods name and that start with several pods, sorted.
 
     Args:
         pods: pods of no job.
         known: the minimums of groups with a PodGroup.
+        succeeded: how many pods of a group have succeeded; for Volcano they count as started.
     """
-    return tuple(sorted({gang for gang in _gangs(pods, known) if gang.minimum > 1}))
+    return tuple(sorted({gang for gang in _gangs(pods, known, succeeded) if gang.minimum > 1}))
 
 
-def _gangs(pods: Iterable[PodObject], known: Minimums) -> Iterator[Gang]:
+def counts_succeeded(pod: Pod) -> bool:
+    """True for a pod that has succeeded, and still counts for the minimum of its group."""
+    return pod.phase is PodPhase.SUCCEEDED and pod.gang.startswith(f"{VOLCANO}/")
+
+
+def _gangs(pods: Iterable[PodObject], known: Minimums, succeeded: Minimums) -> Iterator[Gang]:
     for pod in pods:
         named, namespace = _named(pod), (pod.metadata.namespace if pod.metadata else None) or "default"
         if named.gang:
-            yield Gang(namespace, named.gang, known.get((namespace, named.gang), named.minimum))
+            minimum = known.get((namespace, named.gang), named.minimum) - succeeded.get((namespace, named.gang), 0)
+            yield Gang(namespace, named.gang, minimum, once=named.gang.startswith(f"{KOORDINATOR}/"))
 
 
 def _named(pod: PodObject) -> _Named:

@@ -106,7 +106,7 @@ def _waiting(snapshot: ClusterSnapshot) -> list[_Waiting]:
         elif pod.needs_capacity:
             waiting[gang].append(pod)
     groups = (_Waiting(gang, tuple(pods), gang.minimum - running[gang]) for gang, pods in waiting.items() if pods)
-    return [group for group in groups if group.missing > 1]
+    return [group for group in groups if group.missing > 1 and not (group.gang.once and running[group.gang])]
 
 
 def _not_whole(snapshot: ClusterSnapshot, groups: list[_Waiting], problem: Problem) -> Iterator[_Waiting]:

@@ -107,6 +107,19 @@ def test_pods_that_run_count_for_their_group() -> None:
     assert plan(scene, web(2, cpu="8", **VOLCANO), group(2)).serving.placed == 1
 
 
+def test_tasks_of_volcano_that_have_succeeded_count_for_their_group() -> None:
+    done = {**pod("web-9", "n0", cpu="1", **deepcopy(VOLCANO)), "status": {"phase": "Succeeded"}}
+    running = pod("web-8", "n1", cpu="100m", **deepcopy(VOLCANO))
+    assert plan(full(2), group(3), running, done, web(1, **VOLCANO)).serving.placed == 1
+    assert plan(full(2), group(4), running, done, web(1, **VOLCANO)).serving.placed == 0
+
+
+def test_a_group_of_koordinator_that_has_begun_goes_on_one_by_one() -> None:
+    running = pod("web-8", "n0", cpu="100m", **deepcopy(KOORDINATOR))
+    assert plan(full(1), running, web(2, **KOORDINATOR)).serving.placed == 1
+    assert plan(full(1), web(2, **KOORDINATOR)).serving.placed == 0
+
+
 def test_a_group_that_does_not_fit_leaves_its_place_to_single_pods_and_to_other_groups() -> None:
     other: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "small"}}}
     small = web(2, cpu="3", name="small", **other)

@@ -6,6 +6,7 @@ and keeps everything else: the same pod remains the same Python object.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -17,7 +18,7 @@ from edl.kube.translate.books.deferred_resizes import split
 from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import daemon_of
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.gangs import Minimums, gangs_of
+from edl.kube.translate.gangs import Minimums, counts_succeeded, gangs_of
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by
@@ -72,6 +73,7 @@ class PodBook:
         self._shown: tuple[tuple[Pod, ...], set[int], tuple[Pod, ...]] = ((), set(), ())  # without lost nominations
         self._nominated: dict[Place, None] = {}
         self._ganged: dict[Place, PodKey] = {}  # those without a node that start only in a group
+        self._succeeded: dict[Place, tuple[str, str]] = {}  # the groups of those that count for it though they ended
         self._deferred: dict[PodKey, Pod] = {}  # what running pods wait for on their node
         self._extended: tuple[tuple[Pod, ...], tuple[Pod, ...], tuple[Pod, ...]] = ((), (), ())  # with these
         self._ruled: dict[PodKey, bool] = {}  # pods with rules about others (True), or with claims alone
@@ -191,7 +193,8 @@ class PodBook:
         """The groups of pods that wait for nodes, sorted; `known` has the minimums of those with a PodGroup."""
         if not self._ganged:
             return ()
-        return gangs_of((self._known[key].source for key in self._ganged.values()), known)
+        waiting = (self._known[key].source for key in self._ganged.values())
+        return gangs_of(waiting, known, Counter(self._succeeded.values()))
 
     def foreign_in(self, namespace: str) -> list[Pod]:
         """The pods of no job in one namespace."""
@@ -354,6 +357,7 @@ class PodBook:
         self._moving.drop(place)
         self._nominated.pop(place, None)
         self._ganged.pop(place, None)
+        self._succeeded.pop(place, None)
         self.daemons.drop(place)
 
     def _sort_in(self, key: PodKey, known: KnownPod) -> None:
@@ -368,9 +372,11 @@ class PodBook:
         if known.asks and asker and is_owned_by(known.owners, asker):
             self._requests[key] = NodeRequest(*known.asks, pod)
             return
+        place = _place(key, pod)
+        if counts_succeeded(pod):
+            self._succeeded[place] = (pod.namespace, pod.gang)
         if pod.is_finished or known.is_orphan:
             return
-        place = _place(key, pod)
         self._foreign.put(place, pod)
         if is_moving(pod):
             self._moving.put(place, pod)
