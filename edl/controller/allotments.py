@@ -31,9 +31,11 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.quota_trees import NO_TREES, QuotaTrees
 from edl.model.sizes import at_most
+from edl.model.status import Reason
 from edl.planner.queues.growth_now import askable
 
 K = TypeVar("K", JobKey, str)
+_TAKEN_MEANWHILE = "others have come to use the quota of Kueue that it was to get"
 HELD_S, FREE_S = 2.0, 1.0
 """Surplus is held back for the first time at most, then sent for the second: changes without end stop no growth."""
 
@@ -246,7 +248,9 @@ class Allotments:
         most = self._askable[1].get(job.key)
         found = decision if most is None else within(decision, max(job.bounds.min_trainers, at_most(job.sizes, most)))
         _mark(self.cut, job.uid, is_in=found is not decision)
-        return found
+        if found is decision:
+            return decision
+        return replace(found, reason=Reason.QUOTA_REACHED, message=_TAKEN_MEANWHILE, details="")
 
     def _left(self, allotment: Allotment) -> list[Slot]:
         """The slots that were not used, in the order of the plan."""

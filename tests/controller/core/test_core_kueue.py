@@ -98,6 +98,8 @@ def test_what_others_hold_by_now_is_not_asked_for() -> None:
     stage.see(*ALONE, *running(3), low)
     stage.publish(view)
     assert stage.counts() == {"train": 6}
+    (event,) = of_type(EmitEvent, stage.sent)
+    assert event.message.endswith("from 3 to 6: others have come to use the quota of Kueue that it was to get")
 
 
 def test_two_jobs_do_not_ask_for_the_same_quota() -> None:
