@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from edl.kube.translate.rules.anti_affinity import Capacity
 from edl.kube.translate.rules.facts import Claim
 from edl.kube.translate.rules.free_capacity import FreeCapacity
+from edl.kube.translate.rules.one_node import choose_nodes
 from edl.kube.translate.rules.terms import PodRules
 from edl.kube.translate.rules.view import Unit, View
 from edl.kube.translate.rules.volumes import driver_of, driver_of_own, to_be_made
-from edl.model.names import Role
 from edl.model.resources import RULE_PREFIX, NodeRule, NodeTerm, Requirement
 
 _UNLIMITED = 1 << 30
@@ -86,25 +86,10 @@ class Attachments:
 
     def choose_nodes(self, capacity: FreeCapacity) -> None:
         """Keep the pods of a job that share such a volume, which nobody uses yet, to the node that takes most."""
-        for name, units in self._to_choose.items():
-            if any(unit.pods for unit in units) or all(unit.role is not Role.TRAINER for unit in units):
-                continue
-            slots = [(unit.number, *capacity.slots(unit)) for unit in units]
-            takes = frozenset.intersection(*(self._view.taken(unit.placement) for unit in units))
-            best = max(
-                sorted(takes, key=lambda node: self._view.nodes[node].name),
-                key=lambda node: (
-                    sum(min(number, now[node]) for number, now, _ in slots),
-                    sum(min(number, without[node]) for number, _, without in slots),
-                    sum(without[node] for _, _, without in slots),
-                ),
-                default=None,
-            )
-            if best is not None:
-                node = self._view.nodes[best].name
-                why = f"the access mode of volume {name} allows one node, and most pods that share it fit {node}"
-                for unit in units:
-                    unit.required.append(_on((node,), why))
+        for name, units, node in choose_nodes(self._view, self._to_choose, capacity):
+            why = f"the access mode of volume {name} allows one node, and most pods that share it fit {node}"
+            for unit in units:
+                unit.required.append(_on((node,), why))
 
     def _is_for_one_node(self, driver: str, name: str) -> bool:
         volume = self._view.facts.volumes.get(name)

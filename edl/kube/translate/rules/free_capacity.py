@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,34 +29,37 @@ class FreeCapacity:
         self._ruled: dict[str, list[Capacity]] = {}
         for capacity in capacities:
             self._ruled.setdefault(capacity.name, []).append(capacity)
-        self._free: tuple[list[Resources], list[Resources]] | None = None
+        self._used: tuple[_Columns, _Columns] | None = None
         self._amounts: dict[str, tuple[IntArray, IntArray]] = {}
         self._slots: dict[tuple[tuple[str, int], ...], Slots] = {}
 
     def slots(self, unit: Unit) -> Slots:
         """Return how many pods of a unit fit on each node."""
-        wanted = (*unit.shape.request.amounts, *((n, a) for n, a in unit.request.items() if n in self._ruled))
+        wanted = self.wanted(unit)
         if wanted not in self._slots:
             most = np.zeros((2, len(self._view.nodes)), dtype=np.int64)
             if wanted:
-                of_each = [(*self._amount(name), amount) for name, amount in wanted]
+                of_each = [(*self.free(name), amount) for name, amount in wanted]
                 most[0] = np.minimum.reduce([now // amount for now, _, amount in of_each]).clip(min=0)
                 most[1] = np.minimum.reduce([without // amount for _, without, amount in of_each]).clip(min=0)
             self._slots[wanted] = (most[0].tolist(), most[1].tolist())
         return self._slots[wanted]
 
-    def _amount(self, name: str) -> tuple[IntArray, IntArray]:
-        """(nodes,) what is free of a resource now, and (nodes,) what would be without training."""
+    def wanted(self, unit: Unit) -> tuple[tuple[str, int], ...]:
+        """Return the amounts that one pod of a unit requests, by the names of the resources."""
+        return (*unit.shape.request.amounts, *((n, a) for n, a in unit.request.items() if n in self._ruled))
+
+    def free(self, name: str) -> tuple[IntArray, IntArray]:
+        """Return (nodes,) what is free of a resource now, and (nodes,) what would be without training."""
         if name not in self._amounts:
-            if self._free is None:
-                self._free = self._read_free()
-            read = _free_ports if name.startswith(HOST_PORT_PREFIX) else _free_amount
             now = without = np.zeros(len(self._view.nodes), dtype=np.int64)
-            if not name.startswith(RULE_PREFIX):  # of which a node has nothing of its own
-                now, without = (np.array([read(free, name) for free in each], dtype=np.int64) for each in self._free)
+            if name.startswith(HOST_PORT_PREFIX):
+                now, without = self._free_ports(name)
+            elif not name.startswith(RULE_PREFIX):  # of which a node has nothing of its own
+                now, without = self._left(name)
             if name in self._ruled:
                 ruled = self._of_rules(name)
-                now, without = now + ruled - self._used(name), without + ruled
+                now, without = now + ruled - self._used_of_rule(name), without + ruled
             self._amounts[name] = (now, without)
         return self._amounts[name]
 
@@ -70,7 +73,7 @@ class FreeCapacity:
             most = np.maximum(most, amounts)
         return most
 
-    def _used(self, name: str) -> IntArray:
+    def _used_of_rule(self, name: str) -> IntArray:
         """(nodes,) what the pods of jobs use of a resource that stands for a rule."""
         used = np.zeros(len(self._view.nodes), dtype=np.int64)
         for unit in self._units:
@@ -79,29 +82,55 @@ class FreeCapacity:
                     used[number] += amount * pods
         return used
 
-    def _read_free(self) -> tuple[list[Resources], list[Resources]]:
-        nodes, index = self._view.nodes, self._view.index
-        used: list[Counter[str]] = [Counter() for _ in nodes]
+    def _left(self, name: str) -> tuple[IntArray, IntArray]:
+        """(nodes,) what pods leave of an amount now, and (nodes,) what they would without training."""
+        if self._used is None:
+            self._used = self._read_used()
+        of_fixed, of_jobs = (used.get(name, 0) for used in self._used)
+        own = np.array([node.allocatable[name] - node.reserved[name] for node in self._view.nodes], dtype=np.int64)
+        without: IntArray = own - of_fixed
+        return without - of_jobs, without
+
+    def _free_ports(self, name: str) -> tuple[IntArray, IntArray]:
+        """(nodes,) 1 if nobody has the port; one at every address conflicts with each that is at any."""
+        if self._used is None:
+            self._used = self._read_used()
+        everywhere = port_at_every_address(name)
+        names = {everywhere, name}
+        if name == everywhere:
+            known = {*chain(*self._used), *chain(*(chain(n.allocatable, n.reserved) for n in self._view.nodes))}
+            names.update(other for other in known if port_at_every_address(other) == everywhere)
+        now, without = zip(*(self._left(other) for other in names), strict=True)
+        return _is_zero(now), _is_zero(without)
+
+    def _read_used(self) -> tuple[_Columns, _Columns]:
+        """What the pods that no plan moves use, and what those of jobs do, of each resource."""
+        index = self._view.index
+        of_fixed, of_jobs = _Columns(len(index)), _Columns(len(index))
         for pod in self._view.fixed_pods():
-            used[index[pod.node or pod.nominated]].update(dict(pod.requested.amounts))
-        without = _left(self._view, used)
+            of_fixed.add(index[pod.node or pod.nominated], pod.requested)
         for job in self._view.snapshot.jobs:
             for pod in job.pods if not job.is_left_alone else ():
                 if not pod.is_finished and (number := index.get(pod.node)) is not None:
-                    used[number].update(dict(pod.requested.amounts))
-        return _left(self._view, used), without
+                    of_jobs.add(number, pod.requested)
+        return of_fixed, of_jobs
 
 
-def _left(view: View, used: list[Counter[str]]) -> list[Resources]:
-    return [n.allocatable - n.reserved - Resources.of(here) for n, here in zip(view.nodes, used, strict=True)]
+class _Columns(dict[str, list[int]]):
+    """(nodes,) what pods use of each resource."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def add(self, number: int, amounts: Resources) -> None:
+        """Add what a pod on a node uses."""
+        for name, amount in amounts.amounts:
+            if name not in self:
+                self[name] = [0] * self._nodes
+            self[name][number] += amount
 
 
-def _free_amount(free: Resources, name: str) -> int:
-    return free[name]
-
-
-def _free_ports(free: Resources, name: str) -> int:
-    """One if nobody has the port; one at every address conflicts with each that is at any."""
-    everywhere = port_at_every_address(name)
-    names = (everywhere, name) if name != everywhere else (n for n in free if port_at_every_address(n) == everywhere)
-    return int(all(free[other] == 0 for other in names))
+def _is_zero(amounts: Iterable[IntArray]) -> IntArray:
+    all_zero: IntArray = np.logical_and.reduce([each == 0 for each in amounts]).astype(np.int64)
+    return all_zero

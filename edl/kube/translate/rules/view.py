@@ -16,7 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import Role
 from edl.model.pods import Pod
 from edl.model.resources import NodeRule, NodeTerm, Placement, PodShape, Requirement, Resources
-from edl.planner.eligibility import Eligibility
+from edl.planner.eligibility import BoolArray, Eligibility
 
 T = TypeVar("T")
 
@@ -227,8 +227,12 @@ class View:
         """Return the nodes that take pods of a placement."""
         found = self._taken.get(placement)
         if found is None:
-            found = self._taken[placement] = frozenset(self._judged.takes(placement).nonzero()[0].tolist())
+            found = self._taken[placement] = frozenset(self.takes(placement).nonzero()[0].tolist())
         return found
+
+    def takes(self, placement: Placement) -> BoolArray:
+        """Return (nodes,) which nodes take pods of a placement."""
+        return self._judged.takes(placement)
 
     def selected(self, placement: Placement) -> frozenset[int]:
         """Return the nodes that match the selector and the affinity of a placement, whatever their taints are."""
