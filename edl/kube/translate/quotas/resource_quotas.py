@@ -67,7 +67,7 @@ def read_quotas(
         if namespace not in pods.others:
             continue
         jobs = _jobs(spec, pods, namespace)
-        exempt = tuple(sorted(key for key, is_counted in jobs.items() if not is_counted))
+        exempt = frozenset(key for key, is_counted in jobs.items() if not is_counted)
         if jobs and len(exempt) == len(jobs):
             continue
         try:
@@ -83,7 +83,7 @@ def read_quotas(
             others[POD_OBJECTS] = max(len(counted), used.get(POD_OBJECTS, 0) - pods.count_owned(namespace, exempt))
         kept = {resource: n for resource, n in used.items() if resource in hard}
         allowed, counted_last, of_others = (tuple(sorted(amounts.items())) for amounts in (hard, kept, others))
-        found.append(ResourceQuota(namespace, name, allowed, counted_last, of_others, exempt))
+        found.append(ResourceQuota(namespace, name, allowed, counted_last, of_others, tuple(sorted(exempt))))
     return tuple(sorted(found, key=lambda quota: (quota.namespace, quota.name)))
 
 
