@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from edl.model.headroom import Headroom
 from edl.model.jobs import Job
-from edl.model.names import JobKey
+from edl.model.names import JobKey, is_among
 from edl.model.pods import Pod
 from edl.model.queues import Queue
 from edl.model.quota_trees import NO_TREES, QuotaTrees
@@ -82,7 +82,7 @@ class ResourceQuota:
         hard: (resource, amount) sorted by resource: the most that all pods of the namespace may request together.
         used: what the API server counted last.
         others: what the pods of no job request, as far as the quota counts them.
-        exempt: the jobs of the namespace that are not limited by it: its scopes leave out some of their pods.
+        exempt: sorted: the jobs of the namespace that are not limited by it: its scopes leave out some of their pods.
     """
 
     namespace: str
@@ -94,7 +94,7 @@ class ResourceQuota:
 
     def limits(self, job: JobKey) -> bool:
         """Return True if the quota limits the pods of a job."""
-        return job.namespace == self.namespace and job not in self.exempt
+        return job.namespace == self.namespace and not is_among(job, self.exempt)
 
 
 @dataclass(frozen=True, slots=True)

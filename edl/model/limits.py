@@ -29,7 +29,7 @@ class Quota:
         namespace: the quota limits the jobs of this namespace, whatever their queue; empty for the quota of a queue.
         best_effort: jobs of the queue may have trainers that request neither cpu nor memory.
         others: (resource, amount) sorted by resource: what pods that no plan changes use of it; not in `amounts`.
-        exempt: the jobs of the namespace that the quota does not limit.
+        exempt: sorted: the jobs of the namespace that the quota does not limit.
     """
 
     queue: str

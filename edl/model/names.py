@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -97,6 +99,12 @@ class JobKey(NamedTuple):
     def object_name(self) -> str:
         """The name of the object, without its kind."""
         return self.name.rpartition("/")[2]
+
+
+def is_among(key: JobKey, keys: Sequence[JobKey]) -> bool:
+    """True if sorted keys have this one; there may be thousands, and it is asked for as many jobs."""
+    where = bisect_left(keys, key)
+    return where < len(keys) and keys[where] == key
 
 
 class Role(StrEnum):

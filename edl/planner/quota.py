@@ -19,7 +19,7 @@ from typing import NamedTuple
 from edl.model.cluster import ClusterSnapshot, ResourceQuota
 from edl.model.jobs import Job, Refusal
 from edl.model.limits import Quota
-from edl.model.names import JobKey, Role
+from edl.model.names import JobKey, Role, is_among
 from edl.model.pods import Pod
 from edl.model.resources import POD_OBJECTS, PODS, PodShape, Resources, is_amount
 from edl.planner.queues.borrowing import borrowing_quotas
@@ -128,8 +128,11 @@ class QuotaTable:
 
     def of(self, job: Job) -> tuple[Quota, ...]:
         """The quotas that limit a job: of its queue, then of its namespace."""
-        own = (quota for quota in self._of_namespaces.get(job.key.namespace, ()) if job.key not in quota.exempt)
-        return (*self._of_queues.get(job.queue, ()), *own)
+        own = self._of_namespaces.get(job.key.namespace, ())
+        return (
+            *self._of_queues.get(job.queue, ()),
+            *(quota for quota in own if not is_among(job.key, quota.exempt)),
+        )
 
 
 def pod_use(resource: str, shape: PodShape, limits: Resources) -> int:

@@ -34,7 +34,6 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodObject,
-    PodSpec,
     PriorityClassObject,
     ResourceQuotaObject,
 )
@@ -42,8 +41,8 @@ from edl.kube.translate.observed import ObservedPods
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.priority_classes import by_name, default_class, never_preempting, priorities
 from edl.kube.translate.queues import QueueObject, QueueReader
+from edl.kube.translate.quotas.known_scopes import KnownScopes
 from edl.kube.translate.quotas.resource_quotas import PodsOfNamespaces, charged_until_s, read_quotas
-from edl.kube.translate.quotas.scopes import ScopedPod, scoped, scoped_training_pods
 from edl.kube.translate.rules.apply import RuledSnapshots
 from edl.kube.translate.rules.facts import NO_FACTS, Claim, RuleFacts
 from edl.kube.translate.rules.role_rules import RoleRules
@@ -113,7 +112,7 @@ class Translator:
             default_master_image=default_master_image, controller_namespace=controller_namespace
         )
         self._daemons, self._queues, self._kueue = DaemonReader(), QueueReader(), KueueReader()
-        self._makers = Makers()
+        self._makers, self._scopes = Makers(), KnownScopes()
         self._pods, self._nodes, self._observed = PodBook(), NodeBook(), ObservedPods()
         self._sources: dict[JobKey, JobObject] = {}
         self._unprepared: dict[JobKey, None] = {}
@@ -364,6 +363,7 @@ class Translator:
     ) -> tuple[ResourceQuota, ...]:
         """Translate the quotas; `default` is the PriorityClass of a pod that names none."""
         self.valid_until_s = inf
+        self._scopes.begin()
         if not quotas:
             return ()
         limited = {(quota.metadata or ObjectMetadata()).namespace or DEFAULT_NAMESPACE for quota in quotas}
@@ -375,26 +375,14 @@ class Translator:
         pods = PodsOfNamespaces(
             here,
             lambda namespace: (
-                (job.key, _scoped_pods(job, elastic, default))
-                for job in self._jobs.all()
-                if job.key.namespace == namespace
+                (job.key, self._scopes.of_job(job, elastic.get(job.key), default))
+                for job in self._jobs.between(JobKey(namespace, ""), JobKey(namespace + "\0", ""))
             ),
-            lambda pod: scoped((spec := self._pods.spec_of(pod)), (spec.priority_class_name or "",)),
+            lambda pod: self._scopes.of_pod(pod, self._pods.source_of(pod), self._pods.spec_of),
             lambda pod: limits_of(self._pods.spec_of(pod)),
             lambda namespace, exempt: self._pods.count_owned(namespace, now_s, exempt),
         )
         return read_quotas(quotas, pods, self._left_out, now_s=now_s)
-
-
-def _scoped_pods(job: Job, elastic: _Elastic, default: str) -> Iterator[ScopedPod]:
-    """What the scopes of quotas ask of the pods of a job, one for each role."""
-    if (found := elastic.get(job.key)) is None:
-        yield from scoped_training_pods(job)
-        return
-    reader, source = found
-    for template in reader.templates(source).values():
-        spec = template.spec or PodSpec()
-        yield scoped(spec, (spec.priority_class_name or default,))
 
 
 def _journal_claim(key: JobKey, source: JobObject) -> Claim:

@@ -202,15 +202,16 @@ class JobMetrics(ObservesInParts):
 
     def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:  # noqa: ARG002 - as in the base
         """Set what the plan decides for each job."""
-        self._known |= {decision.job for decision in plan.decisions}
         for some in parts(plan.decisions, PART_OF_JOBS):
             for decision in some:
+                self._known.add(decision.job)
                 self.trainers.labels(*decision.job, "target").set(decision.target)
                 self.admitted.labels(*decision.job).set(decision.admitted)
             yield
 
     def decided(self, decision: ScaleDecision) -> None:
         """Count a resize, and the pods that the decision deletes or moves."""
+        self._known.add(decision.job)  # a snapshot since its plan may have shown that the job is gone
         reason = decision.shrink_reason or decision.reason.value
         if decision.target != decision.current:
             direction = "up" if decision.target > decision.current else "down"

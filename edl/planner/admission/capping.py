@@ -76,7 +76,8 @@ def cap(problem: Problem, served: Served, deadline_s: float) -> tuple[Problem, f
 def _jobs_with_fixed_elsewhere(problem: Problem) -> frozenset[int]:
     """Jobs with a master or pserver on a node that is closed to new pods, or too small by now: the pod stays."""
     held = problem.held
-    is_full = (problem.empty[held.node] < problem.request[held.shape]).any(axis=1)
+    request = problem.request[held.shape]
+    is_full = ((problem.empty[held.node] < request) & (request > 0)).any(axis=1)
     elsewhere = ~held.is_trainer & (is_full | ~problem.opened[held.shape, held.node])
     return frozenset(held.demand[elsewhere].tolist())
 

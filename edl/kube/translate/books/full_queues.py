@@ -1,7 +1,8 @@
 """Waiting pods of Volcano whose queue is full or closed: it starts none of them, whatever becomes free on the nodes.
 
 A queue limits what its pods request together by its `capability`, and says what they have in `status.allocated`; a
-queue below another one is limited by both. A queue without a capability is limited by the cluster alone.
+queue below another one is limited by both. A queue without a capability is limited by the cluster alone. A resource
+that neither a pod nor its group requests may be used up.
 
 Source: volcano.sh/volcano v1.13, pkg/scheduler/plugins/capacity, func jobEnqueueable and OnSessionOpen.
 """
@@ -58,15 +59,13 @@ def _why_full(pod: Pod, queues: VolcanoQueues) -> str:
         if queue.closed:
             return f"its queue {printable(name)} of Volcano is closed"
         for resource, allowed in queue.capability.amounts:
-            has = queue.allocated[resource]
-            if has + max(pod.shape.request[resource], group.least[resource]) > allowed:
-                return _words(name, resource, allowed, has)
+            needs = max(pod.shape.request[resource], group.least[resource])
+            if needs and queue.allocated[resource] + needs > allowed:
+                return _words(name, resource, allowed)
         name = queue.parent
     return ""
 
 
-def _words(queue: str, resource: str, allowed: int, has: int) -> str:
-    return (
-        f"its queue {printable(queue)} of Volcano allows {amount(resource, allowed)}, and its pods have"
-        f" {amount(resource, has)}"
-    )
+def _words(queue: str, resource: str, allowed: int) -> str:
+    """Why the pod waits, without what the queue has now, which changes all the time."""
+    return f"its queue {printable(queue)} of Volcano allows {amount(resource, allowed)}, and has not enough left"

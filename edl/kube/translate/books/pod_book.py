@@ -66,6 +66,7 @@ class PodBook:
         self._jobs: dict[JobKey, ObjectMetadata] = {}
         self._unsorted: dict[PodKey, None] = {}
         self._own: dict[JobKey, dict[PodKey, Pod]] = {}
+        self._owners: dict[str, set[JobKey]] = {}  # those with pods, by namespace
         self._gone: dict[PodKey, float] = {}  # when pods were found to be gone
         self._foreign: SortedValues[Place, Pod] = SortedValues()
         self._moving: SortedValues[Place, Pod] = SortedValues()  # the few of them that `is_moving` is true of
@@ -212,8 +213,7 @@ class PodBook:
         """
         self._forget_gone(now_s)
         gone = sum(of == namespace and (of, name) not in self._known for of, name in self._gone)
-        own = (pods for key, pods in self._own.items() if key.namespace == namespace and key not in exempt)
-        return gone + sum(len(pods) for pods in own)
+        return gone + sum(len(self._own[key]) for key in self._owners.get(namespace, ()) if key not in exempt)
 
     def counts_until_s(self) -> float:
         """Until when `count_owned` gives the same if no pod changes, in seconds since the epoch."""
@@ -351,6 +351,9 @@ class PodBook:
             self.touched.add(job)
             if not self._own[job]:
                 del self._own[job]
+                self._owners[job.namespace].discard(job)
+                if not self._owners[job.namespace]:
+                    del self._owners[job.namespace]
         self._requests.pop(key, None)
         place = _place(key, known.foreign)
         self._foreign.drop(place)
@@ -365,6 +368,7 @@ class PodBook:
         job = known.labelled[0] if known.labelled else None
         if job is not None and (owner := self._jobs.get(job)) and _belongs_to(known, owner):
             self._own.setdefault(job, {})[key] = known.as_owned()
+            self._owners.setdefault(job.namespace, set()).add(job)
             self.touched.add(job)
             return
         pod = known.foreign

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from math import inf
 
 from edl.errors import ConfigError
@@ -66,8 +67,9 @@ def read_quotas(
         spec = source.spec or ResourceQuotaSpec()
         if namespace not in pods.others:
             continue
-        jobs = _jobs(spec, pods, namespace)
-        exempt = tuple(sorted(key for key, is_counted in jobs.items() if not is_counted))
+        is_counted = cache(partial(counts, spec))  # thousands of pods differ little in what scopes ask
+        jobs = _jobs(spec, is_counted, pods, namespace)
+        exempt = frozenset(key for key, is_limited in jobs.items() if not is_limited)
         if jobs and len(exempt) == len(jobs):
             continue
         try:
@@ -76,26 +78,26 @@ def read_quotas(
         except ConfigError as error:
             left_out.append(Quarantined("ResourceQuota", namespace, name, metadata.uid or "", str(error)))
             continue
-        counted = [pod for pod in pods.others[namespace] if _may_count(spec, pods, pod)]
+        counted = [
+            pod for pod in pods.others[namespace] if not has_scopes(spec) or is_counted(pods.scoped(pod)) is not False
+        ]
         others = _requested((pod for pod in counted if pod.charged_until_s > now_s), hard, pods.limits_of)
         if POD_OBJECTS in hard:
             # Finished pods of nobody are not listed: only the API server knows how many there are.
             others[POD_OBJECTS] = max(len(counted), used.get(POD_OBJECTS, 0) - pods.count_owned(namespace, exempt))
         kept = {resource: n for resource, n in used.items() if resource in hard}
         allowed, counted_last, of_others = (tuple(sorted(amounts.items())) for amounts in (hard, kept, others))
-        found.append(ResourceQuota(namespace, name, allowed, counted_last, of_others, exempt))
+        found.append(ResourceQuota(namespace, name, allowed, counted_last, of_others, tuple(sorted(exempt))))
     return tuple(sorted(found, key=lambda quota: (quota.namespace, quota.name)))
 
 
-def _jobs(spec: ResourceQuotaSpec, pods: PodsOfNamespaces, namespace: str) -> dict[JobKey, bool]:
+def _jobs(
+    spec: ResourceQuotaSpec, is_counted: Callable[[ScopedPod], bool | None], pods: PodsOfNamespaces, namespace: str
+) -> dict[JobKey, bool]:
     """Whether a quota with scopes surely counts all pods of each job; empty for one that counts every pod."""
     if not has_scopes(spec):
         return {}
-    return {key: all(counts(spec, one) for one in own) for key, own in pods.jobs(namespace)}
-
-
-def _may_count(spec: ResourceQuotaSpec, pods: PodsOfNamespaces, pod: Pod) -> bool:
-    return not has_scopes(spec) or counts(spec, pods.scoped(pod)) is not False
+    return {key: all(map(is_counted, own)) for key, own in pods.jobs(namespace)}
 
 
 def _requested(pods: Iterable[Pod], hard: Mapping[str, int], limits_of: Callable[[Pod], Resources]) -> dict[str, int]:

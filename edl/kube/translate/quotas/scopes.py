@@ -31,13 +31,13 @@ class ScopedPod:
         has_affinity: it has rules about other pods, which may be in other namespaces.
     """
 
-    priority_classes: Collection[str]
+    priority_classes: tuple[str, ...]
     is_best_effort: bool = False
     has_deadline: bool = False
     has_affinity: bool = False
 
 
-def scoped(spec: PodSpec, priority_classes: Collection[str]) -> ScopedPod:
+def scoped(spec: PodSpec, priority_classes: tuple[str, ...]) -> ScopedPod:
     """Return what scopes ask of a pod, or of the pods of a template.
 
     Args:

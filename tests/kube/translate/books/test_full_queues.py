@@ -16,7 +16,7 @@ API = "scheduling.volcano.sh/v1beta1"
 VOLCANO: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "web"}}, "schedulerName": "volcano"}
 FULL = [*nodes(2), job("t"), *members("t", *["n0"] * 7, *["n1"] * 8)]
 CLOSED = "its queue team of Volcano is closed"
-NO_CPU = "its queue team of Volcano allows 8 cores, and its pods have 6 cores"
+NO_CPU = "its queue team of Volcano allows 8 cores, and has not enough left"
 
 
 def group(queue: str | None = "team", phase: str = "Pending", **least: str) -> Object:
@@ -48,15 +48,15 @@ def web(**more: Any) -> Object:
         ([group(cpu="3"), queue(allocated={"cpu": "6"}, cpu="8")], NO_CPU),
         (
             [group(**{"nvidia.com/gpu": "2"}), queue(allocated={"nvidia.com/gpu": "3"}, **{"nvidia.com/gpu": "4"})],
-            "its queue team of Volcano allows 4 nvidia.com/gpu, and its pods have 3 nvidia.com/gpu",
+            "its queue team of Volcano allows 4 nvidia.com/gpu, and has not enough left",
         ),
         (
             [group(), queue(parent="all", allocated={"cpu": "0"}), queue("all", allocated={"cpu": "6"}, cpu="8")],
-            "its queue all of Volcano allows 8 cores, and its pods have 6 cores",
+            "its queue all of Volcano allows 8 cores, and has not enough left",
         ),
         (
             [group(None), queue("default", allocated={}, cpu="2")],
-            "its queue default of Volcano allows 2 cores, and its pods have 0 cores",
+            "its queue default of Volcano allows 2 cores, and has not enough left",
         ),
         ([group(), state("Closed")], CLOSED),  # volcano 4189
         ([group(phase="Running"), state("Closing", allocated={"cpu": "1"}, cpu="8")], CLOSED),
@@ -81,12 +81,22 @@ def test_nobody_ends_for_a_pod_whose_queue_is_full(objects: list[Object], why: s
         [group(), queue(allocated={"cpu": "many"}, cpu="8")],
         [group(), state("Open", allocated={"cpu": "1"}, cpu="8")],
         [group("other"), state("Closed")],
+        [group(), queue(allocated={"cpu": "4", "memory": "65Gi"}, cpu="8", memory="64Gi")],
+        [group(cpu="3"), queue(allocated={"cpu": "4", "nvidia.com/gpu": "3"}, **{"nvidia.com/gpu": "2"})],
         [group(), queue("team", "team", allocated={"cpu": "0"}, memory="1Ti")],
     ],
 )
 def test_a_pod_whose_queue_has_enough_left_as_far_as_is_known_gets_capacity(objects: list[Object]) -> None:
     assert blocked(snapshot(FULL, web(), objects)) == {}
     assert plan(FULL, web(), objects).serving.placed == 1
+
+
+def test_the_reason_stays_while_what_the_queue_has_changes() -> None:
+    """Each change of it is a line of the log for each waiting pod."""
+    said = {
+        blocked(snapshot(FULL, web(), group(), queue(allocated={"cpu": used}, cpu="8")))["web-0"] for used in "678"
+    }
+    assert said == {NO_CPU}
 
 
 def test_pods_of_other_schedulers_are_not_in_these_queues() -> None:
