@@ -58,7 +58,7 @@ def unused_quotas(sources: Iterable[ResourceQuotaObject], pods: Sequence[NewPod]
     for source in sources:
         name, here = _place(source.metadata, pods)
         spec = source.spec or ResourceQuotaSpec()
-        counted = [(pod, counts(spec, scoped(pod.spec, pod.priority_classes))) for pod in here]
+        counted = [(pod, counts(spec, scoped(pod.spec, tuple(pod.priority_classes)))) for pod in here]
         partly = {(pod.kind, pod.name) for pod, is_counted in counted if not is_counted}
         here = [pod for pod, is_counted in counted if is_counted is not False]
         if uncounted := [pod for pod in here if (pod.kind, pod.name) in partly]:
