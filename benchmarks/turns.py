@@ -8,6 +8,7 @@ alone.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ class Turning:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command = shlex.join(command)
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -52,7 +54,7 @@ class Turning:
         """
         line = self._process.stdout.readline() if self._process.stdout is not None else ""
         if not line:
-            raise SystemExit(f"a process has failed: {' '.join(map(str, self._process.args))}")  # type: ignore[arg-type]
+            raise SystemExit(f"a process has failed: {self._command}")
         found: dict[str, float] = json.loads(line)
         return found
 

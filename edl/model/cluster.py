@@ -230,7 +230,7 @@ _remembered: list[tuple[tuple[Pod, ...], _Moving]] = []
 
 
 def remember_moving(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> None:
-    """Note which of the foreign pods of a cluster are `is_moving`, for whoever has kept count of them.
+    """Note which of the foreign pods of a cluster are `is_moving`, so that no snapshot of them looks again.
 
     Args:
         pods: all of them.

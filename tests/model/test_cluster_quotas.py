@@ -9,21 +9,9 @@ from edl.model.limits import Quota
 from edl.model.names import JobKey
 from edl.planner.quota import QuotaTable
 from tests.worlds.builders import make_job
+from tests.worlds.fakes import Compared
 
 EXEMPT = tuple(JobKey("default", f"job-{number:04}") for number in range(0, 4000, 2))
-
-
-class Compared(str):
-    """A namespace that counts how often it is compared."""
-
-    __slots__ = ()
-    times = 0
-
-    def __eq__(self, other: object) -> bool:
-        Compared.times += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
 
 
 @pytest.mark.parametrize(("number", "is_limited"), [(0, False), (1, True), (3998, False), (3999, True)])

@@ -292,3 +292,16 @@ class FakeRecorder:
     def ended(self, result: RoundResult, seconds: float) -> None:
         self.results.append(result)
         self.seconds.append(seconds)
+
+
+class Compared(str):
+    """A name that counts how often it is compared: a cost that no clock has to measure."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__

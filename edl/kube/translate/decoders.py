@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from edl.kube.bounds.json_depth import UNREADABLE, decode
 from edl.kube.bounds.object_bounds import MAX_BYTES_OF_POD, MAX_VALUES_OF_POD, Oversized, excess, outline
 from edl.kube.translate.container_objects import ContainerObject, ResourceAmounts
+from edl.kube.translate.groups.objects import PodGroupObject, VolcanoQueueObject
 from edl.kube.translate.objects import (
     DaemonSetObject,
     HasMetadata,
@@ -24,14 +25,12 @@ from edl.kube.translate.objects import (
     NodeObject,
     ObjectMetadata,
     PodAnnotations,
-    PodGroupObject,
     PodMetadata,
     PodObject,
     PodSpec,
     PodStatus,
     PriorityClassObject,
     ResourceQuotaObject,
-    VolcanoQueueObject,
 )
 from edl.kube.translate.scalars import ApiStruct, Scalar
 from edl.kube.translate.storage_objects import (

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from edl.kube.translate.containers import REMEDY, Containers, is_over_its_limit, read_containers
-from edl.kube.translate.gangs import gang_of
+from edl.kube.translate.groups.gangs import gang_of
 from edl.kube.translate.intent import intent_of
 from edl.kube.translate.objects import (
     ConditionObject,

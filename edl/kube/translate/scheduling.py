@@ -91,7 +91,7 @@ def no_eviction_helps(scheduled: PodConditionObject | None) -> str:
 
 
 def _no_capacity_needed(message: str) -> str:
-    """The part of what a scheduler says of a pod that keeps it from its start whoever leaves; empty if none does."""
+    """What a scheduler says keeps a pod from its start although others end; empty if there is no such thing."""
     if _OF_A_QUOTA.search(message):
         return message.partition("preemption:")[0]
     found = _NOT_HELPFUL.search(message)

@@ -6,14 +6,20 @@ The reports are kubernetes-sigs/lws 167 and scheduler-plugins 713: a part of a g
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from edl.explain.blocked_serving import waiting_lines
+from edl.model.cluster import Gang
 from edl.model.limits import Limits
 from edl.planner.clock import Clock
 from edl.planner.minimums import gangs
+from edl.planner.minimums.batches import Served
+from edl.planner.minimums.serving import count_serving
+from edl.planner.problem import Problem
+from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.rules.scenes import Object, job, members, nodes, plan, pod, snapshot, victims
 
 VOLCANO: Object = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "web"}}}
@@ -163,3 +169,27 @@ def test_the_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gangs, "MOST_TRIED", 2)
     seen = gangs.with_whole_gangs(snapshot(*two_groups(), web(2, name="zone", **there), last), Limits(), Clock())
     assert {one.name for one in seen.waiting_serving if one.blocked} == {"zone-0", "zone-1"}
+
+
+def test_groups_of_many_sizes_are_counted_without_patterns_as_the_decision_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Patterns of a hundred sizes took the time of every plan."""
+    seen: list[bool] = []
+
+    def noted(problem: Problem, deadline_s: float) -> Served:
+        seen.append(problem.is_many)
+        return count_serving(problem, deadline_s)
+
+    monkeypatch.setattr(gangs, "count_serving", noted)
+    names = [f"volcano/g{number}" for number in range(100)]
+    pods = tuple(
+        replace(make_serving(f"{name}-{i}", cpu=3 + 0.001 * number), tried=True, gang=name)
+        for number, name in enumerate(names)
+        for i in range(2)
+    )
+    scene = make_snapshot(make_nodes(50, cpu=16), (make_job("a", min_trainers=1, max_trainers=50),), pods)
+    groups = tuple(sorted(Gang(pods[0].namespace, name, 2) for name in names))
+    gangs.with_whole_gangs(replace(scene, gangs=groups), Limits(), Clock())
+    assert seen
+    assert all(seen)

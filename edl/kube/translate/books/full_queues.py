@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from edl.kube.translate.gangs import VolcanoQueues
+from edl.kube.translate.groups.gangs import VolcanoQueues
 from edl.model.cluster import ClusterSnapshot
 from edl.model.pods import Pod
 from edl.model.units import amount

@@ -18,7 +18,7 @@ from edl.kube.translate.books.deferred_resizes import split
 from edl.kube.translate.books.sorted_values import SortedValues
 from edl.kube.translate.daemonsets import daemon_of
 from edl.kube.translate.decoders import Quarantined
-from edl.kube.translate.gangs import Minimums, counts_succeeded, gangs_of
+from edl.kube.translate.groups.gangs import Minimums, counts_succeeded, gangs_of
 from edl.kube.translate.lending import declared_spec, running_request
 from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by

@@ -12,7 +12,7 @@ from edl.kube.translate.devices.objects import (
     ResourceClaimTemplateObject,
     ResourceSliceObject,
 )
-from edl.kube.translate.gangs import (
+from edl.kube.translate.groups.gangs import (
     COSCHEDULING,
     KAI,
     KUBERNETES,
@@ -22,7 +22,8 @@ from edl.kube.translate.gangs import (
     minimums,
     volcano_queues,
 )
-from edl.kube.translate.objects import ObjectMetadata, PodGroupObject, VolcanoQueueObject
+from edl.kube.translate.groups.objects import PodGroupObject, VolcanoQueueObject
+from edl.kube.translate.objects import ObjectMetadata
 from edl.kube.translate.rules.namespaces import NAME_LABEL
 from edl.kube.translate.rules.storage_capacity import Place, counting_drivers, places_by_class
 from edl.kube.translate.rules.terms import DEFAULT_NAMESPACE

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from edl.kube.translate.books.pod_book import PodBook
 from edl.model.names import JobKey
+from tests.worlds.fakes import Compared
 from tests.worlds.raw_objects import decoded, job, owned_by, trainer
 
 NOW_S = 1000.0
-
-
-class Compared(str):
-    """A namespace that counts how often it is compared."""
-
-    __slots__ = ()
-    times = 0
-
-    def __eq__(self, other: object) -> bool:
-        Compared.times += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
 
 
 def book_of(namespaces: int) -> PodBook:

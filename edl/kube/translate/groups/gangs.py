@@ -16,18 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from edl.errors import ConfigError
-from edl.kube.translate.objects import (
-    ObjectMetadata,
-    PodAnnotations,
+from edl.kube.translate.groups.objects import (
     PodGroupObject,
     PodGroupSpec,
-    PodMetadata,
-    PodObject,
-    PodSpec,
     VolcanoQueueObject,
     VolcanoQueueSpec,
     VolcanoQueueStatus,
 )
+from edl.kube.translate.objects import ObjectMetadata, PodAnnotations, PodMetadata, PodObject, PodSpec
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import parse_amounts
 from edl.model.cluster import Gang

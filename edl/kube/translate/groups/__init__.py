@@ -1,0 +1,1 @@
+"""Groups of pods that their scheduler starts only together, and the queues that hold them back."""
