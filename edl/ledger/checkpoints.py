@@ -129,7 +129,7 @@ class CheckpointLedger(Membership):
         return True
 
     def _resume_election(self, now_s: float) -> None:
-        """After a restart, the elected session keeps its election for its full time."""
+        """After a restart of the master, let the elected session keep its election for its full time."""
         if self.state.election is not None:
             self._election_until_s = now_s + self.state.election.ttl_s
 

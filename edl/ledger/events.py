@@ -46,7 +46,7 @@ class SessionForgotten(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """`[start, end)` is leased."""
+    """A session got a lease of the positions `[start, end)`."""
 
     session: int
     start: int
@@ -90,7 +90,7 @@ class TruncateAccepted(NamedTuple):
 
 
 class EpochClosed(NamedTuple):
-    """No position of the epoch is to do or leased; the next epoch opens, or the job is finished."""
+    """An epoch ended, as none of its positions is to do or leased; the next one opens, or the job is finished."""
 
     epoch: int
     quarantined: list[list[int]]
@@ -225,12 +225,12 @@ class JournalError(EdlError):
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
-    """One record of a journal: the events of one command, which are stored together or not at all."""
+    """Encode the events of one command as one record of a journal; they are stored together or not at all."""
     return _encode([(_KIND_NAMES[type(event)], *event) for event in events]).encode()
 
 
 def decode_events(record: bytes) -> list[Event]:
-    """The events of a record.
+    """Decode the events of one record of a journal.
 
     Raises:
         JournalError: the record has another format.
@@ -241,7 +241,7 @@ def decode_events(record: bytes) -> list[Event]:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Whatever goes wrong in the block with well-formed values of another meaning is a JournalError.
+    """Turn every error of a `with` block into a JournalError: the block reads values of a damaged or foreign journal.
 
     Who may write the volume of a journal may write a record with a right checksum that no ledger has ever written.
 

@@ -57,7 +57,7 @@ class _Member:
 
 
 class Group:
-    """The trainers of one job that train in step.
+    """The rendezvous of one job's trainers that train in step: it forms their worlds and notices whom they lost.
 
     Args:
         ledger: keeps what is durable.
@@ -84,11 +84,11 @@ class Group:
 
     @property
     def world(self) -> WorldFormed | None:
-        """The last world."""
+        """The world that formed last, even if it cannot train any more; None before the first."""
         return self._ledger.state.world
 
     def enter(self, key: SessionKey, request: EnterRequest, now_s: float) -> FormedWorld | None:
-        """A trainer wants a world.
+        """Handle the request of a trainer to be in the next world.
 
         Returns:
             The world; None if it has to wait: call `formed` later.
@@ -119,7 +119,7 @@ class Group:
         return self.formed(key)
 
     def formed(self, key: SessionKey) -> FormedWorld | None:
-        """The world of a trainer; None if it is in none, or if that world cannot train any more."""
+        """Return the world that a trainer is in; None if it is in none, or if that world cannot train any more."""
         session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
         world = self.world
         if session is None or world is None or self._gone or session.number not in world.sessions:
@@ -134,7 +134,7 @@ class Group:
     def watch(
         self, key: SessionKey, generation: int, position: int | None, now_s: float, goodput: Goodput | None = None
     ) -> None:
-        """A trainer begins to watch: it is alive, and its model is that far; it may say what the trainers achieve.
+        """Note that a trainer watches its world: it is alive, its model is at `position`, and it may report goodput.
 
         Raises:
             ConflictError: see `Ledger.step_session`.
@@ -148,14 +148,14 @@ class Group:
             self.goodput = goodput or self.goodput
 
     def keep_alive(self, key: SessionKey, now_s: float) -> None:
-        """The process of a trainer lives, although its loop may be too busy to watch."""
+        """Note that the process of a trainer lives, although its training loop may be too busy to watch."""
         session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
         member = self._members.get(session.number) if session is not None else None
         if member is not None:
             member.alive_s = now_s
 
     def stop(self, key: SessionKey, generation: int, position: int, error: str, now_s: float) -> None:
-        """The trainers of a world end the training with the step that ends at a position; an error fails the job.
+        """End the training of a world with the step that ends at a position; with an error the job has failed.
 
         Raises:
             ConflictError: see `Ledger.step_session`.
@@ -165,14 +165,14 @@ class Group:
             self._ledger.stop_training(position, error)
 
     def unwatch(self, key: SessionKey, now_s: float, *, dropped: bool) -> None:
-        """The watch of a trainer has ended; `dropped` if that is because its connection broke."""
+        """Note that a call of `watch` has ended; `dropped` if it ended because the connection broke."""
         session = self._ledger.state.session_by_process.get((key.pod_uid, key.incarnation))
         member = self._members.get(session.number) if session is not None else None
         if member is not None:
             member.unwatched_since_s, member.was_dropped = now_s, dropped
 
     def disconnect(self, key: SessionKey) -> bool:
-        """The connection on which a trainer watched is closed; nothing changes if it watches again on another one.
+        """Note that a trainer's connection is closed; nothing changes if the trainer watches on another connection.
 
         Returns:
             True if the trainer is not lost yet: call `tick` later.
@@ -194,11 +194,11 @@ class Group:
         return bool(self._gone) or any(self._joiners())
 
     def is_broken(self, generation: int) -> bool:
-        """True if a trainer of that world is gone: its collectives fail."""
+        """Return True if that world has lost a trainer, so that its collectives fail."""
         return self.world is None or generation != self.world.generation or bool(self._gone)
 
     def leave(self, key: SessionKey, generation: int, position: int | None, now_s: float) -> bool:
-        """A trainer leaves at the end of a step.
+        """Remove a trainer that leaves at the end of a step.
 
         Returns:
             True if nobody needs it any more: no trainer of its world is still in a step.
@@ -304,7 +304,7 @@ class Group:
         return world is not None and session in world.sessions and session not in self._gone
 
     def _present(self) -> Iterator[int]:
-        """The sessions of the last world that are still there, by rank."""
+        """The sessions of the last world that have neither left nor been lost, by rank."""
         world = self.world
         return (s for s in (world.sessions if world is not None else ()) if s not in self._gone)
 
@@ -328,7 +328,7 @@ class Group:
 
     @staticmethod
     def _advance(member: _Member, position: int | None) -> None:
-        """Take the position that a trainer reports; a late message may be older than what is known."""
+        """Note the position that a trainer reports, unless a newer one is known already."""
         if position is not None and (member.position is None or position > member.position):
             member.position = position
 
@@ -340,7 +340,7 @@ class Group:
             self._ledger.commit_steps(min(known))
 
     def _loss(self, number: int, now_s: float) -> str:
-        """Why a trainer is not waited for any more; empty if it is."""
+        """Why the others should not wait for a trainer (removed, dropped, silent or stuck); empty if they should."""
         member, session = self._members[number], self._ledger.state.sessions.get(number)
         if session is None or (self._is_present(number) and not self._ledger.may_train(session)):
             return REMOVED
@@ -358,7 +358,7 @@ class Group:
         return ""
 
     def _is_missed(self, member: _Member) -> bool:
-        """True if the master lost the connection to a trainer, and its peers did, too: it will not come back.
+        """Return True if the master and the other trainers lost the connection to a trainer: it will not come back.
 
         Peers that lost theirs want the next world although this one need not end.
         """

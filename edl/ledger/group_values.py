@@ -100,12 +100,12 @@ class Goodput(NamedTuple):
 
     @property
     def shown(self) -> dict[str, object]:
-        """The same as the status of the master has it."""
+        """The goodput in the form of the master's status."""
         return {**self._asdict(), "speeds": [speed._asdict() for speed in self.speeds]}
 
 
 class Loss(NamedTuple):
-    """A trainer that is no longer waited for."""
+    """A trainer for which the others do not wait any more, and why."""
 
     name: str
     generation: int

@@ -39,15 +39,15 @@ class HungTrainers:
         self._found: list[tuple[TrainerSession, HungTrainer]] = []
 
     def __iter__(self) -> Iterator[HungTrainer]:
-        """Those whose pods may still train, the first one first."""
+        """Iterate over the hung trainers whose pods may still train, in the order in which they began to hang."""
         return (found for session, found in self._found if self._may_train(session))
 
     def add(self, session: TrainerSession, reason: str, now_s: float) -> None:
-        """The others go on without this trainer."""
+        """Note that a trainer hangs, and that the others continue without it."""
         found = HungTrainer(session.pod_uid, session.name, reason, now_s)
         self._found = [pair for pair in self._found if self._may_train(pair[0])]
         self._found.append((session, found))
 
     def discard(self, pod_uid: str) -> None:
-        """A process of this pod has asked for a world."""
+        """Forget that the trainer of this pod hangs: one of its processes has asked for a world."""
         self._found = [pair for pair in self._found if pair[1].pod_uid != pod_uid]

@@ -178,7 +178,7 @@ class Ledger(StepLedger):
         return revoked
 
     def _apply_truncates(self, session: TrainerSession, request: SyncRequest) -> None:
-        """Truncate leases: this is the first request since the session was asked to stop earlier.
+        """Shorten the leases of a session that was asked to stop earlier: this is its first request since.
 
         A lease ends where the request says that its holder stops.
         """
@@ -291,7 +291,7 @@ class Ledger(StepLedger):
         return [[lease.fence, end] for lease, end in offers]
 
     def _return_stalled(self, now_s: float) -> None:
-        """If a session has no work, take back the leases that make no progress."""
+        """Take back the leases that make no progress if another session has no work."""
         self._idle = {number: at_s for number, at_s in self._idle.items() if now_s - at_s <= self.settings.ttl_s}
         if not self._idle or self.state.available:
             return

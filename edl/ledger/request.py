@@ -49,7 +49,7 @@ class FailedItem(Item, Protocol):
 
     @property
     def error(self) -> str:
-        """Why; empty if the holder only gives the lease back."""
+        """Why the holder cannot finish the lease; empty if it only returns the lease."""
 
 
 class ProgressItem(Item, Protocol):

@@ -17,7 +17,7 @@ _Object = dict[str, Any]
 
 
 def state_to_json(state: LedgerState) -> _Object:
-    """Everything durable; two states are equal if these values are equal."""
+    """Convert everything durable of a ledger's state to JSON values; equal states give equal values."""
     return {
         "format": _FORMAT,
         "serial": state.serial,

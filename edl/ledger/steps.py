@@ -21,7 +21,7 @@ class StepLedger(CheckpointLedger):
 
     @property
     def position(self) -> int:
-        """See `LedgerState.done_position`."""
+        """The first position that is not done, counted through all epochs; 0 without a data set."""
         return self.state.done_position
 
     def step_session(self, key: SessionKey, now_s: float) -> TrainerSession:
@@ -41,7 +41,7 @@ class StepLedger(CheckpointLedger):
         return session
 
     def may_train(self, session: TrainerSession) -> bool:
-        """True if the pod of a session may take part."""
+        """Return True if the roster has the pod of a session, and no newer process of the pod has replaced it."""
         return self._is_on_roster(session) and not session.is_replaced
 
     def form_world(self, sessions: Sequence[int], positions: Sequence[int | None]) -> WorldFormed:
@@ -76,7 +76,7 @@ class StepLedger(CheckpointLedger):
             self._close_epoch()
 
     def stop_training(self, position: int, error: str) -> None:
-        """The training ends at a position, before the end of the last epoch; a second call changes nothing.
+        """End the training at a position, before the end of the last epoch; a second call changes nothing.
 
         Args:
             position: the position of the model that counts from now on; the steps before it count as done.

@@ -263,7 +263,7 @@ class GoodputBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def value(self) -> Goodput:
-        """The same as the group keeps it."""
+        """The body in the form that the rendezvous keeps (`Goodput`)."""
         speeds = tuple(
             Speed(one.trainers, one.per_s, one.is_measured, one.batch, one.efficiency) for one in self.speeds
         )

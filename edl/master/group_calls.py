@@ -81,11 +81,11 @@ class GroupCalls:
         return self._ledger.position
 
     def is_broken(self, generation: int) -> bool:
-        """See `Group.is_broken`."""
+        """Return True if that world has lost a trainer, so that its collectives fail."""
         return self._group.is_broken(generation)
 
     def status(self) -> dict[str, Any] | None:
-        """See `Group.status`."""
+        """The world, which trainers work, wait or hang, and the last losses; None if nobody trains in step."""
         return self._group.status(self._clock.monotonic_s())
 
     def tick(self) -> None:
@@ -93,14 +93,17 @@ class GroupCalls:
         self._run(lambda: self._group.tick(self._clock.monotonic_s()))
 
     def close(self) -> None:
-        """Answer every call that is held."""
+        """Answer every call that still waits."""
         self._is_closing = True
         self._changed.set()
         for timer in self._timers:
             timer.cancel()
 
     async def enter(self, key: SessionKey, request: EnterRequest, wait_s: float) -> FormedWorld | None:
-        """See `Group.enter`; held until the world forms or the job ends."""
+        """Handle the request of a trainer to be in the next world.
+
+        The answer waits until that forms or the job ends.
+        """
         found = self._run(lambda: self._group.enter(key, request, self._clock.monotonic_s()))
         until_s = self._until_s(wait_s)
         while found is None and not self.has_ended and await self._wait_for_change(until_s):
@@ -108,7 +111,7 @@ class GroupCalls:
         return found
 
     async def watch(self, key: SessionKey, call: Watch) -> bool:
-        """A trainer is alive; returns whether its world should end with the next step."""
+        """Note that a trainer is alive; returns whether its world should end with the next step."""
         self._last_watch[key] = call
         self._watching[key] = self._watching.get(key, 0) + 1
         place = key, call.generation, call.position
@@ -124,11 +127,11 @@ class GroupCalls:
         return self._group.must_change(key, call.generation)
 
     def keep_alive(self, key: SessionKey) -> None:
-        """See `Group.keep_alive`."""
+        """Note that the process of a trainer lives, although its training loop may be too busy to watch."""
         self._group.keep_alive(key, self._clock.monotonic_s())
 
     def stop(self, key: SessionKey, generation: int, position: int, error: str) -> None:
-        """See `Group.stop`."""
+        """End the training of a world with the step that ends at a position; see `Group.stop`."""
         self._run(lambda: self._group.stop(key, generation, position, error, self._clock.monotonic_s()))
 
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
@@ -144,7 +147,7 @@ class GroupCalls:
         return is_free
 
     def _run(self, command: Callable[[], _T]) -> _T:
-        """Run a command of the group, and wake every call that is held if their answers may have changed."""
+        """Run a command of the group, and wake every call that waits if its answer may have changed."""
         before = self._group.phase()
         try:
             return self._execute(command)
@@ -169,7 +172,7 @@ class GroupCalls:
         return True
 
     def _end_watch(self, key: SessionKey, call: Watch, *, is_done: bool) -> None:
-        """A call has ended; a trainer that reports at once has another one under way."""
+        """Note that a call of `watch` has ended, unless the trainer already has another one under way."""
         self._watching[key] -= 1
         if not self._watching[key]:
             del self._watching[key]

@@ -39,11 +39,11 @@ _T = TypeVar("_T")
 
 
 class LedgerLostError(PermanentError):
-    """The journal is empty although the job has made progress."""
+    """The journal is empty although the status of the job shows progress."""
 
 
 class StoppingError(TemporaryError):
-    """The master is stopping."""
+    """A call comes while the master is stopping."""
 
 
 class ExpectedProgress(NamedTuple):
@@ -182,7 +182,7 @@ class Master:
                 continue
 
     async def drain(self) -> None:
-        """Refuse new requests, and answer every request that is held."""
+        """Reject new requests, and answer every request that waits."""
         self._is_stopping = True
         self._wake(len(self._waiters))
         self._group.close()
@@ -227,37 +227,48 @@ class Master:
         return reply, self._ledger.settings.ttl_s + held_s
 
     async def set_dataset(self, dataset: DatasetSet) -> bool:
-        """See `Ledger.set_dataset`."""
+        """Set the data set of the job, and return once the journal has it on disk; see `Ledger.set_dataset`."""
         first_epoch = self._first_epoch
         return await self._execute_durably(
             lambda: self._ledger.set_dataset(dataset._replace(first_epoch=first_epoch))
         )
 
     async def begin_checkpoint(self, key: SessionKey, step: int) -> int:
-        """See `Ledger.begin_checkpoint`."""
+        """Begin a checkpoint of the ledger, and return once the journal has it on disk."""
         return await self._execute_durably(lambda: self._ledger.begin_checkpoint(key, step))
 
     async def commit_checkpoint(self, number: int) -> None:
-        """See `Ledger.commit_checkpoint`."""
+        """Record that the checkpoint of that number is complete, and return once the journal has it on disk."""
         await self._execute_durably(lambda: self._ledger.commit_checkpoint(number))
 
     async def restore(self, number: int | None) -> int:
-        """See `Ledger.restore`."""
+        """Continue training from a committed checkpoint, and return once the journal has that.
+
+        See `Ledger.restore`.
+        """
         return await self._execute_durably(lambda: self._ledger.restore(number))
 
     async def elect(self, key: SessionKey, step: int, ttl_s: float) -> bool:
-        """See `Ledger.elect`."""
+        """Elect the one session that saves the model of a step; see `Ledger.elect`."""
         return await self._execute_durably(lambda: self._ledger.elect(key, step, ttl_s, self._clock.monotonic_s()))
 
     async def enter(self, key: SessionKey, request: EnterRequest, wait_s: float) -> tuple[FormedWorld | None, bool]:
-        """See `GroupCalls.enter`; returns the world, and whether the job has ended."""
+        """Handle the request of a trainer to be in the next world.
+
+        Returns the world, and whether the job has ended.
+        """
         self._refuse_while_blocked()
         found = await self._group.enter(key, request, wait_s)
         await self._store.durable(self._store.appended)
         return found, self._group.has_ended
 
     async def watch(self, key: SessionKey, call: Watch) -> tuple[bool, int, bool]:
-        """See `GroupCalls.watch`; returns its answer, the position up to which steps are done, and `is_broken`."""
+        """Note that a trainer is alive, and answer once its world should end or `call` has waited long enough.
+
+        Returns:
+            True if the world should end with the next step; the position up to which steps are done; and True if the
+            world has lost a trainer.
+        """
         self._refuse_while_blocked()
         must_change = await self._group.watch(key, call)
         done, is_broken = self._group.position, self._group.is_broken(call.generation)
@@ -265,14 +276,14 @@ class Master:
         return must_change, done, is_broken
 
     async def leave(self, key: SessionKey, generation: int, position: int | None, wait_s: float) -> bool:
-        """See `GroupCalls.leave`."""
+        """Answer a trainer that wants to leave once no other trainer needs it; see `GroupCalls.leave`."""
         self._refuse_while_blocked()
         is_free = await self._group.leave(key, generation, position, wait_s)
         await self._store.durable(self._store.appended)
         return is_free
 
     def keep_alive(self, key: SessionKey) -> None:
-        """See `Group.keep_alive`; nothing of it is durable."""
+        """Note that the process of a trainer lives, although its loop may be too busy to watch; nothing is stored."""
         self._group.keep_alive(key)
 
     @property
@@ -281,13 +292,16 @@ class Master:
         return self._ledger.state.stop_error
 
     async def stop(self, key: SessionKey, generation: int, position: int, error: str) -> None:
-        """See `Group.stop`."""
+        """End the training of a world with the step that ends at a position; with an error the job has failed."""
         self._refuse_while_blocked()
         self._group.stop(key, generation, position, error)
         await self._store.durable(self._store.appended)
 
     async def set_roster(self, generation: int, pod_uids: Iterable[str]) -> None:
-        """See `Ledger.set_roster`."""
+        """Set the pods that may hold leases, and return once the journal has them on disk.
+
+        See `Ledger.set_roster`.
+        """
         await self._execute_durably(lambda: self._ledger.set_roster(generation, pod_uids))
         self._group.tick()
 

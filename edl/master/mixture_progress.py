@@ -46,7 +46,10 @@ def done_by_source(mixture: Mixture, dataset: DatasetSet, ranges: Iterable[tuple
 
 
 def _before(mixture: Mixture, order: EpochOrder, position: int) -> list[int]:
-    """The same for the first positions. Whole blocks are alike, so only the window of the last one is looked at."""
+    """Count the records of each source among the first positions.
+
+    Whole blocks are alike, so only the last is read.
+    """
     whole = position // WINDOW * WINDOW
     found = mixture.counts(whole)
     for record in order.records(whole, position):

@@ -74,7 +74,7 @@ class MixSource:
         self._mixture, self._sources = mixture, sources
 
     def record(self, number: int) -> Mixed:
-        """See `Source.record`."""
+        """Read one record of the mixture, from the source that it belongs to."""
         part, place = self._mixture.place(number)
         source, total = self._sources[part]
         return Mixed(part, source.record(place % total))

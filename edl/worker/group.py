@@ -86,12 +86,12 @@ class StepGroup:
 
     @property
     def must_change(self) -> bool:
-        """True if the world should end with the next step."""
+        """True if the trainers should end their world after the next step, because others join or were lost."""
         return self._must_change
 
     @property
     def is_broken(self) -> bool:
-        """True if a trainer of the world is gone."""
+        """True if a trainer of the current world is gone, so that its collectives fail."""
         return self._is_broken
 
     def enter(self, position: int | None, is_leaving: Callable[[], bool] = lambda: False) -> World | None:
@@ -142,7 +142,7 @@ class StepGroup:
         return world
 
     def report(self, position: int, *, now: bool = False) -> None:
-        """The model of this trainer is that far.
+        """Report how far this trainer's model is.
 
         Args:
             position: after its last step.
@@ -153,7 +153,7 @@ class StepGroup:
             self._done()
 
     def tell(self, goodput: dict[str, Any] | None) -> None:
-        """The first trainer of a world says what the next report of the thread tells the master, beside the position.
+        """Set the goodput that the next report to the master carries; only the first trainer of a world calls this.
 
         Args:
             goodput: see `Replica.goodput`; None for nothing. A master that does not know it never gets it, since only
@@ -171,7 +171,7 @@ class StepGroup:
         return True
 
     def _done(self) -> int:
-        """Report the position; the position up to which steps count as done."""
+        """Report the position of this trainer to the master; returns the position up to which steps count as done."""
         return int(self._call(self._session, "watch", knows=True, wait_s=0.0)["done"])
 
     def stop(self, position: int, error: str = "") -> None:
@@ -206,7 +206,7 @@ class StepGroup:
             self._heartbeat.stop()
 
     def _watch(self) -> None:
-        """The body of the thread."""
+        """Watch the world until this group is closed: report, and learn if it should end. The body of the thread."""
         knows = False
         try:
             while not self._is_closing:

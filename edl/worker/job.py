@@ -221,7 +221,7 @@ class Job:
 
     @property
     def source(self) -> Source:
-        """The records of the job.
+        """What reads the records of the job.
 
         Raises:
             ConfigError: a package that reads the data set is not installed.
@@ -256,7 +256,7 @@ class Job:
         self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
 
     def should_save(self, step: int, ttl_s: float = 600.0) -> bool:
-        """True for one trainer per step: this trainer saves the model, and the others continue.
+        """Return True for one trainer per step: this trainer saves the model, and the others continue.
 
         Args:
             step: the same number on every trainer.
@@ -275,7 +275,7 @@ class Job:
         return self._leaving.is_set()
 
     def leave(self) -> None:
-        """Leave as after SIGTERM."""
+        """Leave the job as if this process had got SIGTERM."""
         self._leaving.set()
 
     def world(self) -> World | None:
@@ -333,7 +333,7 @@ class Job:
         return self._loop
 
     def piece(self, piece: Piece, read: Reader | None = None) -> list[Any]:
-        """The records of a piece of a step.
+        """Read the records of a piece (the part of a step that one trainer computes at once).
 
         Args:
             piece: the piece that the loop of `steps` has yielded.
@@ -346,11 +346,11 @@ class Job:
         return list(good_records(read_records(self.source, numbers, read)))
 
     def numbers_ahead(self, piece: Piece) -> list[int]:
-        """The numbers of the records of a piece that may come, maybe of the next epoch."""
+        """The numbers of the records of a piece that may be next (or of the next epoch), to read them ahead."""
         return list(self._records.order_of(piece.epoch).records(piece.start, piece.end))
 
     def reached(self, piece: Piece) -> None:
-        """The loop gets the records of a piece that were read ahead."""
+        """Note that the loop now gets the records of a piece that were read ahead."""
         self._records.reach(piece.epoch)
 
     def _save(self, position: int, save: Callable[[int], None]) -> int:
@@ -382,7 +382,7 @@ class Job:
         return self._session.call("GET", "/v1/status")
 
     def _check_result(self) -> None:
-        """The job has ended: raise an error if it failed, and warn if this trainer got no record."""
+        """Raise an error if the ended job has failed, and warn if this trainer got no record of it."""
         if self._records.epoch < 0:
             _log.warning(
                 "this trainer got no record, because the job has used all of its data; to train on the data again,"

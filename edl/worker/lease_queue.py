@@ -51,12 +51,12 @@ class LeaseQueue:
         return next(iter(self.held.values()), None)
 
     def rewind(self) -> None:
-        """Hand out again what was handed out and not consumed."""
+        """Offer the positions again that the loop got and has not consumed."""
         for lease in self.held.values():
             lease.handed_out = lease.delivered = lease.cursor
 
     def gather(self, limit: int) -> PositionBatch:
-        """Hand out at most `limit` positions of one epoch; the batch is empty if there are none."""
+        """Give the loop at most `limit` positions of one epoch as a batch; the batch is empty if there are none."""
         parts: list[tuple[HeldLease, int, int]] = []
         for lease in list(self.held.values()):
             if lease.cursor >= lease.end:  # it was truncated to what is consumed
@@ -80,7 +80,7 @@ class LeaseQueue:
                     self.end_done(lease)
 
     def fail(self, batch: PositionBatch, bad: BadRecord) -> None:
-        """Report the lease with a bad record as failed, and give the other leases of the batch back."""
+        """Report the lease with a bad record as failed, and return the other leases of the batch to the master."""
         blamed, offset = None, bad.index
         for lease, start, end in batch.parts:
             if 0 <= offset < end - start:
@@ -91,13 +91,13 @@ class LeaseQueue:
         self.give_back(batch)
 
     def give_back(self, batch: PositionBatch) -> None:
-        """Give the leases of a batch back."""
+        """Return the leases of a batch to the master."""
         for lease, _, _ in batch.parts:
             if not lease.is_ended:
                 self.end_failed(lease, "")
 
     def give_back_all(self, error: str = "") -> None:
-        """Give every lease back; an error blames the leases of which the loop has positions."""
+        """Return every lease to the master; an error counts against the leases of which the loop has positions."""
         for lease in list(self.held.values()):
             self.end_failed(lease, error if lease.delivered > lease.cursor else "")
 
@@ -111,7 +111,7 @@ class LeaseQueue:
         self._on_report()
 
     def end_failed(self, lease: HeldLease, error: str) -> None:
-        """Report a lease as failed; an empty error only gives it back."""
+        """Report a lease as failed; with an empty error it is only returned to the master."""
         lease.is_ended = True
         self.held.pop(lease.fence, None)
         self._failed.append((lease, error))
@@ -135,7 +135,7 @@ class LeaseQueue:
     def apply(
         self, reply: dict[str, Any], reports: Reports, sent_s: float, took_s: float, holder: LeaseHolder
     ) -> None:
-        """Update the leases by a reply.
+        """Update the leases by the master's reply to a sync request.
 
         Args:
             reply: the reply of the master.
@@ -174,7 +174,7 @@ class LeaseQueue:
             del self.held[fence]
 
     def _end_all(self) -> None:
-        """The job has ended: nothing that is left counts."""
+        """Drop all leases, because the job has ended and nothing that is left counts."""
         for lease in self.held.values():
             lease.is_ended = True
         self.held.clear()

@@ -1,4 +1,4 @@
-"""SIGTERM as a question: has this trainer been asked to leave?"""
+"""Notes SIGTERM, by which the kubelet asks a trainer to leave; the training loop asks for it when it can."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 class LeavingSignal:
-    """Notes SIGTERM, from the first question on.
+    """Notes SIGTERM, once `install` was called.
 
     Kubernetes sends SIGTERM when a pod is deleted, evicted or preempted, and SIGKILL after the grace period.
     """
@@ -23,7 +23,7 @@ class LeavingSignal:
             self._is_installed = True
 
     def set(self) -> None:
-        """Leave although no signal has arrived."""
+        """Make this trainer leave although it got no SIGTERM."""
         self._is_set.set()
 
     def is_set(self) -> bool:

@@ -1,4 +1,4 @@
-"""Pieces of files in memory: some lines, a row group, or some samples of a tar file; and the cache that holds them.
+"""Pieces of files in memory: a piece is some lines, a row group, or some samples of a tar file. And their cache.
 
 A window of the epoch's order takes its records from several pieces by turns. The cache keeps each piece until such a
 window is over, as far as the memory of this process allows; otherwise every record would read a whole piece.
@@ -36,14 +36,14 @@ _log = logging.getLogger(__name__)
 
 
 class Piece(Protocol):
-    """A piece in memory."""
+    """The records of a part of a file, in memory."""
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """The size of the piece in bytes."""
 
     def record(self, index: int) -> Any:  # noqa: ANN401 - any kind of record
-        """One of its records; the index counts from its first record.
+        """Return one record of the piece; `index` counts from the first record of the piece.
 
         Raises:
             ValueError: this record is bad.
@@ -83,7 +83,7 @@ def cache_limit(environment: Mapping[str, str]) -> int:
 
 
 class PieceCache:
-    """The pieces that were read last.
+    """Keeps the pieces of files that were read last in memory.
 
     Args:
         store: the store of the files.
@@ -102,7 +102,7 @@ class PieceCache:
         self._piece_record: Callable[[int], Any] = lambda _: None
 
     def record(self, number: int) -> Any:  # noqa: ANN401 - any kind of record
-        """See `edl.worker.data.Source.record`."""
+        """Read one record; its piece of the file stays in memory for the next ones."""
         self._reads += 1
         if not self._first <= number < self._end:
             self._turn_to(number)

@@ -31,11 +31,11 @@ _CHECK_EVERY_S = 1.0
 
 
 class StoppedError(EdlError):
-    """The session is closed."""
+    """A call waits for leases of a session that is closed."""
 
 
 class MasterSession:
-    """One trainer process and its master.
+    """The connection of one trainer process to its master: it keeps leases alive, fetches new ones and reports.
 
     Args:
         connection: to the master.
@@ -102,7 +102,7 @@ class MasterSession:
             self._call_connection.close()
 
     def leases(self) -> Iterator[HeldLease]:
-        """Each lease in turn, until the job has ended.
+        """Yield one lease after the other, until the job has ended.
 
         Raises:
             PermanentError: the master rejects this trainer.
@@ -136,19 +136,22 @@ class MasterSession:
             return lease.cursor
 
     def end_lease(self, lease: HeldLease, error: str) -> None:
-        """Give a lease back; what is consumed of it counts. An error blames the position that the loop has."""
+        """Return a lease; its consumed positions count.
+
+        An error counts against the position that the loop has now.
+        """
         with self._lock:
             if not lease.is_ended:
                 self._leases.end_failed(lease, error)
                 self._changed.notify_all()
 
     def rewind(self) -> None:
-        """Hand out again what was handed out and not consumed."""
+        """Offer the positions again that the loop got and has not consumed."""
         with self._lock:
             self._leases.rewind()
 
     def take(self, limit: int, *, waits: bool) -> PositionBatch | None:
-        """The next positions; they are not consumed yet.
+        """Take the next positions for a batch; they are not consumed yet.
 
         Args:
             limit: the most positions. The batch is smaller if fewer are available: a trainer that waited for more
@@ -194,12 +197,12 @@ class MasterSession:
             return False
 
     def consumed(self, batch: PositionBatch) -> None:
-        """The loop has trained on the whole batch."""
+        """Report that the loop has trained on the whole batch."""
         with self._lock:
             self._leases.consume(batch)
 
     def fail(self, batch: PositionBatch, bad: BadRecord) -> None:
-        """One record of a batch cannot be trained on; nothing of the batch is consumed."""
+        """Report that one record of a batch cannot be trained on; no position of the batch is consumed then."""
         with self._lock:
             self._leases.fail(batch, bad)
             self._changed.notify_all()
@@ -254,7 +257,7 @@ class MasterSession:
             self._changed.wait(_CHECK_EVERY_S)
 
     def _run(self) -> None:
-        """The body of the thread."""
+        """Send sync requests until the session is closed. The body of the thread."""
         try:
             while self._sync_once():
                 pass

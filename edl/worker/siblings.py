@@ -27,20 +27,20 @@ class Siblings(Protocol):
     size: int
 
     def share(self, value: Any) -> Any:  # noqa: ANN401 - what can be pickled
-        """The value of the first process, in every process."""
+        """Send a value from the first process to all; returns the value of the first process, in every process."""
 
     def all(self, *, ok: bool) -> bool:
-        """True if it is true in every process."""
+        """Return in every process whether the argument is true in all of them."""
 
     def mark_broken(self, generation: int) -> None:
-        """Called by the first process at any time: a trainer of that world is gone."""
+        """Tell all processes that a trainer of a world is gone; the first process may call this at any time."""
 
     def is_broken(self, generation: int) -> bool:
-        """True if the first process has said so."""
+        """Return True if the first process has called `mark_broken` for that world."""
 
 
 class SharedGroup:
-    """The place of a trainer of several processes; used as `StepGroup` is.
+    """`StepGroup` for a trainer of several processes: the first one talks to the master, and all get its answers.
 
     Args:
         siblings: the processes.
@@ -70,43 +70,43 @@ class SharedGroup:
         return self.world is not None and self._siblings.is_broken(self.world.generation)
 
     def is_leaving(self) -> bool:
-        """True if the trainer should leave."""
+        """True in every process if the first one says that the trainer should leave."""
         return bool(self._siblings.share(self._is_leaving()))
 
     def enter(self, position: int | None, _: Callable[[], bool] = lambda: False) -> World | None:
-        """See `StepGroup.enter`."""
+        """Ask for the next world, and wait for it; all processes get the same one. See `StepGroup.enter`."""
         self.world = self.once(lambda inner: inner.enter(position, self._is_leaving))
         return self.world
 
     def report(self, position: int, *, now: bool = False) -> None:
-        """See `StepGroup.report`."""
+        """Report how far this trainer's model is; see `StepGroup.report`."""
         if self._inner is not None:
             self._inner.report(position, now=now)
 
     def tell(self, goodput: dict[str, Any] | None) -> None:
-        """See `StepGroup.tell`."""
+        """Set the goodput that the next report carries; see `StepGroup.tell`."""
         if self._inner is not None:
             self._inner.tell(goodput)
 
     def wait_until_done(self, position: int) -> bool:
-        """See `StepGroup.wait_until_done`."""
+        """Wait until every trainer of the world has reported a step; see `StepGroup.wait_until_done`."""
         return self.once(lambda inner: inner.wait_until_done(position))
 
     def stop(self, position: int, error: str = "") -> None:
-        """See `StepGroup.stop`."""
+        """End the training of the job with the step that ends at a position; see `StepGroup.stop`."""
         self.once(lambda inner: inner.stop(position, error))
 
     def leave(self) -> None:
-        """See `StepGroup.leave`."""
+        """Leave after the last step of the world; see `StepGroup.leave`."""
         self.once(lambda inner: inner.leave())
 
     def close(self) -> None:
-        """See `StepGroup.close`."""
+        """Stop watching the world; see `StepGroup.close`."""
         if self._inner is not None:
             self._inner.close()
 
     def once(self, call: Callable[[StepGroup], _T]) -> _T:
-        """Make a call in the first process; its result, or its error, is that of every process.
+        """Make a call in the first process alone; every process gets its result, or raises its error.
 
         Raises:
             EdlError: the call failed.
@@ -126,7 +126,7 @@ class SharedGroup:
         return found
 
     def save(self, begin: Callable[[], int], save: Callable[[int], None], commit: Callable[[int], object]) -> int:
-        """Save a model of which every process writes its part; it counts once all parts are written.
+        """Save a model of which every process writes a part; the checkpoint counts once all parts are written.
 
         Args:
             begin: gets the number of the checkpoint from the master.

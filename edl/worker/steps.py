@@ -86,16 +86,22 @@ class Replica(Protocol):
         """
 
     def next_batch(self) -> int | None:
-        """The records of the next step, on which all trainers have agreed; None for those of the settings."""
+        """The global batch of the next step in records, on which all trainers agree.
+
+        None for that of the settings.
+        """
 
     def begin_step(self, plan: StepPlan) -> None:
-        """Forget every gradient; the records of a step come."""
+        """Forget every gradient, because the records of a new step follow."""
 
     def begin_piece(self, step: int, piece: Piece) -> None:
-        """The loop now computes the gradient of a piece."""
+        """Prepare for a piece (part of a step): the loop is about to compute its gradient."""
 
     def end_piece(self, piece: Piece) -> None:
-        """The loop has computed the gradient of a piece: the mean over its records."""
+        """Add the gradient of a piece to that of the step.
+
+        The loop has computed it as the mean over the piece's records.
+        """
 
     def end_step(self, flags: Flags) -> Flags:
         """Sum gradients and flags over the trainers, and apply the step; a sum that fails changes nothing.
@@ -106,14 +112,14 @@ class Replica(Protocol):
         """
 
     def begin_anew(self) -> None:
-        """The job begins, with the model of this process.
+        """Begin the job with the model of this process: nothing is trained or saved yet.
 
         Raises:
             PermanentError: what is saved belongs to another training.
         """
 
     def goodput(self) -> dict[str, Any] | None:
-        """The batch and the goodput by number of trainers; None if the job has one batch only."""
+        """Return the global batch, and the goodput by number of trainers; None if the job has one batch size only."""
 
     def save(self, checkpoint: int) -> None:
         """Save the state under that number.
@@ -123,7 +129,7 @@ class Replica(Protocol):
         """
 
     def committed(self, checkpoint: int) -> None:
-        """Note that training would restart from that checkpoint, and from no older one."""
+        """Note that training would restart from that checkpoint, and from no older one; older ones may be deleted."""
 
     def load(self, checkpoint: int) -> None:
         """Load the state that was saved under that number."""

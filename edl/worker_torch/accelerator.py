@@ -130,7 +130,7 @@ class Accelerator:
         raise AttributeError(_refusal(name))
 
     def prepare(self, *parts: Any) -> Any:
-        """The same parts, made for training in step.
+        """Connect model, optimizer, loader and scheduler to the job, and return them in the given order.
 
         Args:
             parts: a model, its optimizer, the DataLoader of the training data, and if need be a learning-rate
@@ -166,12 +166,12 @@ class Accelerator:
         return tuple(replaced.get(id(part), part) for part in parts)
 
     def backward(self, loss: Any, **options: Any) -> None:
-        """Compute the gradients of a loss; batches of one step are weighed by what their losses are means over."""
+        """Compute the gradients of a loss, with the weight that the loss has in the step."""
         loss.backward(**options)
 
     @contextlib.contextmanager
     def accumulate(self, *_: Any) -> Iterator[None]:
-        """In the block, steps of the optimizer and of the scheduler wait for the last batch of a step."""
+        """Within the block, let optimizer and scheduler step only with the last batch of a step."""
         stepper = self._prepared("accumulate")
         self.sync_gradients = stepper.is_last
         stepper.is_partial = not self.sync_gradients
@@ -182,12 +182,12 @@ class Accelerator:
 
     @contextlib.contextmanager
     def autocast(self, *_: Any, **__: Any) -> Iterator[None]:
-        """The block computes in the precision of `mixed_precision`."""
+        """Within the block, compute in the precision of `mixed_precision`."""
         with torch.autocast(self.device.type, self._precision, enabled=self._precision is not None):
             yield
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:
-        """Clip the gradient of the step that comes, once it is summed over all trainers.
+        """Clip the gradient of the next step, after it is summed over all trainers.
 
         Args:
             parameters: all that the optimizer has, such as `model.parameters()`.
@@ -213,7 +213,7 @@ class Accelerator:
         return self.elastic.clip_grad_norm(max_norm)
 
     def gather_for_metrics(self, value: Any, *_: Any, **__: Any) -> Any:
-        """The value itself: every trainer evaluates all data of its other loaders."""
+        """Return the value unchanged: every trainer evaluates all data, so there is nothing to gather."""
         return value
 
     def pad_across_processes(self, value: Any, *_: Any, **__: Any) -> Any:
@@ -222,18 +222,18 @@ class Accelerator:
 
     @contextlib.contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """The block runs at once: each trainer has files of its own."""
+        """Run the block at once: each trainer has files of its own, so none need go first."""
         yield
 
     local_main_process_first = main_process_first
 
     @contextlib.contextmanager
     def no_sync(self, *_: Any) -> Iterator[None]:
-        """The block computes gradients that are carried to the next batch, as without it: see `Stepper`."""
+        """Within the block, compute gradients that are added to those of the next batch; see `Stepper`."""
         yield
 
     def register_for_checkpointing(self, *values: Any) -> None:
-        """Objects with `state_dict` and `load_state_dict` belong to the state that is copied and saved.
+        """Add objects with `state_dict` and `load_state_dict` to the state that is copied and saved.
 
         Raises:
             ConfigError: `prepare` was called before.
@@ -254,48 +254,48 @@ class Accelerator:
             torch.save(self.elastic.replica.state.collected(), Path(folder) / "state.pt")
 
     def wait_for_everyone(self) -> None:
-        """All trainers wait for each other at the end of each step; nothing is left to do."""
+        """Do nothing: all trainers wait for each other at the end of each step anyway."""
 
     def unwrap_model(self, model: nn.Module, *_: Any, **__: Any) -> nn.Module:
-        """The model itself."""
+        """Return the model as it is: edl does not wrap it."""
         return model
 
     def get_state_dict(self, model: nn.Module, *_: Any, **__: Any) -> Any:
-        """The state of the model."""
+        """Return the `state_dict` of the model."""
         return model.state_dict()
 
     def save(self, value: Any, path: str | os.PathLike[str], **_: Any) -> None:
-        """Save in one trainer, if the training is complete; one that left has the model of half the training."""
+        """Save an object in one trainer, if the training is complete; a trainer that left early does not save."""
         if self.is_main_process and self.elastic is not None and self.elastic.is_complete:
             torch.save(value, path)
 
     def print(self, *words: object) -> None:
-        """Print in one trainer."""
+        """Print in one trainer only."""
         if self.is_main_process:
             sys.stdout.write(" ".join(map(str, words)) + "\n")
             sys.stdout.flush()
 
     def log(self, *_: Any, **__: Any) -> None:
-        """There are no trackers, since `log_with` is not offered."""
+        """Do nothing: there are no trackers, since `log_with` is not offered."""
 
     def init_trackers(self, *_: Any, **__: Any) -> None:
-        """There are no trackers, since `log_with` is not offered."""
+        """Do nothing: there are no trackers, since `log_with` is not offered."""
 
     def end_training(self) -> None:
-        """The job ends by itself."""
+        """Do nothing: the job ends by itself."""
 
     def free_memory(self, *parts: Any) -> Any:
-        """The parts, unchanged."""
+        """Return the objects unchanged."""
         return parts
 
     @property
     def device(self) -> Any:
-        """Where the model computes."""
+        """The device on which the model computes."""
         return torch.device("cuda" if torch.cuda.is_available() and not self._is_cpu else "cpu")
 
     @property
     def mixed_precision(self) -> str:
-        """`no` or `bf16`."""
+        """The precision of `autocast`: `no` or `bf16`."""
         return "no" if self._precision is None else "bf16"
 
     @property
@@ -317,7 +317,7 @@ class Accelerator:
 
     @property
     def is_main_process(self) -> bool:
-        """True in one trainer."""
+        """True in exactly one trainer of the job."""
         return self.process_index == 0
 
     @property
@@ -327,7 +327,7 @@ class Accelerator:
 
     @property
     def is_last_process(self) -> bool:
-        """True in one trainer."""
+        """True in exactly one trainer of the job."""
         return self.process_index == self.num_processes - 1
 
     def _prepared(self, name: str) -> Stepper:
@@ -353,7 +353,7 @@ class Accelerator:
         return options
 
     def _in_precision(self, forward: Any) -> Any:
-        """The method `forward` in lower precision, with results in single precision, as Accelerate does."""
+        """Wrap `forward` so that it computes in lower precision and returns single precision, as Accelerate does."""
         method = getattr(forward, "__func__", None)  # None if the model is compiled
 
         @functools.wraps(forward)
@@ -373,13 +373,13 @@ def _refusal(name: str) -> str:
 
 
 def _warn_of(frame: FrameType) -> None:
-    """Say before the first step what the calling function mentions, maybe in a branch, and what would be refused."""
+    """Warn before the first step of names in the calling function that edl would reject, even if not reached."""
     for name in sorted(_names(frame.f_code) & _NOT_HERE):
         _log.warning("this script mentions .%s: %s", name, _refusal(name))
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names of attributes and globals that a function uses, and those of the functions in it."""
+    """The names of attributes and globals that a function uses, nested functions included."""
     inner = (one for one in code.co_consts if isinstance(one, CodeType))
     return set(code.co_names).union(*map(_names, inner))
 

@@ -1,4 +1,4 @@
-"""What each trainer says of a step before anybody makes it: one row of whole numbers, gathered from all trainers."""
+"""The ballot: what each trainer reports about a step before it is made, as a row of whole numbers for all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _FIXED = len(Ballot._fields) - 2
 
 
 def to_row(ballot: Ballot, parameters: int, buffers: int) -> Any:
-    """The ballot as a tensor.
+    """Encode a ballot as a tensor of whole numbers.
 
     Args:
         ballot: the ballot of this trainer.
@@ -87,7 +87,7 @@ def to_row(ballot: Ballot, parameters: int, buffers: int) -> Any:
 
 
 def from_row(row: Any, parameters: int) -> Ballot:
-    """The ballot of a tensor that `to_row` has made."""
+    """Decode a ballot from a tensor that `to_row` has made."""
     words = row.tolist()
     cut = _FIXED + -(-parameters // _BITS)
     return Ballot._make([*words[:_FIXED], _number(words[_FIXED:cut]), _number(words[cut:])])

@@ -50,7 +50,7 @@ class SyncedBuffers:
         self.parts = 0
 
     def begin_step(self) -> None:
-        """Note the buffers as they are."""
+        """Save a copy of each buffer, to which `restore` and `begin_piece` return."""
         self._buffers = list(self._state.buffers.values())
         self._versions = [buffer._version for buffer in self._buffers]  # noqa: SLF001 - torch's count of writes
         self._before = self._copies() if self.parts or not self._wire.is_alone else []
@@ -69,7 +69,7 @@ class SyncedBuffers:
         return found
 
     def restore(self) -> None:
-        """A trainer was lost, so the step is not made: what its batches have left in the buffers is forgotten."""
+        """Return the buffers to where the step began, because a trainer was lost and the step is not made."""
         changed = self.changed
         with torch.no_grad():
             for index, (buffer, before) in enumerate(zip(self._buffers, self._before, strict=False)):
@@ -77,14 +77,17 @@ class SyncedBuffers:
                     buffer.copy_(before)
 
     def begin_piece(self, slot: int) -> None:
-        """A batch of a part comes; the first one of a part begins with the buffers of the step's beginning."""
+        """Prepare the buffers for a batch: a logical rank's first one sees them as they were before the step."""
         if self.parts and slot != self._slot:
             for buffer, before in zip(self._buffers, self._before, strict=True):
                 buffer.copy_(before)
         self._slot = slot
 
     def end_piece(self, weight: float) -> None:
-        """A batch has this part of the step's records."""
+        """Add the buffers after a batch to their weighted mean.
+
+        `weight` is the part of the step's records in the batch.
+        """
         self._weight += weight
         if self.parts and self._is_mean and self._buffers:
             row = self._row() * weight
@@ -92,7 +95,7 @@ class SyncedBuffers:
 
     @property
     def changed(self) -> int:
-        """Bit i is set if buffer i may have changed in this step."""
+        """A bit mask: bit i is set if buffer i may have changed in this step."""
         pairs = enumerate(zip(self._buffers, self._versions, strict=True))
         return sum(1 << i for i, (one, v) in pairs if one.numel() <= _SMALL or one._version != v)  # noqa: SLF001
 

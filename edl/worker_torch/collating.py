@@ -35,12 +35,12 @@ class CollateGood:
         self._collate = collate
 
     def __call__(self, found: list[Any] | BadRecord) -> Any:
-        """See the class."""
+        """Make a batch of some records, as the class describes."""
         return found if isinstance(found, BadRecord) else self._collate(found)
 
 
 def options_of(data: Any) -> dict[str, Any]:
-    """The options of `Elastic` that read as a DataLoader does."""
+    """Return the options that let `Elastic` read as a given DataLoader does: processes, pinned memory and so on."""
     found = {name: getattr(data, name, None) for name in OPTIONS if name != "pin_memory"}
     if data.pin_memory and torch.cuda.is_available():
         found["pin_memory"] = True
@@ -50,7 +50,7 @@ def options_of(data: Any) -> dict[str, Any]:
 
 
 def begun(data: DataLoader[Any]) -> Iterator[Any]:
-    """The batches of a DataLoader; its processes begin, unless they run already.
+    """Start the reading processes of a DataLoader, unless they run, and return its batches.
 
     Raises:
         ConfigError: they begin by `spawn` or `forkserver`, and what they need cannot be pickled.

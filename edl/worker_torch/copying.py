@@ -62,14 +62,14 @@ def _copy_header(wire: Wire, world: World, header: bytes) -> bytes:
 
 
 def _chunks(tensors: list[Any]) -> Iterator[Any]:
-    """The memory of the tensors in their order, in pieces of at most `CHUNK` bytes."""
+    """Yield the memory of the tensors in order, in pieces of at most `CHUNK` bytes."""
     for tensor in tensors:
         if tensor.numel():
             yield from flat_bytes(tensor).split(CHUNK)
 
 
 def chain(number: int, holders: tuple[int, ...], receivers: list[int]) -> list[int]:
-    """The ranks through which a chunk goes.
+    """The order of ranks in which a chunk is passed on.
 
     Args:
         number: the number of the chunk, from 0.
@@ -81,7 +81,7 @@ def chain(number: int, holders: tuple[int, ...], receivers: list[int]) -> list[i
 
 
 def _pass_on(wire: Wire, world: World, chunks: list[Any]) -> None:
-    """Send and receive all chunks of this rank; a receiver has the next few under way, so that chains never wait."""
+    """Receive and send all chunks of this rank; several are under way at a time, so that chains do not stall."""
     receivers = [rank for rank in range(world.size) if rank not in world.holders]
     places = [(n, chain(n, world.holders, receivers)) for n in range(len(chunks))]
     mine = [(n, ranks, ranks.index(world.rank)) for n, ranks in places if world.rank in ranks]

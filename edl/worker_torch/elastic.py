@@ -230,7 +230,7 @@ class Elastic:
         return hook
 
     def evaluate(self, batches: Any, metrics: Callable[[Any], Mapping[str, float]]) -> dict[str, float]:
-        """Sums of metrics over batches that the trainers share among them; call it in a hook of `on_step_end`.
+        """Sum metrics over batches that the trainers divide among them; call it in a hook of `on_step_end`.
 
         Others wait for it as long as it takes. If a trainer is lost meanwhile, this one computes all batches itself.
 
@@ -246,7 +246,7 @@ class Elastic:
         return evaluated(self._replica.twins, batches, metrics, self._replica.processes.together)
 
     def sum(self, numbers: Mapping[str, float]) -> dict[str, float]:
-        """The sums of numbers over all trainers; call it in a hook of `on_step_end`, with the same names everywhere.
+        """Sum numbers over all trainers; call it in a hook of `on_step_end`, with the same names in each trainer.
 
         Raises:
             PeerLostError: a trainer is gone; the hook may let it pass, which leaves out its rest in this trainer.
@@ -256,7 +256,7 @@ class Elastic:
         return summed(self._replica.wire, numbers)
 
     def gather(self, value: Any) -> Any:
-        """The tensors of all trainers, one after the other by rank; call it in a hook of `on_step_end`.
+        """Join tensors of all trainers in the order of their ranks; call it in a hook of `on_step_end`.
 
         Args:
             value: a tensor of shape [n, ...], such as predictions; n may differ between trainers.
@@ -294,12 +294,12 @@ class Elastic:
 
     @property
     def parameters(self) -> list[Any]:
-        """Those that the optimizers have."""
+        """The parameters that the optimizers train."""
         return self._replica.parameters
 
     @property
     def replica(self) -> TorchReplica:
-        """The model of this trainer among those of the others; adapters use it."""
+        """The model of this trainer, with its connections to the other trainers; adapters use it."""
         return self._replica
 
     @property
@@ -321,14 +321,14 @@ class Elastic:
             yield batch
 
     def pieces(self) -> Generator[tuple[Piece, Any], None, None]:
-        """The same with the piece of a step that each batch is."""
+        """Yield the batches of this trainer as `batches` does, each with the piece of its step that it is."""
         with self._replica.guard.during_loop():
             for event in self.events():
                 if not isinstance(event, StepDone):
                     yield event
 
     def events(self) -> Generator[tuple[Piece, Any] | StepDone, None, None]:
-        """The batches, each with the piece of a step that it is, and after those of each step that it is done."""
+        """Yield each batch with its piece of a step, and after the batches of a step, that the step is done."""
         if self.is_complete and self.loop.counts.steps:
             epochs = self.loop.settings.epochs
             raise PermanentError(
@@ -371,7 +371,7 @@ class Elastic:
                 )
 
     def _check_place(self, name: str) -> None:
-        """Refuse a message to all trainers from within a step: each of them gets another number of batches."""
+        """Reject within a step a call that all trainers must make together: they have other numbers of batches."""
         if self._replica.guard.is_within_step:
             raise PermanentError(
                 f"Elastic.{name}: the loop calls it between two batches of a step, of which other trainers may have"

@@ -1,4 +1,4 @@
-"""What adapters for scripts with a DataLoader share: the loader that takes its place, and what they refuse."""
+"""What the adapters for scripts with a DataLoader share: the replacement for the loader, and checks of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ except ImportError as error:
 
 
 class Epochs:
-    """The batches of a trainer, an epoch at a time, with the length that the loader would have.
+    """Stands in for a DataLoader: the batches of this trainer, one epoch per iteration, with the loader's length.
 
     Args:
         stepper: whose batches.
@@ -43,7 +43,7 @@ class Epochs:
             yield batch if self._device is None or self._device.type == "cpu" else _moved(batch, self._device)
 
     def __len__(self) -> int:
-        """Batches of an epoch of one trainer that is alone."""
+        """The number of batches per epoch that a single trainer would have."""
         settings = self._elastic.loop.settings
         step = settings.global_batch or settings.micro_batch or 1
         steps, rest = divmod(settings.total, step)
@@ -94,7 +94,7 @@ def check_loader(job: Job, data: Any, batch: int, place: str) -> None:
 
 
 def connected() -> Job:
-    """The connection of a script that has no `with` block: an error that ends the script ends the connection."""
+    """Connect a script without a `with` block to its job; an error that ends the script closes the connection."""
     job, before = connect(), sys.excepthook
 
     def close(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -106,7 +106,7 @@ def connected() -> Job:
 
 
 def fail_at_exit(stepper: Stepper) -> None:
-    """If the script ends before the job, and without an error of its own, say why that is one, and fail."""
+    """Fail with an explanation if the script ends without an error before its job has ended."""
 
     def check() -> None:
         text = stepper.left_early()

@@ -1,4 +1,4 @@
-"""Whether all trainers have the same state: sums of bits that are exchanged with each step.
+"""Checks that all trainers have the same state, by digests that they exchange with each step.
 
 What is compared in each step costs microseconds: the settings of the optimizers, such as learning rates, and how many
 steps each parameter has had. Parameters and buffers are compared at the first step of a world, and then after so many
@@ -46,7 +46,7 @@ _WORD = 8
 
 
 def bits_of(tensor: Any) -> int:
-    """A sum over the bits of a tensor, in [-2**63, 2**63); it differs for other bits but by a rare chance."""
+    """A checksum of the bits of a tensor, in [-2**63, 2**63); other bits have the same one only by a rare chance."""
     flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
     whole = len(flat) // _WORD * _WORD
     found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
@@ -57,7 +57,7 @@ def bits_of(tensor: Any) -> int:
 
 
 def digest(text: str) -> int:
-    """A number of 62 bits that stands for a text."""
+    """A hash of a text, of 62 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 2
 
 
@@ -66,7 +66,7 @@ def _signed(number: int) -> int:
 
 
 def _simple(value: Any) -> Any:
-    """The value of a setting without its type: what was copied to another trainer has Python's numbers."""
+    """Turn a setting into plain Python numbers: another trainer may have a copy in another type."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, tuple | list):
@@ -93,12 +93,12 @@ class Equality:
         self.tensors_digest = self.cost_us = 0
 
     def begin_world(self) -> None:
-        """The next step compares everything."""
+        """Let the next step compare everything."""
         self._left = 0
 
     @property
     def settings(self) -> dict[str, str]:
-        """Every number that decides how the optimizers step, by its place."""
+        """All settings of the optimizers that decide how they step, as name -> value."""
         found = {}
         for place, optimizer in enumerate(self._state.optimizers):
             for index, group in enumerate(optimizer.param_groups):
@@ -111,7 +111,7 @@ class Equality:
 
     @property
     def settings_digest(self) -> int:
-        """Of `settings`, without their names."""
+        """A digest of the values of `settings`."""
         groups = ((o, g) for o in self._state.optimizers for g in o.param_groups)
         return digest(
             repr([(len(g["params"]), [_simple(v) for k, v in g.items() if k != "params"]) for _, g in groups])
@@ -130,7 +130,7 @@ class Equality:
 
     @property
     def counts_digest(self) -> int:
-        """Of `counts`; 0 before the first step."""
+        """A digest of `counts`; 0 before the first step."""
         counts = self.counts
         return digest(repr(list(counts.values()))) if counts else 0
 
@@ -140,7 +140,7 @@ class Equality:
         return self._left <= 0
 
     def note_tensors(self) -> None:
-        """Look at each watched tensor as it is now."""
+        """Compute the digests of all watched tensors."""
         begin_s = time.monotonic()
         bits = {name: bits_of(tensor) for name, tensor in self._state.watched().items()}
         self.tensors_digest = hash(tuple(bits.values())) >> 2
@@ -148,7 +148,7 @@ class Equality:
         self.cost_us = int((time.monotonic() - begin_s) * 1e6)
 
     def plan_next(self, cost_us: int, step_us: int) -> None:
-        """A comparison has been made.
+        """Choose how many steps to wait until the next comparison, so that it costs a small part of the time.
 
         Args:
             cost_us: what it took the slowest trainer, in microseconds.
@@ -158,14 +158,14 @@ class Equality:
         self._left = max(1, min(_MOST_STEPS, int(steps) + 1))
 
     def end_step(self) -> None:
-        """A step was made."""
+        """Count a step towards the next comparison."""
         self._left -= 1
 
 
 def name_difference(
     wire: Wire, names: tuple[str, ...], found: dict[str, Any] | None, remedy: str, shards: int = 1
 ) -> DivergedError:
-    """The error that names a value that differs, and two trainers in which it does.
+    """Make the error that names the first value that differs between two trainers. All trainers must call this.
 
     Args:
         wire: on which all trainers make this call.

@@ -27,7 +27,7 @@ Row = list[Any]
 
 
 class GradientSum:
-    """The gradients of one step.
+    """The sum of the gradients of one step, over batches and trainers.
 
     Args:
         state: whose parameters have gradients.
@@ -53,7 +53,7 @@ class GradientSum:
         self._slot = 0
 
     def begin_world(self, parts: int) -> None:
-        """A world has begun.
+        """Prepare to sum with the trainers of a new world.
 
         Args:
             parts: into how many parts its steps are always divided; 0 for one part for each trainer.
@@ -63,7 +63,7 @@ class GradientSum:
         self._arrange(self._state.parameters)  # the length of a row depends on the number of trainers
 
     def begin_step(self) -> None:
-        """Forget what was added; the optimizer may have other parameters than before."""
+        """Set the sum to zero; the optimizers may have other parameters than in the step before."""
         parameters = self._state.parameters
         if list(map(id, parameters)) != list(map(id, self.parameters)):
             self._state.check(parameters)
@@ -74,7 +74,7 @@ class GradientSum:
         self._free = [row for row in self._free if len(row) == len(self._buckets)]
 
     def add(self, slot: int, factor: float) -> None:
-        """Add the gradients of a batch, and forget them.
+        """Add the gradients of a batch to the sum, and clear them in the parameters.
 
         Args:
             slot: the part of the step to which the batch belongs.
@@ -93,7 +93,7 @@ class GradientSum:
         self._add(found, factor)
 
     def summed(self, divisor: float, present: int) -> list[Any]:
-        """The gradient of the step for each parameter; None where no trainer has one.
+        """Sum over all trainers: the gradient of the step for each parameter; None where no trainer has one.
 
         Args:
             divisor: the divisor of the sum.
@@ -130,7 +130,7 @@ class GradientSum:
         return [torch.zeros(count, dtype=kind, device=device) for (kind, device, _), count in pairs]
 
     def _views_of(self, row: Row) -> list[Any]:
-        """The part of a row that belongs to each parameter, in its shape."""
+        """Views of a flat row, one for each parameter, in the parameter's shape."""
         found = self._views.get(id(row))
         if found is None:
             found = [None] * len(self.parameters)
@@ -152,7 +152,7 @@ class GradientSum:
                 )
 
     def _spill(self) -> None:
-        """Put gradients that were kept into a row."""
+        """Copy the gradients of a single batch, kept as they were so far, into a row."""
         if self._kept is not None:
             found, self._kept = self._kept, None
             self._add(found, 1.0)
@@ -177,7 +177,7 @@ class GradientSum:
             views[index].zero_()
 
     def _finish_slots(self, until: int) -> None:
-        """The parts before a number are complete; those without records are zero."""
+        """Close all parts with a number below `until`; a part without records is zero."""
         while self._slot < until:
             self._tree.push(self._slot, self._take_row())
             self._slot += 1
@@ -189,7 +189,7 @@ class GradientSum:
         return left
 
     def _take_row(self) -> Row:
-        """The sum of the batches so far; zeros if there was none."""
+        """Return the sum of the batches so far, zeros without any, and begin a new sum."""
         if self._row is None:
             self._add([None] * len(self.parameters), 1.0)
         row, self._row = self._row, None
@@ -201,7 +201,10 @@ class GradientSum:
         return row
 
     def _tree_total(self) -> Row:
-        """Each trainer adds up a segment of the vector over the subtrees of all, then all exchange their segments."""
+        """Sum the parts of all trainers in the order of the tree.
+
+        Each trainer sums one segment, and sends it to all.
+        """
         self._finish_slots(self._own.stop)
         nodes: dict[Node, Row] = self._tree.take()
         if self._wire.is_alone:
@@ -218,7 +221,7 @@ class GradientSum:
         return self._whole
 
     def _add_segments(self, segments: list[list[Any]]) -> Any:
-        """The sum of one segment.
+        """Sum the subtrees of one segment in the order of the tree.
 
         Args:
             segments: rank -> the segment of each of its subtrees.

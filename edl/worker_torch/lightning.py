@@ -69,11 +69,11 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     @property
     def is_global_zero(self) -> bool:
-        """True in one trainer."""
+        """True in exactly one trainer of the job."""
         return self.global_rank == 0
 
     def process_dataloader(self, dataloader: Any) -> Any:
-        """The training data become those of the job; other loaders stay."""
+        """Replace the loader of the training data by one of the job's batches; other loaders stay."""
         trainer = self.lightning_module.trainer
         is_data = isinstance(dataloader, DataLoader) and len(dataloader.dataset) == self._job.dataset["total"]
         is_shuffled = is_data and isinstance(dataloader.sampler, RandomSampler)
@@ -82,7 +82,7 @@ class ElasticStrategy(SingleDeviceStrategy):
         return self._elastic_loader(dataloader)
 
     def on_train_start(self) -> None:
-        """See `Strategy`.
+        """Check that some loader had the training data, so that there is something to divide between trainers.
 
         Raises:
             ConfigError: no loader was that of the training data.
@@ -97,14 +97,17 @@ class ElasticStrategy(SingleDeviceStrategy):
             )
 
     def optimizer_step(self, optimizer: Any, closure: Any, model: Any = None, **options: Any) -> Any:
-        """See `Strategy`; if the step was lost with a trainer, its batch is none of Lightning's: it comes again."""
+        """Take an optimizer step.
+
+        Lightning does not count a batch whose step was lost with a trainer: the batch comes again.
+        """
         found = super().optimizer_step(optimizer, closure, model, **options)
         if self._stepper is not None and self._stepper.was_lost:
             _forget_batch(self.lightning_module.trainer.fit_loop)
         return found
 
     def on_train_end(self) -> None:
-        """See `Strategy`; if a callback has stopped the training, such as `EarlyStopping`, the job ends with it."""
+        """End the job if a callback of Lightning, such as `EarlyStopping`, has stopped the training."""
         super().on_train_end()
         if self._stepper is not None and self.lightning_module.trainer.should_stop:
             self._stepper.end()
@@ -153,14 +156,14 @@ class ElasticStrategy(SingleDeviceStrategy):
             )
 
     def _clip(self, optimizer: Any, clip_val: float = 0.0, gradient_clip_algorithm: Any = "norm") -> None:
-        """In the place of Lightning's: gradients are clipped once they are summed over all trainers."""
+        """Clip gradients after they are summed over all trainers, in place of Lightning's own clipping."""
         del optimizer, gradient_clip_algorithm
         if clip_val and clip_val > 0 and self.elastic is not None:
             self.elastic.clip_grad_norm(float(clip_val))
 
 
 class _Callbacks:
-    """What callbacks have counted, such as `EarlyStopping`; each trainer evaluates, so it is not compared.
+    """The state of callbacks such as `EarlyStopping`; each trainer evaluates for itself, so it is not compared.
 
     Args:
         trainer: whose callbacks.
@@ -177,14 +180,14 @@ class _Callbacks:
         return {key: state for key, state in found.items() if state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the state of another trainer."""
+        """Take over the callbacks' state of another trainer."""
         for one in self._trainer.callbacks:
             if one.state_key in state:
                 one.load_state_dict(state[one.state_key])
 
 
 class _Loader(Epochs):
-    """The batches of a trainer, which keep Lightning's counters those of all trainers."""
+    """Yields the batches of a trainer, and sets Lightning's counters to those of the whole job."""
 
     def __init__(self, stepper: Stepper, elastic: Elastic, data: Any, trainer: Any) -> None:
         super().__init__(stepper, elastic, data, None)
@@ -201,7 +204,7 @@ class _Loader(Epochs):
             yield batch
 
     def _set_counters(self, fit: Any) -> None:
-        """Each step of the job has one batch in a trainer; one that joins, or lost a step, has seen others."""
+        """Set Lightning's counters from the steps of the job: a trainer that joined late has seen fewer batches."""
         loop = fit.epoch_loop
         steps = loop.automatic_optimization.optim_progress.optimizer.step.total
         steps.ready = steps.completed = self._elastic.step
@@ -217,7 +220,7 @@ class _Loader(Epochs):
 
 
 def _forget_batch(fit: Any) -> None:
-    """Go on as if the loop had not had its last batch: neither does the epoch end with it, nor is it validated."""
+    """Undo what the loop has counted for its last batch, so that no epoch ends and nothing is validated with it."""
     loop = fit.epoch_loop
     loop.batch_progress.current.ready -= 1
     loop.batch_progress.is_last_batch = fit._data_fetcher.done = False  # noqa: SLF001

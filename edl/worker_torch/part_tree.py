@@ -15,7 +15,7 @@ Node = tuple[int, int]
 
 
 def middle(low: int, high: int) -> int:
-    """Where a node of at least two parts divides: its left half is a power of two."""
+    """The part at which a node of at least two parts is divided; its left half has a power of two of parts."""
     return low + (1 << ((high - low - 1).bit_length() - 1))
 
 
@@ -41,7 +41,7 @@ def cover(parts: int, own: range) -> list[Node]:
 
 
 def total(parts: int, values: dict[Node, _T], add: Callable[[_T, _T], _T]) -> _T:
-    """The sum over the tree.
+    """Sum all parts in the order of the tree.
 
     Args:
         parts: the parts of the tree.
@@ -71,7 +71,7 @@ class RunningSum(Generic[_T]):
         self._stack: list[tuple[Node, _T]] = []
 
     def push(self, part: int, value: _T) -> None:
-        """The next part; its number is one more than that of the last one."""
+        """Add the next part; parts come in the order of their numbers, without gaps."""
         node = (part, part + 1)
         while self._stack and self._is_node(self._stack[-1][0][0], node[0], node[1]):
             (low, _), left = self._stack.pop()
@@ -79,7 +79,7 @@ class RunningSum(Generic[_T]):
         self._stack.append((node, value))
 
     def take(self) -> dict[Node, _T]:
-        """The subtrees that are complete; the sum is empty then."""
+        """Return the sums of the complete subtrees, and begin a new sum."""
         found, self._stack = dict(self._stack), []
         return found
 

@@ -28,7 +28,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for each kind of value
-    """The same state of containers, Python's scalars and tensors alone.
+    """Convert a state into containers, Python scalars and tensors alone.
 
     Args:
         value: the value of a `state_dict`.
@@ -65,7 +65,7 @@ def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for e
 
 
 def restored(value: Any, mesh: Any = None) -> Any:
-    """The state that `plain` was given, but for numpy's scalars.
+    """Convert a state back from the result of `plain`; numpy scalars come back as Python's.
 
     Args:
         value: from `plain`.
@@ -86,7 +86,7 @@ def restored(value: Any, mesh: Any = None) -> Any:
 
 
 def detached(value: Any) -> Any:
-    """The same state with tensors of its own: those of a file that is mapped to memory change with the file."""
+    """Copy the tensors of a state: those of a file mapped to memory would change with the file."""
     if isinstance(value, torch.Tensor):
         return value.clone()
     if isinstance(value, dict):
@@ -109,7 +109,7 @@ def local_of(tensor: Any) -> Any:
 
 
 def like(tensor: Any, part: Any) -> Any:
-    """A part of this process as what another tensor is: a shard of the same form, or the part itself."""
+    """Give a local part the form of another tensor: a shard of the same placement, or the part as it is."""
     if not is_shard(tensor):
         return part
     return type(tensor).from_local(
@@ -134,7 +134,7 @@ def _joined_to(mesh: Any, value: tuple[Any, ...]) -> Any:
 
 
 class Packed:
-    """A state as a small header and a list of tensors; tensors that share their memory are in the list once.
+    """A state as a small header and a list of tensors; tensors that share memory are listed once.
 
     Args:
         state: plain.
@@ -169,7 +169,7 @@ class Packed:
 
 
 class Unpacked:
-    """The state of a header, with memory for its tensors.
+    """A state rebuilt from a header, with memory for its tensors, which the caller fills.
 
     Args:
         header: the header of `Packed`.
@@ -200,7 +200,7 @@ class Unpacked:
 
 
 def layout_of(tensor: Any) -> tuple[int, ...]:
-    """The strides of a tensor in memory without gaps; those that it has if it has none."""
+    """The strides that a tensor would have without gaps in memory; its own if it has no gaps."""
     return tuple(torch.empty_like(tensor, device="meta").stride())
 
 

@@ -57,7 +57,7 @@ class Processes:
         self._store = mine or distributed.TCPStore(*place, is_master=False)
 
     def share(self, value: Any) -> Any:
-        """See `Siblings.share`."""
+        """Return the value of the first process, in every process; see `Siblings.share`."""
         if self.size == 1:
             return value
         found = [value]
@@ -65,7 +65,7 @@ class Processes:
         return found[0]
 
     def all(self, *, ok: bool) -> bool:
-        """See `Siblings.all`."""
+        """Return in every process whether the argument is true in all of them; see `Siblings.all`."""
         if self.size == 1:
             return ok
         row = torch.tensor([int(ok)])
@@ -73,12 +73,12 @@ class Processes:
         return bool(row)
 
     def mark_broken(self, generation: int) -> None:
-        """See `Siblings.mark_broken`."""
+        """Tell all processes that a trainer of a world is gone; see `Siblings.mark_broken`."""
         if self.size > 1:
             self._store.set(_broken(generation), "1")
 
     def is_broken(self, generation: int) -> bool:
-        """See `Siblings.is_broken`."""
+        """Return True if the first process has called `mark_broken` for that world; see `Siblings.is_broken`."""
         return self.size > 1 and bool(self._store.check([_broken(generation)]))
 
     @contextlib.contextmanager

@@ -30,7 +30,7 @@ except ImportError as error:
 
 
 class PieceReader:
-    """The batches of one trainer.
+    """Reads the batches of one trainer.
 
     Args:
         job: connected.
@@ -65,7 +65,7 @@ class PieceReader:
         self._batches: Iterator[Any] | None = None
 
     def batch(self, piece: Piece, loop: StepLoop, rank: int, size: int) -> Any:
-        """The batch of a piece.
+        """Read the batch of a piece of a step.
 
         Args:
             piece: the piece that the loop has yielded.
@@ -116,19 +116,19 @@ class PieceReader:
         self._coming = self._numbers(pieces, parts)
 
     def _numbers(self, pieces: Iterator[tuple[int, Piece]], parts: int) -> Iterator[list[int]]:
-        """The input of a reading process for each piece: a seed, or -1 for none, and the numbers of the records."""
+        """Yield the input of a reading process for each piece: a seed (-1 for none), then record numbers."""
         for position, piece in pieces:
             self._ahead.append(piece)
             seed = reading_seed(piece_seed(position, piece, parts)) if parts else -1
             yield [seed, *self._job.numbers_ahead(piece)]
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The same; the DataLoader takes this object for its sampler of batches."""
+        """Yield the reading processes' input, as a DataLoader expects it of its batch sampler."""
         return self._coming
 
 
 def _pieces_from(piece: Piece, position: int, loop: StepLoop, rank: int, size: int) -> Iterator[tuple[int, Piece]]:
-    """The pieces of a trainer from one of a step on, each with the position of its step.
+    """Yield the pieces of this trainer from a given piece of a step on, each with the position of its step.
 
     That holds if the world and the batch stay; else what was read ahead is dropped.
     """

@@ -111,16 +111,16 @@ class TorchReplica:
 
     @property
     def endpoint(self) -> str:
-        """Where the other trainers connect."""
+        """The address (`host:port`) to which the other trainers connect."""
         return self.wire.endpoint
 
     @property
     def parameters(self) -> list[Any]:
-        """Those that the optimizers have."""
+        """The parameters that the optimizers have."""
         return self.state.parameters
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
-        """See `Replica.connect`."""
+        """Build the connections to the other trainers of a world; see `Replica.connect`."""
         self.state.collected()  # what could not be loaded again is refused before the first step
         every = self.processes.all_of(world)
         owners = world if self._shards else every
@@ -140,13 +140,13 @@ class TorchReplica:
         self._since_s, self._step_s = None, 0.0
 
     def disconnect(self) -> None:
-        """See `Replica.disconnect`."""
+        """Close the connections to the other trainers; see `Replica.disconnect`."""
         self.wire.disconnect()
         if self.twins is not self.wire:
             self.twins.disconnect()
 
     def copy_state(self, world: World) -> None:
-        """See `Replica.copy_state`: each process copies from one that has the same parameters."""
+        """Copy the state to the trainers of a world that lack it: each process from one with the same parameters."""
         owners = self.processes.twins_of(world) if self._shards else self.processes.all_of(world)
         if len(owners.holders) == owners.size:
             return
@@ -157,15 +157,15 @@ class TorchReplica:
             self.state.load(found, is_owned=True)
 
     def next_batch(self) -> int | None:
-        """See `Replica.next_batch`."""
+        """The global batch of the next step in records; see `Replica.next_batch`."""
         return self.watch.tuner.batch
 
     def goodput(self) -> dict[str, Any] | None:
-        """See `Replica.goodput`."""
+        """Return the global batch, and the goodput by number of trainers; see `Replica.goodput`."""
         return self.watch.tuner.report()
 
     def begin_step(self, plan: StepPlan) -> None:
-        """See `Replica.begin_step`."""
+        """Forget every gradient, because the records of a new step follow; see `Replica.begin_step`."""
         self.guard.begin_step()
         self.watch.begin_step(plan)
         if self.watch.tuner.batch is not None:
@@ -179,7 +179,7 @@ class TorchReplica:
         self.forget_gradients()
 
     def begin_piece(self, step: int, piece: Piece) -> None:
-        """See `Replica.begin_piece`: with logical ranks, random numbers depend on the piece alone."""
+        """Prepare for a piece of a step; with logical ranks, its random numbers depend on the piece alone."""
         self.losses.begin_piece(piece)
         self._limits.begin_piece(self._sum.parameters, lambda: self.guard.is_computing)
         self._buffers.begin_piece(piece.slot)
@@ -187,7 +187,7 @@ class TorchReplica:
             seed_all(piece_seed(step, piece, self.logical_ranks))
 
     def end_piece(self, piece: Piece) -> None:
-        """See `Replica.end_piece`."""
+        """Add the gradient of a piece to that of the step; see `Replica.end_piece`."""
         found = [parameter.grad for parameter in self._sum.parameters]
         has_gradient = any(one is not None for one in found)
         if not has_gradient and not self._has_trained:
@@ -200,7 +200,7 @@ class TorchReplica:
         self._buffers.end_piece(piece.weight)
 
     def end_step(self, flags: Flags) -> Flags:
-        """See `Replica.end_step`.
+        """Sum gradients and flags over the trainers, and apply the step; see `Replica.end_step`.
 
         Raises:
             PermanentError: the trainers have different models, or no trainer has a gradient.
@@ -284,7 +284,10 @@ class TorchReplica:
         return sum(one.weight for one in ballots) / UNIT or 1.0
 
     def _union(self, ballots: list[Ballot], action: int) -> int:
-        """Which parameters have a gradient in some trainer; said once if others lack it."""
+        """Find the parameters that have a gradient in some trainer.
+
+        Warns once if other trainers lack one of these.
+        """
         present = _union(one.present for one in ballots)
         if action & STEP and not present and not self.state.carried:
             raise _no_gradient("a step")
@@ -345,16 +348,16 @@ class TorchReplica:
             parameter.grad = None
 
     def begin_anew(self) -> None:
-        """See `Replica.begin_anew`."""
+        """Begin the job with the model of this process; see `Replica.begin_anew`."""
         self._folder.check_is_new()
 
     def save(self, checkpoint: int) -> None:
-        """See `Replica.save`."""
+        """Save the state under the number of a checkpoint; see `Replica.save`."""
         if self._shards or self.processes.rank == 0:
             self._folder.write(checkpoint, lambda path: torch.save(self.state.collected(), path))
 
     def committed(self, checkpoint: int) -> None:
-        """See `Replica.committed`."""
+        """Note that training would restart from that checkpoint, and from no older one; see `Replica.committed`."""
         self._folder.delete_before(checkpoint)
 
     def save_model(self) -> None:
@@ -372,7 +375,7 @@ class TorchReplica:
                 self._folder.write_model(lambda path: torch.save(found, path))
 
     def load(self, checkpoint: int) -> None:
-        """See `Replica.load`."""
+        """Load the state that was saved under the number of a checkpoint; see `Replica.load`."""
         found = self._folder.read(checkpoint, lambda path: torch.load(path, weights_only=True, mmap=True))
         self.state.load(found, is_owned=False)
 

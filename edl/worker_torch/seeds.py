@@ -1,4 +1,4 @@
-"""Random numbers that depend on a piece of a step alone, whichever trainer or process draws them."""
+"""Random numbers that depend only on a piece of a step, not on the trainer or process that draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that makes one trainer the twin of another: model, optimizers, schedulers, and what the script adds."""
+"""Everything that must be equal in all trainers: model, optimizers, schedulers, and what the script adds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TrainState:
 
     @property
     def parameters(self) -> list[Any]:
-        """Those that the optimizers have now, each once; a group may have been added."""
+        """The parameters that the optimizers have now, each once; a script may have added a group."""
         found = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
         return list(dict.fromkeys(found))
 
@@ -101,7 +101,7 @@ class TrainState:
 
     @property
     def _constants(self) -> dict[str, Any]:
-        """The other buffers, by name, but for masks; a script may have drawn them without a seed."""
+        """The buffers that are not saved, by name, without masks; a script may have drawn them without a seed."""
         saved = self.buffers
         others = ((name, buffer.detach()) for name, buffer in self.model.named_buffers() if name not in saved)
         return {name: buffer for name, buffer in others if buffer.dtype != torch.bool}
@@ -116,7 +116,7 @@ class TrainState:
         return found
 
     def has(self, module: Any) -> bool:
-        """True if the parameters of a module belong to this state, be it in the model or in what the script adds."""
+        """True if the parameters of a module belong to this state: to the model, or to what the script has added."""
         mine = {tensor.data_ptr() for tensor in self.watched().values()}
         return all(local_of(parameter.detach()).data_ptr() in mine for parameter in module.parameters())
 
@@ -190,7 +190,7 @@ class TrainState:
                 one.add_param_group({"params": [by_name[name] for name in names]})
 
     def check(self, parameters: list[Any]) -> None:
-        """Refuse parameters of an optimizer that cannot be summed or copied.
+        """Reject parameters of an optimizer that edl cannot sum or copy.
 
         Raises:
             ConfigError: one of them is not in the model, was added to it later, has no values, or is of a wrong kind.
@@ -217,7 +217,7 @@ class TrainState:
                 )
 
     def _check_place(self, outside: list[Any]) -> None:
-        """Refuse parameters that the model has not, or had not at the beginning."""
+        """Reject parameters of an optimizer that are not in the model, or were not in it at the beginning."""
         late = {parameter: name for name, parameter in self.model.named_parameters() if parameter not in self._names}
         if outside and outside[0] in late:
             raise ConfigError(
@@ -234,7 +234,7 @@ class TrainState:
             )
 
     def _check_kinds(self) -> None:
-        """Refuse wrappers and optimizers that exchange gradients or parameters themselves, or need a closure."""
+        """Reject wrappers and optimizers that exchange gradients or parameters themselves, or need a closure."""
         wrappers = {type(module).__name__ for module in self.model.modules()}
         if "FullyShardedDataParallel" in wrappers:
             raise ConfigError(
@@ -260,7 +260,7 @@ class TrainState:
 
 
 def _tensors(value: Any, place: str) -> dict[str, Any]:
-    """The tensors of a state by their places."""
+    """Find all tensors of a nested state: path -> tensor."""
     if isinstance(value, torch.Tensor):
         return {place: local_of(value.detach())}
     pairs = (

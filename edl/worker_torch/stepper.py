@@ -1,4 +1,4 @@
-"""For scripts that call `optimizer.step()` themselves: the call makes the step, in all trainers at once.
+"""Supports scripts that call `optimizer.step()` themselves: the call makes a step in all trainers at once.
 
 A batch is a part of a step of the job. If the script asks for the next batch without a step, the gradients of the
 batch are summed over the trainers and carried to the next one: gradients are accumulated as in one process. What a
@@ -70,7 +70,7 @@ class Stepper:
 
     @property
     def is_last(self) -> bool:
-        """True if the batch in hand is the last one of its step in this trainer."""
+        """True if the current batch is the last one of its step in this trainer."""
         loop, world = self._elastic.loop, self._job.world()
         if self._piece is None or world is None or loop.position is None:
             return True
@@ -142,7 +142,7 @@ class Stepper:
             self._is_made = True
 
     def make_step(self) -> None:
-        """The same as `step` without a closure."""
+        """Make a step as `step` does, without a closure."""
         if self._must_zero:
             raise PermanentError(
                 "steps: the script calls optimizer.step() twice without zero_grad() between, so gradients would be"
@@ -162,7 +162,7 @@ class Stepper:
             self._coming = event  # the records of the step that was lost
 
     def end(self) -> None:
-        """The script trains no more, in all trainers: the model is complete and saved as it is."""
+        """End the training in all trainers because the script stops: the model is complete as it is, and is saved."""
         if self._has_ended or self._elastic.loop.position is None or self._job.leaving():
             return
         self._elastic.loop.must_end, self._replica.action = True, 0
@@ -170,7 +170,7 @@ class Stepper:
             pass  # what the script had of the next step is not trained on
 
     def zero_grad(self, *_: Any, **__: Any) -> None:
-        """Forget the gradients: those of this batch, and those that were carried from batches before."""
+        """Forget the gradients of this batch, and those carried over from the batches before."""
         self._must_zero = False
         if self._piece is not None and not self.is_partial:
             self._replica.action |= DROP
@@ -201,7 +201,10 @@ class Stepper:
                 sys.exit(LEFT)
 
     def left_early(self) -> str:
-        """The error if the script ends now; empty if it has another one, the training is complete or it leaves."""
+        """The error to raise if the script ends now.
+
+        Empty if the training is complete, or the script has an error anyway.
+        """
         loop = self._elastic.loop
         if loop.position is None or loop.is_complete or self._job.is_closed or self._job.leaving():
             return ""
@@ -233,7 +236,10 @@ class Scheduler:
 
 
 def _zeroing(stepper: Stepper, model: Any) -> Callable[..., None]:
-    """A function in the place of the method `zero_grad` of a model; a copy of the model forgets its own gradients."""
+    """Make a replacement for the method `zero_grad` of a model.
+
+    Copies of the model still clear their own gradients.
+    """
     inner = model.zero_grad.__func__
 
     @functools.wraps(inner)
@@ -246,7 +252,7 @@ def _zeroing(stepper: Stepper, model: Any) -> Callable[..., None]:
 
 
 def _stepping(stepper: Stepper) -> Callable[..., Any]:
-    """A function in the place of the method `step` of an optimizer, as schedulers want it."""
+    """Make a replacement for the method `step` of an optimizer, with the attributes that schedulers expect."""
 
     def step(optimizer: Any, closure: Callable[[], Any] | None = None) -> Any:
         optimizer._opt_called = True  # noqa: SLF001 - as the wrapper of a scheduler does

@@ -69,13 +69,13 @@ class Trainer(transformers.Trainer):
 
     @property
     def steps_of_epoch(self) -> int:
-        """Steps of an epoch of the job; 0 before `train`."""
+        """The number of steps in an epoch of the job; 0 before `train`."""
         settings = self.elastic.loop.settings if self.elastic is not None else None
         batch = (settings.global_batch or settings.micro_batch or 1) if settings is not None else 0
         return math.ceil(settings.total / batch) if settings is not None else 0
 
     def get_train_dataloader(self) -> Any:
-        """The steps of the job, an epoch at a time."""
+        """A loader with one item per step of the job, one epoch per iteration."""
         if self.optimizer is None:
             self.create_optimizer()
         data, collate = self._data()
@@ -95,7 +95,7 @@ class Trainer(transformers.Trainer):
         return _Steps(self._stepper, self, self.train_dataset)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The scheduler of the arguments; it steps with the optimizers of all trainers."""
+        """Make the scheduler that the arguments name; it steps whenever the trainers make a step together."""
         found = super().create_scheduler(num_training_steps, optimizer)
         if self._stepper is not None and not isinstance(found, Scheduler):
             self._schedule.inner = found
@@ -128,7 +128,7 @@ class Trainer(transformers.Trainer):
         return (torch.stack(losses) * weights).sum() / weights.sum()
 
     def _prepared(self, batch: Any) -> tuple[Any, Any]:
-        """A batch and how many labels of it count, as the loop has its first one."""
+        """Move a batch to the device, and count the labels in it that enter the loss."""
         (found,), count = self.get_batch_samples(iter([batch]), 1, self.args.device)
         return found, count
 
@@ -150,7 +150,7 @@ class Trainer(transformers.Trainer):
         return super()._get_grad_norm(model, self._clip_grad_norm(model) if grad_norm is None else grad_norm)
 
     def is_world_process_zero(self) -> bool:
-        """True in one trainer."""
+        """Return True in exactly one trainer of the job."""
         world = self._job.world()
         return world is None or world.rank == 0
 
@@ -165,7 +165,7 @@ class Trainer(transformers.Trainer):
             super().save_model(output_dir, _internal_call)
 
     def train(self, resume_from_checkpoint: Any = None, **options: Any) -> Any:
-        """See Hugging Face's.
+        """Train as `transformers.Trainer.train` does.
 
         Raises:
             ConfigError: it should begin with a checkpoint of Hugging Face's.
@@ -179,7 +179,7 @@ class Trainer(transformers.Trainer):
         return super().train(**options)
 
     def end_if_stopped(self) -> None:
-        """If a callback has stopped the training, the job ends with it, in all trainers."""
+        """End the job, in all trainers, if a callback has stopped the training."""
         if self._stepper is not None and self.control.should_training_stop:
             self._stepper.end()
 
@@ -230,19 +230,19 @@ class Trainer(transformers.Trainer):
 
 
 class _Steps(Epochs):
-    """The first batch of each step of this trainer; `training_step` asks for the others."""
+    """Yields the first batch of each step of this trainer; `training_step` reads the others."""
 
     def __init__(self, stepper: Stepper, trainer: Trainer, dataset: Any) -> None:
         self._stepper, self._trainer, self._device = stepper, trainer, None
         self.dataset, self.batch_size = dataset, trainer.elastic and trainer.elastic.loop.settings.global_batch
 
     def __len__(self) -> int:
-        """Steps of an epoch."""
+        """The number of steps in an epoch."""
         return self._trainer.steps_of_epoch
 
 
 class _Schedule:
-    """The state of a scheduler that is made after the state was described."""
+    """The state of a scheduler that does not exist yet when the state of the trainer is described."""
 
     inner: Any = None
 
@@ -255,7 +255,7 @@ class _Schedule:
 
 
 class _Callbacks:
-    """What callbacks have counted, and the best metric so far; each trainer evaluates, so it is not compared.
+    """The state of callbacks, and the best metric so far; each trainer evaluates for itself, so it is not compared.
 
     Args:
         trainer: whose callbacks.
@@ -272,7 +272,7 @@ class _Callbacks:
         return {"best": best, "callbacks": {name: one.state()["attributes"] for name, one in self._named().items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the state of another trainer."""
+        """Take over the callbacks' state of another trainer."""
         for name, value in state["best"].items():
             setattr(self._trainer.state, name, value)
         for name, callback in self._named().items():
@@ -280,7 +280,7 @@ class _Callbacks:
                 setattr(callback, attribute, value)
 
     def _named(self) -> dict[str, Any]:
-        """The callbacks by their classes, and by their order among those of one class."""
+        """Name each callback by its class and its position among those of that class."""
         every = [one for one in self._trainer.callback_handler.callbacks if isinstance(one, ExportableState)]
         kinds = [type(one).__name__ for one in every]
         return {f"{kinds[place]} {kinds[:place].count(kinds[place])}": one for place, one in enumerate(every)}
@@ -293,19 +293,19 @@ class _GlobalStep(transformers.TrainerCallback):
         self._trainer = trainer
 
     def on_step_begin(self, _: Any, state: Any, control: Any, **__: Any) -> Any:
-        """See `TrainerCallback`."""
+        """Set the global step to that of all trainers."""
         if self._trainer.elastic is not None:
             state.global_step = self._trainer.elastic.step
         return control
 
     def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> Any:
-        """See `TrainerCallback`; it is the first one, and the loop has set the epoch from its own number of it."""
+        """Set the epoch from the global step: the loop has set it from the steps that this trainer has made."""
         if (steps := self._trainer.steps_of_epoch) and state.global_step:
             epoch, place = divmod(state.global_step - 1, steps)
             state.epoch = epoch + (place + 1) / steps
         return control
 
     def on_train_end(self, _: Any, __: Any, control: Any, **___: Any) -> Any:
-        """See `TrainerCallback`."""
+        """End the job if the training was stopped early."""
         self._trainer.end_if_stopped()
         return control

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Wire:
-    """The place of this trainer among the others of its world.
+    """The connections of this trainer to the others of its world.
 
     Args:
         host: an address that the other trainers can reach; empty if all run on this machine.
@@ -60,17 +60,17 @@ class Wire:
 
     @property
     def size(self) -> int:
-        """How many trainers the world has."""
+        """The number of trainers in the world."""
         return self._world.size if self._world is not None else 1
 
     @property
     def rank(self) -> int:
-        """Of this trainer."""
+        """The rank of this trainer in its world."""
         return self._world.rank if self._world is not None else 0
 
     @property
     def is_alone(self) -> bool:
-        """True if there is nobody to talk to."""
+        """True if this trainer is the only one of its world."""
         return self._group is None
 
     def connect(self, world: World, is_broken: Callable[[], bool]) -> None:
@@ -84,7 +84,7 @@ class Wire:
             self._group = self.beside(lambda: self._new_group(world), "the world had not begun")
 
     def disconnect(self) -> None:
-        """Close the connections; what the peers have under way fails."""
+        """Close the connections; collectives that the other trainers have under way fail."""
         if self._is_abandoned:
             # The end of a group waits for its collectives, and nobody ends the one that a stopped process holds up.
             kept, self._group = [self._group], None
@@ -92,7 +92,7 @@ class Wire:
         self._group, self._is_abandoned = None, False
 
     def gather(self, row: Any) -> list[Any]:
-        """The rows of all trainers, by rank; they have one shape.
+        """Gather a tensor from each trainer, in the order of ranks; all have one shape.
 
         Raises:
             PeerLostError: a trainer is gone.
@@ -104,7 +104,7 @@ class Wire:
         return rows
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """The bytes of all trainers, by rank; their lengths may differ.
+        """Gather bytes from each trainer, in the order of ranks; their lengths may differ.
 
         Raises:
             PeerLostError: a trainer is gone.
@@ -147,11 +147,11 @@ class Wire:
         return whole
 
     def width_of(self, count: int) -> int:
-        """The next length that divides by the number of trainers."""
+        """Round a length up to a multiple of the number of trainers."""
         return -(-count // self.size) * self.size
 
     def broadcast(self, row: Any, source: int) -> None:
-        """Overwrite a tensor by that of a rank.
+        """Overwrite a tensor by that of the trainer of a given rank.
 
         Raises:
             PeerLostError: a trainer is gone.
@@ -168,7 +168,7 @@ class Wire:
         return self._group.recv([row], rank, tag)
 
     def beside(self, call: Callable[[], _T], what: str) -> _T:
-        """The result of a call that may wait for a lost trainer until its timeout; it is abandoned before that.
+        """Run a call that may block until gloo's timeout if a trainer is lost; it is abandoned once that is known.
 
         torch's store, and gloo's messages between two ranks, wait without looking at the master, and nothing can
         interrupt them. So they work in a thread, which ends by itself after the timeout if it was abandoned.
@@ -198,7 +198,7 @@ class Wire:
                     raise PeerLostError(f"a trainer is gone, and {what}")
 
     def _new_group(self, world: World) -> Any:
-        """The connections to the other trainers of a world.
+        """Build the process group of a world.
 
         Rank 0 connects to its own store as the others do, since an abandoned connection stays busy for long.
         """
@@ -240,7 +240,7 @@ class Wire:
                 said_s *= 2
 
     def _say_who_waits(self, seconds: float) -> None:
-        """A trainer that evaluates, or that hangs, holds up the others: they say so now and then."""
+        """Log now and then which trainers the others wait for: one that evaluates or hangs holds up all."""
         _log.warning(
             "this trainer (rank %d of %d) has waited %.0f s for another one to finish its part of a step; after"
             " timeout_s=%.0f it goes on without it. If the loop does more than train, such as an evaluation in one"

@@ -34,7 +34,7 @@ steps between them while nobody knows what a step takes."""
 
 
 class GoodputWatch:
-    """Says what one trainer knows in its ballots, and takes from all ballots what the tuner needs.
+    """Measures in one trainer what the choice of the global batch needs, and learns from the ballots of all trainers.
 
     Args:
         scaler: the scaler of losses in half precision, or None.
@@ -62,17 +62,17 @@ class GoodputWatch:
         return self.tuner.schedule_steps(self.plan) if self.plan is not None else 1
 
     def begin_world(self) -> None:
-        """A world has begun: what was half measured in the last one is forgotten, in all trainers."""
+        """Forget, in all trainers, what was half measured in the last world."""
         self._pending = self._last = None
         self._square, self._left = math.nan, 0
 
     def begin_step(self, plan: StepPlan) -> None:
-        """The records of a step come."""
+        """Begin a step, with the factor for its learning rate."""
         self.plan, self.factor = plan, self.tuner.rate_factor(plan.batch)
         self._spread, self._groups = 0.0, 0
 
     def add(self, gradients: Sequence[Any], factor: float, weight: float) -> None:
-        """A pass has gradients.
+        """Add the squared norm of the gradients of one backward pass to the measurement.
 
         Args:
             gradients: of all parameters; None where there is none.
@@ -87,7 +87,7 @@ class GoodputWatch:
         self._cost_s += time.perf_counter() - began_s
 
     def said(self, *, proposes: bool) -> dict[str, int]:
-        """The part of this trainer's ballot that is known here, by its fields.
+        """What this trainer contributes to its ballot: field -> value.
 
         Args:
             proposes: this trainer chooses the next batch for all.
@@ -106,7 +106,7 @@ class GoodputWatch:
         }
 
     def take(self, ballots: list[Ballot], gradients: Sequence[Any], divisor: float, *, is_first: bool) -> None:
-        """All trainers make the step: count what it says, and what the last one said.
+        """Take the ballots of all trainers for a step that is about to be made, and update the measurements.
 
         Args:
             ballots: of all trainers.
@@ -148,7 +148,7 @@ class GoodputWatch:
 
     @contextmanager
     def rates(self, optimizers: Sequence[Any]) -> Iterator[None]:
-        """A block in which the learning rates are those of the step under way.
+        """Within the block, scale the learning rates by the factor of this step.
 
         Around it they are those of the base batch, with which schedules compute and which the trainers compare.
         """
@@ -166,7 +166,7 @@ class GoodputWatch:
 
 
 def square_of(gradients: Sequence[Any]) -> float:
-    """The sum of the squares of all components, added up in single precision or better."""
+    """The sum of the squares of all gradient components, added up in single precision or better."""
     places: dict[Any, list[Any]] = {}
     for one in gradients:
         if one is not None:

@@ -1,4 +1,4 @@
-"""How much the batches of a step count, and losses that cannot be added up over batches and trainers."""
+"""The weight of each batch in the gradient of a step, and the losses for which no weight is right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class LossBook:
-    """How much the batches of a step count, by their losses.
+    """Keeps the weight that each batch of a step has in the gradient, as the kind of its loss demands.
 
     Args:
         shards: over how many processes each parameter is spread; 0 if each process has all of them.
@@ -48,7 +48,10 @@ class LossBook:
 
     @property
     def divisor(self) -> int:
-        """The divisor of losses of the kind DIVIDED; 0 if there is none, or if they have several."""
+        """The number by which losses of the kind DIVIDED were divided in this step.
+
+        0 if there is none, or several.
+        """
         return int(min(self._divisors)) if len(self._divisors) == 1 else 0
 
     @property
@@ -58,18 +61,18 @@ class LossBook:
         return -1 if len(found) > 1 else hash(found.pop()) >> 2 if found else 0
 
     def begin_step(self) -> None:
-        """No batch has counted yet."""
+        """Forget the losses of the last step."""
         self.kind = self.weight = 0
         self._divisors.clear()
         self._factors.clear()
 
     def begin_piece(self, piece: Piece) -> None:
-        """A batch comes."""
+        """Begin a batch: its loss is not known yet."""
         self._piece, self._loss, self._is_said = piece, None, False
         self._pieces += 1
 
     def say(self, kind: LossKind) -> None:
-        """The script says what the loss of this batch is.
+        """Take what the script says of the loss of this batch, in place of what its computation shows.
 
         Raises:
             PermanentError: it has said something else of another loss of the same batch.
@@ -79,7 +82,7 @@ class LossBook:
         self._loss, self._is_said = kind, True
 
     def note(self, loss: Any) -> float | None:
-        """The loop computes the gradient of a loss; returns a factor for it if its gradient is summed at once."""
+        """Recognise the kind of a loss whose gradient the loop is about to compute."""
         piece = self._piece
         if piece is None:
             return None
@@ -93,7 +96,7 @@ class LossBook:
         return self._factor(piece)[0] * self._shards  # FSDP takes the mean over its processes
 
     def end_piece(self, piece: Piece, *, has_gradient: bool) -> float:
-        """The loop has trained on a batch; returns the factor of its gradients.
+        """Count a batch on which the loop has trained, and return the factor of its gradients.
 
         Raises:
             PermanentError: its loss does not go with those of other batches, or nobody has seen it.
@@ -116,7 +119,7 @@ class LossBook:
         return factor
 
     def _recognise(self, loss: Any, piece: Piece) -> None:
-        """The loop has not said how a loss counts."""
+        """Find out from its computation whether a loss is a mean or a sum, because the script has not said it."""
         records = piece.end - piece.start
         is_due = not self._pieces & (self._pieces - 1)
         whole = {round(records / piece.weight)} if piece.weight else set[int]()
@@ -132,7 +135,7 @@ class LossBook:
             raise differ(before, found)
 
     def _factor(self, piece: Piece) -> tuple[float, int]:
-        """The factor of the gradients of a batch, and its weight in units of 1/UNIT."""
+        """The factor by which the gradients of a batch are multiplied, and the batch's weight in units of 1/UNIT."""
         loss = self._loss or LossKind(RECORDS)
         if not piece.weight:
             return 0.0, 0
@@ -143,7 +146,7 @@ class LossBook:
 
 
 def common(kinds: set[int]) -> int:
-    """The kind of all losses of a step; 0 is none."""
+    """The kind that all losses of a step share; 0 if there is no loss."""
     kinds = kinds - {0}
     if kinds == {WEIGHT, DIVIDED}:
         return WEIGHT
@@ -172,7 +175,7 @@ def check_factors(found: set[int]) -> None:
 
 
 def differ(one: LossKind, other: LossKind) -> PermanentError:
-    """The error of two losses of one batch that count differently."""
+    """Make the error for two losses of one batch that are means over different numbers, or a mean and a sum."""
     return PermanentError(
         f"Elastic: two losses of one batch count differently: {_words(one)}, and {_words(other)}; add them up and say"
         " what the sum is: elastic.backward(loss, weight=...)"
@@ -185,7 +188,7 @@ def _words(loss: LossKind) -> str:
 
 
 def _say_unknown(loss: Any) -> None:
-    """Log how a loss counts whose computation is not recognised."""
+    """Warn that edl does not recognise what a loss is a mean over."""
     _log.warning(
         "Elastic: it cannot be seen over what the loss (%s) is a mean, so each batch counts by its records. If it is"
         " a mean over something else, such as tokens, call elastic.backward(loss, weight=n) (said once)",
@@ -204,7 +207,7 @@ def _coupled() -> PermanentError:
 
 
 def unseen() -> PermanentError:
-    """The error of a gradient that was computed without `backward` of a tensor."""
+    """Make the error for a gradient that the loop has computed without `backward` of a tensor."""
     return PermanentError(
         "Elastic: a gradient was computed in a way that edl does not see, and of a model in shards it could not be"
         " weighed afterwards; call loss.backward() or elastic.backward(loss) in the thread of the loop"

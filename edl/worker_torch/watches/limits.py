@@ -1,4 +1,4 @@
-"""Refuses what a loop does to the gradients of a batch and only those of a whole step can bear.
+"""Rejects changes that a loop makes to the gradients of one batch, but that only suit the gradients of a whole step.
 
 Factors and masks that do not depend on the gradients are left alone: with them the sum of the parts is that of the
 whole. A limit, a choice of the largest, noise, or other weights in between make another step for each number of
@@ -31,14 +31,14 @@ _REMEDY = (
 
 
 class _Norms(NamedTuple):
-    """Norms of the gradients of a batch: of all together, and of the first one."""
+    """The norm of all gradients of a batch together, and the norm of the first one."""
 
     every: float
     first: float
 
 
 class _Seen(NamedTuple):
-    """What was there when the loop had computed the gradients of a batch."""
+    """The gradients, their norms and the random state as they were when the loop had computed them for a batch."""
 
     gradients: list[tuple[Any, Any]]  # parameter, the first numbers of its gradient
     norms: _Norms
@@ -60,7 +60,7 @@ class LimitWatch:
         self._is_due = False
 
     def begin_piece(self, parameters: list[Any], is_computing: Callable[[], bool]) -> None:
-        """A batch comes.
+        """Begin a batch, and check the hooks of parameters from now on.
 
         Args:
             parameters: those that the optimizers have.
@@ -75,7 +75,7 @@ class LimitWatch:
                     hooks[key] = _CheckedHook(hook, self._state.name_of(parameter), is_computing)
 
     def note(self, parameters: list[Any]) -> None:
-        """The loop has computed gradients.
+        """Save the gradients that the loop has just computed, to see later what it changes in them.
 
         Raises:
             PermanentError: it has changed weights since it computed others of the same batch.
@@ -87,7 +87,7 @@ class LimitWatch:
             self._before = _Seen(found, self._norms(parameters), torch.get_rng_state())
 
     def end_piece(self, parameters: list[Any]) -> None:
-        """The loop asks for the next batch.
+        """Check at the end of a batch what the loop has changed in its gradients and weights.
 
         Raises:
             PermanentError: it has done to a gradient, or to weights, what depends on the batch.
@@ -131,7 +131,7 @@ class LimitWatch:
             )
 
     def _check_norms(self, before: _Norms, after: _Norms) -> None:
-        """Refuse a norm that is the same after some batches, and was not before the loop changed it."""
+        """Reject a loop that brings the gradients of several batches to one norm, which they did not have before."""
         self._limited = [*self._limited, (before, after)][-_NORMS:]
         for place in range(len(after)):
             was, now = ([pair[side][place] for pair in self._limited] for side in (0, 1))
@@ -145,7 +145,7 @@ class LimitWatch:
                 )
 
     def _check_weights(self, parameters: list[Any]) -> None:
-        """Refuse weights that the loop changed after a gradient, as the step will be made from them."""
+        """Reject a loop that changes weights after it has computed a gradient from them."""
         if not self._versions or self._state.shards > 1:
             return
         for parameter, version in zip(parameters, self._versions, strict=True):
@@ -187,7 +187,7 @@ class _CheckedHook:
         return found
 
     def _adds_up(self, whole: Any, found: Any) -> bool:
-        """Whether what the hook makes of two parts of a gradient is in sum what it makes of the whole."""
+        """Test if the hook is linear: the results for two parts of a gradient add up to that for the whole."""
         share = torch.arange(whole.numel(), device=whole.device).view(whole.shape).cos().to(whole.dtype)
         first = whole * (share / 4 + 0.5)
         near = 64 * torch.finfo(whole.dtype).eps

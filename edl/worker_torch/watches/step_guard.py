@@ -83,7 +83,7 @@ class StepGuard:
 
     @contextlib.contextmanager
     def during_loop(self, *, has_own_steps: bool = False) -> Iterator[None]:
-        """The block is a loop over batches, in this thread.
+        """Within the block, watch what this thread calls: the block is a training loop over batches.
 
         Args:
             has_own_steps: the loop calls `optimizer.step()`, which a `Stepper` has replaced.
@@ -97,13 +97,13 @@ class StepGuard:
                 _local.guard = before
 
     def begin_step(self) -> None:
-        """The loop now computes the gradients of a step."""
+        """Note that the loop begins to compute the gradients of a step."""
         self._made, self._rates = self._scheduler_steps, None
         self.is_within_step, self._steps = True, self._steps + 1
 
     @contextlib.contextmanager
     def during_step(self) -> Iterator[None]:
-        """In the block edl makes a step.
+        """Within the block, allow the calls that the guard otherwise rejects: edl itself makes a step.
 
         Raises:
             PermanentError: a scheduler has made one since `begin_step`, or the loop has changed a learning rate after
@@ -139,7 +139,7 @@ class StepGuard:
         return [float(group["lr"]) for one in self._optimizers for group in one.param_groups if "lr" in group]
 
     def before_backward(self, loss: Any) -> float | None:
-        """The loop computes the gradient of a loss; returns a factor for it, or None."""
+        """Called before the loop computes the gradient of a loss; returns a factor for the loss, or None."""
         if not self._is_on:
             return None
         self._rates = self._current_rates
@@ -147,7 +147,7 @@ class StepGuard:
 
     @contextlib.contextmanager
     def computing(self) -> Iterator[None]:
-        """In the block gradients are computed."""
+        """Within the block, note that gradients are computed."""
         self.is_computing = True
         try:
             yield
@@ -156,7 +156,7 @@ class StepGuard:
             self.is_computing = False
 
     def before_scaler(self, scaler: Any, name: str) -> None:
-        """The loop calls a method of a scaler."""
+        """Called before the loop calls a method of a GradScaler: reject all but `scale` of the known scaler."""
         if name != "scale":
             self._refuse(f"scaler.{name}()", "a scaler goes to Elastic(..., scaler=scaler), which calls it")
         elif self._is_on and scaler is not self._scaler and scaler.is_enabled():
@@ -167,7 +167,7 @@ class StepGuard:
             )
 
     def before_step(self, optimizer: Any) -> None:
-        """An optimizer makes a step."""
+        """Called before an optimizer makes a step: reject it if the optimizer has parameters of the model."""
         if optimizer in self._optimizers:
             self._refuse("optimizer.step()", self._advice)
         elif self._is_on and any(self._owns(p) for group in optimizer.param_groups for p in group["params"]):
@@ -187,7 +187,7 @@ class StepGuard:
             )
 
     def after_group(self, optimizer: Any) -> None:
-        """An optimizer got a group of parameters."""
+        """Called after an optimizer got a group of parameters: reject a new optimizer of the model's parameters."""
         group = optimizer.param_groups[-1]["params"]
         if self._is_on and optimizer not in self._optimizers and any(map(self._owns, group)):
             raise PermanentError(
@@ -199,7 +199,7 @@ class StepGuard:
             )
 
     def after_schedule(self, scheduler: Any) -> None:
-        """A scheduler of learning rates was made."""
+        """Called after a scheduler of learning rates was made: reject one that is made within the loop."""
         if self._is_on and getattr(scheduler, "optimizer", None) in self._optimizers:
             raise PermanentError(
                 f"Elastic: the loop or a hook makes a scheduler, a {type(scheduler).__name__}, while the training is"
@@ -210,7 +210,7 @@ class StepGuard:
             )
 
     def before_average(self, average: Any) -> None:
-        """The loop updates averaged weights, an `AveragedModel` of torch."""
+        """Called before an `AveragedModel` is updated: reject that within a step, or if edl would not save it."""
         if not self._is_on:
             return
         if self.is_within_step and not self._has_own_steps:
@@ -243,7 +243,7 @@ class StepGuard:
             )
 
     def before_clip(self, name: str) -> None:
-        """The loop limits gradients."""
+        """Called before the loop clips gradients: reject it, because they are only a part of the step's gradient."""
         self._refuse(
             f"{name}()",
             "the gradient in hand is a part of that of the step, which has another norm; pass"
@@ -259,7 +259,7 @@ _undo: list[Callable[[], object]] = []
 
 @contextlib.contextmanager
 def _watching() -> Iterator[None]:
-    """Within the block the guard of a thread hears of what its loop calls; the last block to end undoes it."""
+    """Within the block, let torch's methods call the guard of their thread; the last block to end restores them."""
     global _loops  # noqa: PLW0603 - torch's classes are global, too
     with _lock:
         _loops += 1
@@ -275,7 +275,7 @@ def _watching() -> Iterator[None]:
 
 
 def _watch() -> None:
-    """Let torch's methods tell the guard of their thread before they do what they do."""
+    """Replace methods of torch by ones that call the guard of their thread first."""
     _replace_backward()
     _replace(AveragedModel, "update_parameters", lambda guard, average: guard.before_average(average))
     _replace(torch.optim.Optimizer, "add_param_group", tell_after=lambda guard, one: guard.after_group(one))
@@ -301,7 +301,7 @@ def _tell_step(optimizer: Any, *_: object) -> None:
 
 
 def _untold(_: StepGuard, __: Any) -> None:
-    """Nothing to hear."""
+    """Do nothing: the guard need not know of a call."""
 
 
 def _replace(
@@ -328,7 +328,7 @@ def _replace(
 
 
 def _replace_backward() -> None:
-    """The same for what computes gradients; `backward` of a tensor calls it, too."""
+    """Let the function that computes gradients call the guard; `backward` of a tensor calls it, too."""
     inner = torch.autograd.backward
 
     @functools.wraps(inner)
@@ -347,7 +347,7 @@ def _replace_backward() -> None:
 
 
 def _replace_function(owner: Any, name: str) -> None:
-    """The same for a function that limits the gradients of some parameters; a limit that is infinite is none."""
+    """Replace a function that clips the gradients of some parameters; an infinite limit does not clip."""
     inner = getattr(owner, name)
 
     @functools.wraps(inner)
