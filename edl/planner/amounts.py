@@ -53,7 +53,7 @@ class ShapeTable:
 
 
 class Names:
-    """Resource names as columns, found by what a pod requests: one of thousands of host ports is not looked for."""
+    """The resources that a plan counts, each with its column. Resources of no pod to be planned have none."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._column = {name: column for column, name in enumerate(names)}
@@ -99,7 +99,7 @@ def planned_resources(jobs: Iterable[Job], waiting: Iterable[Pod], snapshot: Clu
 
 
 def _superfluous(names: set[str], shapes: Iterable[PodShape], nodes: Iterable[Node]) -> set[str]:
-    """Of some resources, those that no node has and that are not needed to show that some pod fits nowhere."""
+    """Choose the resources to ignore: no node has them, and other ones already show that the pods fit nowhere."""
     offered = {name for have in {node.allocatable for node in nodes} for name, amount in have.amounts if amount > 0}
     if not (missing := {name for name in names if name not in offered and not name.startswith(HOST_PORT_PREFIX)}):
         return missing

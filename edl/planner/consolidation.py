@@ -1,4 +1,4 @@
-"""Which pservers move once the cluster is quiet, so that scattered free capacity fits more trainers.
+"""Moves pservers once the cluster is quiet, so that scattered free capacity fits more trainers.
 
 Serving pods come and go, and a pserver stays where it was started: node after node may have some free capacity that
 is too small for a trainer. A pserver holds the model, and deleting it takes its job back to the last checkpoint. So
@@ -158,7 +158,7 @@ def pays(before: ScalePlan, after: ScalePlan, price: int) -> bool:
 
 
 def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan:
-    """Turn the plan made as if the pods were terminating into one that deletes them.
+    """Merge the plan in which the moving pods terminate into the plan before, as one plan that deletes these pods.
 
     Args:
         before: the plan without the move.
@@ -167,7 +167,7 @@ def with_moves(before: ScalePlan, after: ScalePlan, moving: Moving) -> ScalePlan
     """
 
     def both(old: ScaleDecision, new: ScaleDecision) -> ScaleDecision:
-        """The decision of one job, from those of both plans."""
+        """Merge what both plans decide about one job."""
         deleted = moving.trainers.get(new.job, ())
         return replace(
             new,
@@ -269,7 +269,7 @@ class _Program:
         return Rows(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
 
     def _capacity_rows(self) -> Iterator[Row]:
-        """On each node, no more of a resource is used than is free or freed, in parts of the largest node."""
+        """Constraints: pods use no more of a resource on a node than is free or freed, in parts of the largest."""
         problem = self._packing.problem
         request, free = problem.request / problem.largest, self._packing.free / problem.largest
         here: dict[int, list[tuple[int, int, float]]] = {}
@@ -286,7 +286,7 @@ class _Program:
                     yield terms, -np.inf, max(0.0, float(free[node, r]))
 
     def _count_rows(self) -> Iterator[Row]:
-        """Pods start in the numbers that are deleted, for each shape.
+        """Constraints: of each shape as many pservers start as are deleted, and at least as many trainers.
 
         Exactly as many pservers start as are deleted. At least as many trainers start as are deleted, and the others
         are no more than jobs want.
@@ -299,7 +299,7 @@ class _Program:
                 yield terms, 0.0, float(self.wanted.get(s, 0))
 
     def _job_rows(self) -> Iterator[Row]:
-        """A job of which a pserver moves is interrupted, and that is paid for with more trainers.
+        """Constraints: a job with a moving pserver is interrupted, and at most one of its pservers moves at a time.
 
         Only one pserver of a job moves at a time, except for those that are marked safe to evict.
         """
@@ -319,7 +319,7 @@ class _Program:
 
 
 def _places(packing: TrialPacking, shapes: list[int], freed: set[int]) -> list[tuple[int, int]]:
-    """(node, shape) of each place where pods could start: on eligible nodes with free slots, or that are freed."""
+    """List as (node, shape) where pods could start: eligible nodes with a free slot, or with a deletion."""
     opened = packing.problem.opened
     return [
         (n, s) for s in shapes for n in sorted({*freed, *np.flatnonzero(packing.slots(s)).tolist()}) if opened[s, n]
@@ -327,12 +327,12 @@ def _places(packing: TrialPacking, shapes: list[int], freed: set[int]) -> list[t
 
 
 def _at(places: list[tuple[int, int]], first: int, shape: int) -> Coefficients:
-    """The variables of one shape among the starts."""
+    """Coefficients +1 for the variables that start pods of one shape."""
     return [(k, 1.0) for k, (_, s) in enumerate(places, start=first) if s == shape]
 
 
 def _of(groups: list[_Group], first: int, shape: int) -> Coefficients:
-    """The variables of one shape among the groups, counted negatively."""
+    """Coefficients -1 for the variables that delete pods of one shape."""
     return [(k, -1.0) for k, group in enumerate(groups, start=first) if group.shape == shape]
 
 
@@ -380,7 +380,7 @@ def _in_deletion_order(packing: TrialPacking, live_trainers: list[int]) -> tuple
 
 
 def _wanted(packing: TrialPacking) -> dict[int, int]:
-    """How many more trainers of each shape jobs would take if they fitted."""
+    """How many more trainers of each shape the jobs would take if there were slots."""
     wanted, most = Counter[int](), {j: packing.problem.demands[j].max_trainers for j in packing.members}
     for j in may_have_more(packing, most):
         wanted[packing.problem.demands[j].shape] += most[j] - packing.count[j]

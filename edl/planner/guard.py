@@ -1,4 +1,4 @@
-"""What a plan must not do: every rule, checked again for a finished plan.
+"""The rules that no plan may break, each checked again on the finished plan.
 
 `check` recomputes every rule from the snapshot alone, in plain Python and without the solver, so that an error in the
 mathematics never reaches a pod.
@@ -102,13 +102,13 @@ def check_early_evictions(snapshot: ClusterSnapshot, decisions: Iterable[ScaleDe
 
 
 def _check_order(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
-    """Exactly one decision for each job, in their order."""
+    """Check that the plan has exactly one decision for each job, in the order of the jobs."""
     if [d.job for d in plan.decisions] != [job.key for job in snapshot.jobs]:
         yield "the plan does not have exactly one decision for each job, in the order of the jobs"
 
 
 def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
-    """The numbers of a decision add up, and an admitted job gets all that it must have."""
+    """Check that the numbers of a decision add up, and that an admitted job gets its minimum."""
     name, planned = f"job {job.key}", sum(count for _, count in decision.nodes)
     if decision.generation != job.generation:
         yield f"{name}: the decision is for generation {decision.generation}, but the job has {job.generation}"
@@ -141,7 +141,7 @@ def _check_counts(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) ->
 
 
 def _check_size(job: Job, decision: ScaleDecision, *, is_new: bool) -> Iterable[str]:
-    """An admitted job has one of its sizes.
+    """Check that an admitted job has one of its allowed sizes.
 
     In the last plan without its growth, which is not new, a job that has lost a trainer may stay as it is.
     """
@@ -151,13 +151,13 @@ def _check_size(job: Job, decision: ScaleDecision, *, is_new: bool) -> Iterable[
 
 
 def _check_refusal(job: Job, decision: ScaleDecision) -> Iterable[str]:
-    """No trainer is planned that the API server rejects."""
+    """Check that the plan has no trainer that the API server rejects."""
     if job.refusal is not None and decision.target > max(decision.current, job.refusal.allowed):
         yield f"job {job.key}: target {decision.target}, but only {job.refusal.allowed} trainers are accepted now"
 
 
 def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -> Iterable[str]:
-    """Victims are live trainers, each listed once, and they have a reason."""
+    """Check that victims are live trainers, listed once each, and that the decision says why they are deleted."""
     if decision.admitted and not decision.victims and not decision.shrink_reason:
         return
     live = {p.name for p in trainers}
@@ -177,7 +177,7 @@ def _check_victims(job: Job, decision: ScaleDecision, trainers: Sequence[Pod]) -
 
 
 def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
-    """Only live pservers move that are safe to evict, of jobs that go on without them."""
+    """Check that only live pservers move that are safe to evict, of jobs that continue without them."""
     if not decision.moves:
         return
     live = {p.name for p in job.pods if p.is_live and p.role is Role.PSERVER and p.safe_to_evict is not False}
@@ -189,7 +189,7 @@ def _check_moves(job: Job, decision: ScaleDecision) -> Iterable[str]:
 
 
 def _check_placing(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """New pods go to nodes that exist and are eligible for them; each node is reported once a job."""
+    """Check that new pods go to existing nodes that accept them, and that each node is listed once per job."""
     nodes = {node.name: node for node in snapshot.nodes}
     known: dict[tuple[str, int], bool] = {}  # by node and the identity of a placement, which the jobs keep alive
     for job, decision in pairs:
@@ -212,7 +212,7 @@ def _planned(job: Job, decision: ScaleDecision) -> Iterable[tuple[str, PodShape,
 
 
 def _check_capacity(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]]) -> Iterable[str]:
-    """No node that gets a pod is overcommitted once the victims are gone; unbound pods of edl count too."""
+    """Check that the plan overcommits no node; the capacity of victims counts as free, unbound pods of edl count."""
     nodes = {node.name: node for node in snapshot.nodes}
     planned = [place for job, decision in pairs for place in _planned(job, decision) if place[0] in nodes]
     held: dict[str, list[tuple[Resources, int]]] = {name: [] for name, _, _ in planned}
@@ -251,7 +251,7 @@ def _split(request: Resources) -> _Split:
 def _check_node(
     node: Node, held: list[tuple[Resources, int]], new: list[Resources], known: Mapping[int, _Split]
 ) -> Iterable[str]:
-    """Of one node, what pods would request too much of: `held` by how many each, `new` those that are planned.
+    """Yield what the pods of one node would request too much of; `held` counts present pods, `new` planned ones.
 
     What no planned pod requests may be overcommitted. `known` has the parts of each request, by identity.
     """
@@ -314,7 +314,7 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _check_quotas(pairs: list[tuple[Job, ScaleDecision]], quotas: tuple[Quota, ...]) -> Iterable[str]:
-    """Pods that stay and pods that come are within the quota of their queue and of their namespace."""
+    """Check that the pods that stay and the new ones are within the quotas of their queue and namespace."""
     table = QuotaTable(quotas)
     total: dict[Quota, Counter[str]] = {}
     for job, decision in pairs:
@@ -344,7 +344,7 @@ def _pods_after(job: Job, decision: ScaleDecision) -> list[tuple[PodShape, Resou
 def _check_dropped(
     snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecision]], quotas: QuotaTable
 ) -> Iterable[str]:
-    """A whole running job loses its admission only for waiting serving pods, a job of a higher rank, or its quota."""
+    """Check that a running job is only stopped for serving pods, for a job of a higher rank, or for its quota."""
     if any(pod.needs_capacity for pod in snapshot.waiting_serving):
         return
     dropped = [
@@ -382,7 +382,7 @@ def is_whole(job: Job) -> bool:
 
 
 def _check_serving(snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterable[str]:
-    """The counts of the serving report match the snapshot."""
+    """Check that the numbers of serving pods in the plan match the snapshot."""
     pods = snapshot.waiting_serving
     waiting, marked = len(pods), sum(not pod.needs_capacity for pod in pods)
     report = plan.serving

@@ -1,4 +1,4 @@
-"""What a plan shares by: the interface between the stages that hold for every policy and the policy's own part.
+"""The interface between the stages of the planner that all policies share and the objective of one policy.
 
 The stages place serving, admit jobs and place their minimums. An objective divides what is left, bounds from above
 what any division could reach, and says what a trainer that changes hands would cost.
@@ -43,7 +43,7 @@ class Division:
 
 
 class TradeVerdict(StrEnum):
-    """Why a trainer does not change hands."""
+    """The reasons for which a plan does not transfer a trainer from one job to another."""
 
     NOT_CHEAPER = "not_cheaper"  # it would only turn the difference around, or is kept by a cooldown
     LEAVES_LESS = "leaves_less"  # the giver would have less than the taker
@@ -87,7 +87,7 @@ class Objective(Protocol):
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
     ) -> Division:
-        """Divide what the minimums left.
+        """Divide the capacity that remains once every admitted job has its minimum.
 
         Args:
             packing: every admitted job at its minimum at least; not changed.
@@ -100,13 +100,13 @@ class Objective(Protocol):
         """
 
     def gain(self, packing: TrialPacking, j: int) -> float:
-        """The value that one more trainer of a member adds to the objective in the certificate."""
+        """What one more trainer of a job adds to the objective, as the certificate counts it."""
 
     def score(self, packing: TrialPacking) -> list[float]:
-        """How good a division is for all jobs together, compared as lists: the larger, the better."""
+        """Score a division for all jobs together; scores are compared as lists, larger is better."""
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
-        """Give free slots to the jobs whose turn it is; the packing is changed."""
+        """Give free slots to the jobs, in the order that the objective decides; the packing is changed."""
 
     def prove(
         self,
@@ -117,7 +117,7 @@ class Objective(Protocol):
         least: Mapping[int, int] | None = None,
         stays: bool = False,
     ) -> Proof:
-        """Bound from above what any division could reach that gives each job its level or its planned count.
+        """Bound from above what any division could reach that gives each job its fair share or its planned count.
 
         Args:
             packing: the finished plan.
@@ -128,4 +128,7 @@ class Objective(Protocol):
         """
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
-        """The exchange that costs its donor least, and why the plan does not make it; `exchanges` is not empty."""
+        """Find the exchange that costs the losing job least, and why the plan does not make it.
+
+        `exchanges` is not empty.
+        """

@@ -93,7 +93,7 @@ def place(packing: TrialPacking, shape: int, owner: tuple[int, Role | None], nod
 
 
 class Grower:
-    """Knows the best node for the next trainer of each shape; kept up to date as capacity is used.
+    """Finds the best node for the next trainer of each shape while free capacity is used.
 
     Attributes:
         packing: the packing.
@@ -132,7 +132,7 @@ class Grower:
         self.rank[:, at], self.slots[:, at] = self._known[state]
 
     def at_once(self, j: int, node: int, most: int, meter: QuotaMeter, others: int) -> int:
-        """How many trainers of a job to place on a node before another job has its turn: several if it may have many.
+        """How many trainers of a job to place on a node before the next job: several if the job may have very many.
 
         One by one, a job of ten thousand would cost a decision as much as hundreds of jobs, for shares that differ by
         less than anybody notices. Once slots are few, or a limit is near, there is one trainer a turn.
@@ -198,7 +198,7 @@ def has_load_left(packing: TrialPacking, shape: int, freed: IntArray | int = 0) 
 
 
 def may_have_more(packing: TrialPacking, most: Mapping[int, int]) -> Iterator[int]:
-    """The members below `most` that nothing but a slot keeps from one more: no quota, and not --max-load-desired."""
+    """Yield the jobs below `most` that lack only a slot for one more trainer, because quotas and load allow it."""
     meter = packing.meter()
     for j in packing.members:
         shape = packing.problem.demands[j].shape
@@ -213,7 +213,7 @@ def grow(
     take: Callable[[TrialPacking, int], bool] | None = None,
     worths: Mapping[int, Worth] | None = None,
 ) -> None:
-    """Give out trainers in turn until no member below its ceiling can have one more; the packing is changed.
+    """Give free slots to the jobs in turn until none below its ceiling can have one more; the packing is changed.
 
     Members below their promise come first, the one with the least fulfilment before the others. What rounding has
     left goes to the worst off that it fits; with worths, or in a large cluster, it goes where a trainer adds most for
@@ -269,7 +269,7 @@ def _urgency(
     worths: Mapping[int, Worth] | None,
     size: Mapping[int, float],
 ) -> tuple[float, float, JobKey]:
-    """Sort key for growth, the first to grow first: promises by fulfilment, then the worst off, or the most worth."""
+    """Sort key for growth: first jobs below their fair share, then the worst-off job, or the one that gains most."""
     demand = packing.problem.demands[j]
     if packing.count[j] < fair_share[j]:
         return (-inf, packing.fulfilment(j), demand.job.key)

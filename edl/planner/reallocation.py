@@ -1,4 +1,4 @@
-"""Takes trainers from some jobs so that others grow: which may be deleted, for whom, and which restarts are needless.
+"""Takes trainers from some jobs so that others grow: which to delete, for whom, and which restarts to avoid.
 
 `sharing` and `trading` decide what to take. A function that is given a packing changes it; if it returns that nothing
 could be done, it leaves the packing unchanged.
@@ -22,7 +22,7 @@ MAX_TRIES = 64
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The targets of sharing: what each job should get, and what others may lose for it.
+    """The targets of a division: what each job should get, and what other jobs may lose for it.
 
     Attributes:
         ceiling: the most trainers that each member may have now.
@@ -52,7 +52,7 @@ def is_at_rest(packing: TrialPacking) -> bool:
 
 
 def givers(packing: TrialPacking, *, admits: bool) -> dict[int, int]:
-    """The jobs that may lose trainers to others, each with its least number of trainers; 0 to begin with.
+    """The jobs that may lose trainers to other jobs, each with the value 0 (`allowed_beyond` needs a least count).
 
     In the plan that admits a job, every job may; else only jobs that are out of their cooldown.
     """
@@ -62,13 +62,13 @@ def givers(packing: TrialPacking, *, admits: bool) -> dict[int, int]:
 
 
 def kept(packing: TrialPacking, d: int) -> int:
-    """How many live trainers of a member keep their node."""
+    """Return how many live trainers of the job with index `d` the packing leaves on their nodes."""
     own = packing.problem.demands[d].live_trainers
     return int((packing.node_of[own.start : own.stop] >= 0).sum())
 
 
 def deletion_order(packing: TrialPacking, d: int) -> list[int]:
-    """The trainers of a member that count, first those that are deleted first."""
+    """The live trainers of a job that count, in the order in which a plan would delete them."""
     gone = {*packing.victims, *packing.without_node[d]}
     return sorted(
         (i for i in packing.problem.demands[d].live_trainers if i not in gone),
@@ -77,7 +77,7 @@ def deletion_order(packing: TrialPacking, d: int) -> list[int]:
 
 
 def movable_trainers(packing: TrialPacking, before: TrialPacking) -> Counter[int]:
-    """Count the trainers of each member that are deleted on one node and started on another: they only move.
+    """Count by job the trainers that are deleted on one node and started on another, so that they only change nodes.
 
     Args:
         packing: the packing to judge.
@@ -119,7 +119,7 @@ def undo_restarts(packing: TrialPacking) -> TrialPacking:
 
 
 def _started_trainers(packing: TrialPacking) -> Mapping[int, Sequence[Placed]]:
-    """The places of new trainers by member, in the order of the packing."""
+    """The places of new trainers by job, in the order in which the packing has placed them."""
     found: dict[int, list[Placed]] = {}
     for place in packing.placed:
         if place.role is Role.TRAINER:
@@ -159,7 +159,7 @@ def _without_restart(packing: TrialPacking, index: int, place: Placed) -> TrialP
 
 
 def take_fair_shares(packing: TrialPacking, terms: Terms, keep: Mapping[int, int]) -> TrialPacking:
-    """Raise members that are below their promise, at the cost of those above theirs, the lowest fulfilment first.
+    """Raise jobs below their fair share at the cost of jobs above theirs, the lowest fulfilment first.
 
     Args:
         packing: the packing; it may be changed, only the result counts.
@@ -208,7 +208,7 @@ def take_one(packing: TrialPacking, j: int, terms: Terms, keep: Mapping[int, int
 
 
 def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> bool:
-    """Place one more trainer of a job over allowed victims; if its quota is used up, victims of its own queue.
+    """Place one more trainer of a job by deleting others; if its quota is used up, trainers of its own queue.
 
     Args:
         packing: the packing; changed if it succeeds.
@@ -232,7 +232,7 @@ def give_one(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> boo
 
 
 def allowed_beyond(packing: TrialPacking, keep: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
-    """How many trainers each member may lose and still have its least count.
+    """How many trainers each job may lose so that it still has its least count.
 
     Args:
         packing: the packing.
@@ -243,7 +243,7 @@ def allowed_beyond(packing: TrialPacking, keep: Mapping[int, int], least: Mappin
 
 
 def _allowed(packing: TrialPacking, keep: Mapping[int, int], most: Mapping[int, int]) -> dict[int, int]:
-    """The part of `most` that each member can lose of its live trainers; members that can lose none are left out."""
+    """Limit what each job may lose to the live trainers that it can spare; jobs that can spare none are left out."""
     allowance = {d: min(n, kept(packing, d) - keep[d]) for d, n in most.items() if n > 0}
     return {d: n for d, n in allowance.items() if n > 0}
 
@@ -273,7 +273,7 @@ def _free_quota(packing: TrialPacking, j: int, allowance: Mapping[int, int]) -> 
 
 
 def _from_few(packing: TrialPacking, allowance: Mapping[int, int], count: int) -> dict[int, int]:
-    """The allowance of as few jobs as can give `count` trainers: fewer resizes.
+    """Choose as few jobs as possible that can lose `count` trainers together, so that few jobs are resized.
 
     Jobs that lose trainers anyway come first.
     """
@@ -287,7 +287,7 @@ def _from_few(packing: TrialPacking, allowance: Mapping[int, int], count: int) -
 
 
 def _can_spare(packing: TrialPacking, d: int, goal: float) -> int:
-    """How many trainers a member can lose and still have the fulfilment `goal` and its minimum."""
+    """How many trainers a job can lose and still have its minimum and the fulfilment `goal`."""
     spare = 0
     while (
         packing.count[d] - spare > packing.problem.demands[d].min_trainers

@@ -16,7 +16,7 @@ EPSILON = 1e-6  # of a fulfilment, a count or a worth; no smaller difference is 
 
 
 def from_worst(packing: TrialPacking) -> list[float]:
-    """The fulfilment of all jobs, from the worst off upwards."""
+    """The fulfilments of all jobs of a packing, in ascending order."""
     return sorted(round(packing.fulfilment(j), DIGITS) for j in packing.members)
 
 
@@ -50,7 +50,7 @@ def gain_of_worst(before: TrialPacking, after: TrialPacking, jobs: Iterable[int]
 
 
 def is_felt(gain: float) -> bool:
-    """True if a gain in fulfilment, or in worth, is beyond the dead band: no trainer restarts for less."""
+    """Return True if a gain (of fulfilment, or in the unit of `Worth`) is large enough to restart trainers for it."""
     return gain > DEAD_BAND + EPSILON
 
 
@@ -75,7 +75,7 @@ class PlanScore(NamedTuple):
 
     @property
     def is_best(self) -> bool:
-        """True if no decision gives any job more, and none is deleted for it."""
+        """True if no decision can be better: each job has all that it may have, and no trainer ends for that."""
         return all(self.admitted) and self.worst >= 1.0 and not self.kept
 
 

@@ -146,7 +146,7 @@ def most_useful(seen: Iterable[Point]) -> int:
 
 
 def as_useful(job: Job) -> Job:
-    """The job without trainers that would slow it; those that it has already are not taken away for that."""
+    """Limit a job to the trainers that make it faster; trainers beyond that which it already has stay."""
     useful = most_useful(points_of(job))
     if not useful or (most := max(useful, len(job.live_trainers))) >= job.max_trainers:
         return job
@@ -211,7 +211,7 @@ class Worth:
         return total
 
     def next(self, count: int) -> float:
-        """The worth of one more trainer than `count`."""
+        """What one trainer more than `count` is worth."""
         at = bisect_right(self.ends, count - self.low)
         return self.segments[at][1] if at < len(self.segments) else 0.0
 
@@ -246,7 +246,7 @@ def worth_of(job: Job, low: int, high: int) -> Worth:
 
 
 def worth_knots(job: Job, low: int, cap: int, high: int) -> tuple[tuple[int, float], ...]:
-    """The logarithm of the speed where the worth of a job's trainers bends, without its weight.
+    """The points (trainers, worth) between which the worth of a job's trainers is linear, for weight 1.
 
     Args:
         job: the job as the policy sees it.
@@ -274,7 +274,7 @@ def breakpoints(low: int, high: int) -> list[int]:
 
 
 def _stretched(counts: list[int], high: int) -> list[int]:
-    """The counts and further ones, in steps that grow, up to `high`."""
+    """Extend a list of counts up to `high`, in steps that grow."""
     while counts[-1] < high:
         counts.append(min(high, max(counts[-1] + 1, ceil(counts[-1] * STEP_RATIO))))
     return counts

@@ -1,4 +1,4 @@
-"""Gives out slots that exist once pods which this plan starts are placed differently, and names shapes without any.
+"""Places new pods differently to fill slots that come about by that, and names the shapes for which none does.
 
 Growth places one pod after the other where it fits best, so capacity for one more trainer may be in pieces on several
 nodes in the end. Here all pods that do not exist yet are repacked beside one more trainer, as long as that works.
@@ -30,19 +30,19 @@ Give = Callable[[TrialPacking, Mapping[int, int]], None]
 def topped_up(
     packing: TrialPacking, ceiling: Mapping[int, int], give: Give, deadline_s: float
 ) -> tuple[TrialPacking, frozenset[int]]:
-    """Give out slots that exist once pods which do not exist yet are placed differently.
+    """Place the pods that do not exist yet differently, so that slots for further trainers come about, and fill them.
 
-    A job that loses trainers in this plan gets none by that: a trainer that only moves would restart for nothing.
+    A job that loses trainers in this plan gets none of the slots: its trainers would restart only to change nodes.
 
     Args:
         packing: the packing; not changed.
-        ceiling: the most trainers that each member may have now.
+        ceiling: the most trainers that each job of the packing may have now, by the index of its demand.
         give: gives out free slots.
-        deadline_s: time for each program.
+        deadline_s: time limit of each integer program, in seconds.
 
     Returns:
-        The packing with more trainers. And the shapes, among those of members that may grow, of which no free slot
-        was found although there may be one.
+        The packing with the further trainers; and the shapes for which the search found no slot, but did not prove
+        that there is none.
     """
     empty = packing.copy()
     empty.drop_all()
@@ -62,7 +62,7 @@ def _topped_up(
     unsure: set[int],
     deadline_s: float,
 ) -> tuple[TrialPacking, frozenset[int]]:
-    """The same for shapes of which there may be a slot."""
+    """Search slots for the shapes in `unsure`, one shape after the other, and fill them; see `topped_up`."""
     demands, work = packing.problem.demands, WORK
     losers = {packing.problem.live_trainers[i].demand for i in packing.victims}
     growing = {j: packing.count[j] if j in losers else n for j, n in ceiling.items()}
@@ -86,7 +86,7 @@ def _topped_up(
 
 
 def _short_shapes(packing: TrialPacking, ceiling: Mapping[int, int]) -> list[int]:
-    """The shapes of members that may have one more trainer, by the fulfilment of the worst off."""
+    """The shapes of jobs that may have one more trainer, by the fulfilment of the worst-off job of the shape."""
     worst: dict[int, float] = {}
     for j in may_have_more(packing, ceiling):
         shape = packing.problem.demands[j].shape
@@ -97,7 +97,7 @@ def _short_shapes(packing: TrialPacking, ceiling: Mapping[int, int]) -> list[int
 def without_proved(
     unsure: frozenset[int], packing: TrialPacking, missed: float, gain: Callable[[int], float]
 ) -> frozenset[int]:
-    """Those of some shapes for which the bound of the plan, too, leaves open whether one more trainer would fit.
+    """Keep of some shapes those for which the bound of the plan does not exclude one more trainer, either.
 
     The bound keeps to quotas and to --max-load-desired, so it says nothing of members that one of these stops.
 
@@ -117,7 +117,7 @@ def without_proved(
 def _with_more(
     packing: TrialPacking, shape: int, ceiling: Mapping[int, int], give: Give, deadline_s: float
 ) -> TrialPacking | None:
-    """A copy with its new pods repacked and more trainers; None if no slot of the shape was found or given out."""
+    """Copy the packing with its new pods placed differently and more trainers; None if no slot was found or used."""
     more = _with_slot(packing, shape, deadline_s)
     if more is None:
         return None
@@ -126,7 +126,7 @@ def _with_more(
 
 
 def _with_slot(packing: TrialPacking, shape: int, deadline_s: float) -> TrialPacking | None:
-    """A copy with its new pods repacked, so that a slot of a shape is free; None if none was found.
+    """Copy the packing and place its new pods differently, so that a slot of the shape is free; None if that fails.
 
     Serving pods stay where they are: kube-scheduler decides where they go.
     """

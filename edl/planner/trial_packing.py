@@ -38,7 +38,7 @@ class Placed(NamedTuple):
 
 
 class TrialPacking:
-    """The cluster as it would be if the member jobs ran and all other training were gone.
+    """The cluster as it would be if the jobs of the packing (its members) ran, and no other training did.
 
     Attributes:
         problem: the arrays it starts from.
@@ -65,7 +65,7 @@ class TrialPacking:
     )  # fmt: skip
 
     def __init__(self, problem: Problem, members: Iterable[int], *, place_unbound: bool = True) -> None:
-        """Keep the bound pods of the members on their nodes.
+        """Begin with the bound pods of the jobs on their nodes, and with nodes for their unbound pods.
 
         Args:
             problem: the arrays; never changed.
@@ -132,7 +132,7 @@ class TrialPacking:
         return other
 
     def fulfilment(self, j: int, change: int = 0) -> float:
-        """The fulfilment of a member with `change` more trainers than it has here."""
+        """The fulfilment of a job with `change` more trainers than the packing gives it."""
         return self.problem.demands[j].fulfilment(self.count[j] + change)
 
     def with_node(self) -> tuple[IntArray, IntArray]:
@@ -172,7 +172,7 @@ class TrialPacking:
                 self.now[node] += self.problem.request[trainer.shape]
 
     def undelete(self, index: int) -> None:
-        """Take a victim back; it keeps running where it is."""
+        """Undo the deletion of a trainer: it keeps running on its node."""
         trainer = self.problem.live_trainers[index]
         self.victims.remove(index)
         self.count[trainer.demand] += 1
@@ -180,7 +180,7 @@ class TrialPacking:
             self._keep_on(index, trainer.node)
 
     def place_trainer(self, j: int, node: int, number: int = 1) -> None:
-        """Give a member more trainers on a node: first unbound ones that fit nowhere yet, then new ones."""
+        """Place more trainers of a job on a node: first live ones that have no node yet, then new ones."""
         self.count[j] += number
         unbound = min(number, len(self.without_node[j]))
         for _ in range(unbound):
@@ -191,12 +191,15 @@ class TrialPacking:
             self.hold(Placed(j, Role.TRAINER, self.problem.demands[j].shape, node), number - unbound)
 
     def _leave_without_node(self, index: int) -> None:
-        """Note that an unbound trainer fits nowhere; thousands stay sorted, so that giving each a node is cheap."""
+        """Note that no node has capacity for an unbound trainer.
+
+        The list stays sorted, so that thousands are placed cheaply.
+        """
         mine = self.without_node[self.problem.live_trainers[index].demand]
         insort(mine, index, key=lambda i: order_of(self.problem, i))
 
     def place_fixed(self, j: int, role: Role, shape: int, node: int) -> None:
-        """Give a member one of its missing masters or pservers; one that exists without a node goes first."""
+        """Place a missing master or pserver of a job; one that exists without a node goes first."""
         if (j, role, shape) in self.fixed_without_node:
             self.fixed_without_node.remove((j, role, shape))
             self._reserve(shape, node)
@@ -204,7 +207,7 @@ class TrialPacking:
             self.hold(Placed(j, role, shape, node))
 
     def hold(self, place: Placed, number: int = 1) -> None:
-        """Reserve capacity for equal pods that do not exist yet; counts do not change."""
+        """Reserve capacity of a node for equal pods that do not exist yet; the jobs' counts do not change."""
         self.placed += [place] * number
         self._reserve(place.shape, place.node, number)
 
@@ -219,7 +222,7 @@ class TrialPacking:
                 self.count[place.owner] += 1
 
     def drop_all(self) -> None:
-        """Take back every pod that was placed and does not exist yet."""
+        """Remove every planned pod that does not exist yet."""
         freed = self._sum(self.placed)
         self.free += freed
         self.now += freed
@@ -283,7 +286,7 @@ class TrialPacking:
         self.now[node] -= used
 
     def _keep_on(self, index: int, node: int) -> None:
-        """Let a live trainer use capacity of a node in the plan; `now` is for the caller to change."""
+        """Count the requests of a live trainer on a node of the plan; the caller updates `now`."""
         self.node_of[index] = node
         self.at[node] = [*self.at[node], index]
         self.lent[node] += self.problem.trainer_lent[index]
@@ -360,7 +363,7 @@ class TrialPacking:
 
 
 def _forget(tightest: dict[int, tuple[int, int]], shape: int, node: int) -> None:
-    """Drop what a pod of a shape on a node may have changed: for other shapes the node may be the tightest now."""
+    """Update the known tightest nodes after a pod was placed: for other shapes that node may be the tightest now."""
     for other, (known, left) in list(tightest.items()):
         if other == shape and known == node:
             tightest[other] = known, left - 1

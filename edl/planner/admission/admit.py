@@ -84,7 +84,7 @@ def seniority(job: Job) -> tuple[bool, float, JobKey]:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """Whom waiting jobs wait behind.
+    """The first job of the queue that waits, and the jobs that may not pass it.
 
     Attributes:
         first: the first job of the tier that does not fit; None if all that have quota do.
@@ -204,13 +204,13 @@ class _Queue:
         return together if passed.taken else packing
 
     def _prefixes(self, before: tuple[int, ...], order: list[int]) -> Callable[[int], TrialPacking | None]:
-        """The trial of the first so many jobs of an order."""
+        """Make the trials of the first n jobs of an order."""
         return lambda count: self._trial.packing_of([*before, *order[:count]])
 
     def _one_by_one(
         self, packing: TrialPacking | None, candidates: list[JobDemand], behind: _Behind | None
     ) -> TrialPacking | None:
-        """The same by one packing for each job."""
+        """Admit the jobs one after the other, with a packing for each."""
 
         def admits(j: int) -> bool:
             nonlocal packing
@@ -289,7 +289,7 @@ def _owners(demand: JobDemand) -> Iterable[_QuotaOwner]:
 
 
 def _members(packing: TrialPacking | None) -> tuple[int, ...]:
-    """The members of a packing; none without one."""
+    """The jobs of a packing; none without a packing."""
     return packing.members if packing is not None else ()
 
 

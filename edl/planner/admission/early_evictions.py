@@ -33,7 +33,7 @@ from edl.planner.trial_packing import SERVING, TrialPacking
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """Trainers of one job that free capacity.
+    """Trainers of one job to evict, so that their capacity becomes free for serving.
 
     Attributes:
         job: the job, as the snapshot has it.
@@ -121,7 +121,7 @@ def _with_capacity_for_serving(problem: Problem, deadline_s: float) -> TrialPack
 
 
 def _allowance(packing: TrialPacking) -> dict[int, int]:
-    """How many trainers each job may lose."""
+    """How many trainers each job may lose to evictions ahead of the plan."""
     demands = packing.problem.demands
     return {
         j: spare

@@ -70,7 +70,7 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
 
 
 def _standing(problem: Problem, members: tuple[int, ...]) -> TrialPacking:
-    """The running jobs that are whole, or that free capacity makes whole, within the quotas."""
+    """The running jobs that have all they need, or get it in free capacity, within the quotas."""
     while True:
         packing = TrialPacking(problem, members)
         broken = set(_beyond_quota(packing))

@@ -27,7 +27,7 @@ class AdmissionTrial:
     """
 
     def __init__(self, problem: Problem, served: Served, deadline_s: float) -> None:
-        """Take the arrays, what serving pods get, and the time for each program."""
+        """Prepare trials beside the serving pods that are placed."""
         self.problem = problem
         self.served = served
         self.deadline_s = deadline_s

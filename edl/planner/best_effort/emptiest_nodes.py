@@ -25,7 +25,7 @@ class EmptiestNodes:
     """
 
     def __init__(self, packing: TrialPacking, users: IntArray) -> None:
-        """Look at no node yet.
+        """Begin without having read any node.
 
         Args:
             packing: the packing; the caller may place pods in it, and says where capacity has grown.
@@ -59,7 +59,7 @@ class EmptiestNodes:
                 heapq.heappush(heap, (-inf, node))
 
     def _read(self, shape: int) -> list[tuple[float, int]]:
-        """All nodes with capacity, each with a little less than it costs."""
+        """Read all nodes with capacity, each with a lower bound of its cost."""
         packing, request = self._packing, self._packing.problem.request[shape]
         nodes = np.flatnonzero(packing.slots(shape))
         late = (packing.now[nodes] < request).any(axis=1)
@@ -70,7 +70,7 @@ class EmptiestNodes:
         return heap
 
     def _cost(self, shape: int, node: int) -> float:
-        """How little one more trainer should go there; infinite if it has no capacity."""
+        """How unsuitable the node is for one more trainer; infinite if it has no capacity."""
         request, late, left = self._request[shape], False, 0.0
         free, now = self._packing.free[node].tolist(), self._packing.now[node].tolist()
         for amount, here, at_once, most in zip(request, free, now, self._largest, strict=True):

@@ -136,7 +136,7 @@ class _Remainder:
         return bool(count_slots(left[None], self._problem.request[trainer.shape])[0])
 
     def _keep_next(self, j: int, waiting: list[LiveTrainer]) -> bool:
-        """Keep the last of the trainers that wait for it, or let it go; False if none waits."""
+        """Keep the next running trainer of a job on its node, or evict it; False if the job has no further one."""
         if not waiting:
             return False
         trainer = waiting.pop()
@@ -184,7 +184,10 @@ class _Remainder:
         return True
 
     def _taken_for(self, j: int) -> int:
-        """Delete a running trainer of a job that is ahead by more than the dead band; its node, or -1."""
+        """Delete a running trainer of a job that is ahead by more than the dead band.
+
+        Returns its node, -1 without one.
+        """
         opened = self._problem.opened[self._problem.demands[j].shape]
         request = self._problem.request[self._problem.demands[j].shape]
         for d in sorted(self._members, key=lambda d: (-self._level(d), self._job(d).key)):

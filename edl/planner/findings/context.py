@@ -1,4 +1,4 @@
-"""Everything that a decision was made from and came to: what reasons, reports and sentences are read from.
+"""Everything that a decision was made from, and its result; reasons, reports and sentences are read from it.
 
 Facts that many jobs ask for are computed once per pod shape and kept.
 """
@@ -26,7 +26,7 @@ EPSILON = 1e-6  # trainers; a level is rounded
 
 @dataclass(frozen=True, slots=True)
 class Scarce:
-    """Why the finished packing has no capacity for one more pod of a shape.
+    """What is missing in the finished packing for one more pod of a shape.
 
     Attributes:
         shortages: the resources that are full; empty if some node still has capacity for one.
@@ -66,7 +66,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """Everything that a decision was made from and came to."""
+    """Everything that a decision was made from, and its result."""
 
     problem: Problem
     served: Served
@@ -75,7 +75,7 @@ class DecisionContext:
     _memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
     def demand(self, job: Job) -> JobDemand | None:
-        """The claim of a job that may be given something."""
+        """The pods and counts of a job, as the planner sees them; None for a job that may get nothing."""
         if not self._memory.demands:
             self._memory.demands.update({c.job.key: c for c in self.problem.demands})
         return self._memory.demands.get(job.key)
@@ -86,7 +86,7 @@ class DecisionContext:
         return demand.index if demand is not None and demand.index in self.shared.packing.count else None
 
     def arriving(self) -> tuple[int, ...]:
-        """Admitted jobs that may claim their whole share now: just admitted, or still starting."""
+        """The admitted jobs that may take their whole fair share at once: just admitted, or still starting."""
         if self._memory.arriving is None:
             now_s, demands = self.problem.snapshot.observed_at_s, self.problem.demands
             members = self.shared.packing.members
@@ -100,7 +100,7 @@ class DecisionContext:
         return self._memory.meter.quota_shortage(j)
 
     def cooling(self) -> tuple[tuple[float, JobKey], ...]:
-        """Jobs with more than their share that are in their cooldown: (seconds left, job), the longest first."""
+        """The jobs above their fair share in a cooldown, as (seconds left, job), the longest first."""
         if self._memory.cooling is None:
             packing, level, now_s = self.shared.packing, self.shared.level, self.problem.snapshot.observed_at_s
             demands = (self.problem.demands[j] for j in packing.members if packing.count[j] > level[j] + 1)
@@ -109,7 +109,7 @@ class DecisionContext:
         return self._memory.cooling
 
     def held(self) -> tuple[tuple[float, JobKey], ...]:
-        """Jobs below their share that may not grow yet: (seconds left, job), the longest first."""
+        """The jobs below their fair share that may not grow yet, as (seconds left, job), the longest first."""
         if self._memory.held is None:
             packing, level, problem = self.shared.packing, self.shared.level, self.problem
             now_s, limits = problem.snapshot.observed_at_s, problem.limits

@@ -85,7 +85,7 @@ def find_reason(job: Job, context: DecisionContext) -> Finding:
 
 
 def excluded(job: Job) -> Finding:
-    """Why a job is given nothing, however much capacity there is."""
+    """Find why a job may get no trainers, however much capacity is free."""
     if job.deleting:
         return _found(Reason.FINISHED, Cause.DELETING)
     if job.finished:
@@ -99,7 +99,7 @@ def excluded(job: Job) -> Finding:
 
 
 def makes_way_for(demand: JobDemand, context: DecisionContext) -> list[int]:
-    """The newly admitted jobs for which trainers of this job are evicted."""
+    """The newly admitted jobs for which trainers of this job are deleted."""
     is_shrunk = context.deleted(demand.index) or context.yielded(demand.index)
     if not is_shrunk or demand.live_count > demand.job.bounds.max_trainers:
         return []
@@ -185,21 +185,21 @@ def _not_resized(demand: JobDemand, context: DecisionContext) -> tuple[Reason, C
 
 
 def _at_limit(job: Job, shortage: QuotaShortage) -> Finding:
-    """The job has all that a quota, or the API server, allows it."""
+    """The finding that a quota, or the API server, allows the job no more trainers."""
     if job.refusal is not None and shortage.row.resource == REFUSED:
         return _found(job.refusal.reason, Cause.REFUSED)
     return _found(Reason.QUOTA_REACHED, Cause.QUOTA_USED, shortage=shortage)
 
 
 def _held_neighbour(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
-    """A job below its fair share whose capacity is reserved until it may grow, and the seconds until then."""
+    """A job below its fair share for which capacity is reserved, and the seconds until it may grow."""
     if not (context.shared.objective.reserves_for_yielded and context.has_capacity(demand.shape)):
         return None
     return next((wait for wait in context.held() if wait[1] != demand.job.key), None)
 
 
 def _cooling_donor(demand: JobDemand, context: DecisionContext) -> tuple[float, JobKey] | None:
-    """A job that would have to give trainers and is in its cooldown; with how long that lasts."""
+    """The job whose cooldown keeps this one below its fair share, as (seconds left, job); None if none does."""
     packing, level = context.shared.packing, context.shared.level
     promised = int(level[demand.index] + EPSILON)
     if not is_felt(demand.fulfilment(promised) - packing.fulfilment(demand.index)):

@@ -9,12 +9,12 @@ from edl.planner.problem import JobDemand
 
 
 def is_by_steps(demand: JobDemand, context: DecisionContext) -> bool:
-    """True if such a rule is among what keeps a job from one more trainer."""
+    """True if a rule that allows trainers step by step is among what keeps the job from one more trainer."""
     return any(grows_by_steps(one.resource) for one in context.scarce(demand.shape).shortages)
 
 
 def has_next_step(demand: JobDemand, context: DecisionContext) -> bool:
-    """True if what such a rule allows a job may change with the trainers that the plan gives it.
+    """True if the rule may allow the job more trainers once the trainers of this plan run.
 
     A spread counts pods everywhere. Of two sides that avoid each other, a node is of the one that runs there.
     """

@@ -111,7 +111,7 @@ class NodeKinds:
         self._kind_of = np.array(order, dtype=np.int64)
 
     def among(self, chosen: BoolArray) -> list[tuple[Node, int]]:
-        """The first node of each kind among some, and how many there are of the kind; the first kind first."""
+        """The first node of each kind among some nodes, and how many of them are of the kind."""
         kinds, first, number = np.unique(self._kind_of[chosen], return_index=True, return_counts=True)
         return [(self._examples[int(kinds[at])], int(number[at])) for at in np.argsort(first).tolist()]
 
@@ -162,7 +162,7 @@ class PlacedTrainers:
     """
 
     def __init__(self, packing: TrialPacking) -> None:
-        """Read a packing."""
+        """Read the trainers of a finished packing into arrays."""
         rows = np.concatenate(packing.trainers())
         rows = rows[rows[:, 1].argsort(kind="stable")]
         asked = np.array([demand.shape for demand in packing.problem.demands], dtype=np.int64)
@@ -224,7 +224,7 @@ def slots_without_training(problem: Problem, shape: int, without: str = "") -> i
 
 
 def scarce_of(problem: Problem, shape: int, names: Iterable[str]) -> list[str]:
-    """Of some resources that pods of a shape request, those without which more of them would fit.
+    """Keep of the resources that a shape requests those of which more would let further pods fit.
 
     Of host ports that the same pods request, one has a column and is named for all; so is one of the resources that
     no node has.

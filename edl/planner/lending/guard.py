@@ -1,4 +1,4 @@
-"""What a plan must not do with lent capacity: serve more than requests leave, or leave trainers slow for too long.
+"""The rules about lent CPU that no plan may break: not to use it twice, nor to slow trainers for too long.
 
 Like `planner.guard`, it recomputes both from the snapshot and the plan alone, in plain Python, so that an error in
 the packing reaches no pod. Where it cannot know, it takes what allows more: a plan that is right is never refused.
@@ -42,7 +42,7 @@ def check_lent_capacity(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limi
 
 
 def _check_served(snapshot: ClusterSnapshot, plan: ScalePlan, pairs: Pairs) -> Iterable[str]:
-    """The plan places no more serving pods than the requests of what stays leave CPU for."""
+    """Check that the plan places serving pods only on CPU that no remaining pod requests."""
     wanted = sorted(
         pod.requested[CPU] for pod in snapshot.waiting_serving if pod.needs_capacity and pod.requested[CPU]
     )
@@ -62,7 +62,7 @@ def _check_served(snapshot: ClusterSnapshot, plan: ScalePlan, pairs: Pairs) -> I
 
 
 def _requests_leave(snapshot: ClusterSnapshot, pairs: Pairs) -> list[int]:
-    """Millicores of each node that nothing requests once the victims are gone and the new pods are there."""
+    """(nodes,) CPU that no pod requests once the victims are gone and the new pods are there, in millicores."""
     used: Counter[str] = Counter()
     for pod in _present(snapshot):
         used[pod.node or pod.nominated] += pod.requested[CPU]
@@ -78,7 +78,7 @@ def _requests_leave(snapshot: ClusterSnapshot, pairs: Pairs) -> list[int]:
 
 
 def _check_cleared(snapshot: ClusterSnapshot, pairs: Pairs, limits: Limits) -> Iterable[str]:
-    """No trainer stays that is slow for longer than the operator allows, if its job may give it."""
+    """Check that no trainer stays slowed for longer than the operator allows, if its job may lose it."""
     if not limits.lending.clear_after_s:
         return
     here: dict[str, list[Pod]] = defaultdict(list)

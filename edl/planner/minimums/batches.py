@@ -64,7 +64,7 @@ def fixed_and_minimums(packing: TrialPacking, served: Served) -> tuple[list[PodB
 
 
 def surplus(packing: TrialPacking) -> dict[int, int]:
-    """How many trainers each member has above its minimum."""
+    """How many trainers each job of the packing has above its minimum."""
     return {j: max(0, packing.count[j] - packing.problem.demands[j].min_trainers) for j in packing.members}
 
 

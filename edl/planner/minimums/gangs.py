@@ -1,4 +1,4 @@
-"""Serving pods that start only as a group: nobody ends for a part of a group, which could not start.
+"""Serving pods that start only as a group: no trainer is evicted for a part of a group, which could not start.
 
 A plan frees capacity for as many waiting pods as fit without any training. Of a group that does not fit as a whole
 even then, or of which too few pods wait, no pod starts. So its pods count as blocked.
@@ -149,7 +149,7 @@ def _slots(problem: Problem, shape: int) -> int:
 
 
 def _in_turns(groups: list[_Waiting]) -> list[_Waiting]:
-    """The groups that are tried: of each namespace in turn the one that comes first."""
+    """Order the groups to try: one of each namespace in turn."""
     turn: Counter[str] = Counter()
     turns: list[tuple[int, _Waiting]] = []
     for group in sorted(groups, key=lambda group: group.rank):

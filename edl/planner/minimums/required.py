@@ -77,7 +77,7 @@ def _count_lost(start: TrialPacking, packing: TrialPacking) -> int:
 
 
 def _have_unbound(problem: Problem, members: tuple[int, ...]) -> bool:
-    """True if a live pod of the jobs is still on its way to a node."""
+    """True if a live pod of the jobs has no node yet."""
     demands = [problem.demands[j] for j in members]
     return any(
         demand.unbound_fixed or any(not problem.live_trainers[i].pod.node for i in demand.live_trainers)
@@ -211,7 +211,7 @@ def place_all_possible(packing: TrialPacking, served: Served, rank: Mapping[int,
 
 
 def spare_victims(packing: TrialPacking) -> None:
-    """Take victims back whose capacity turns out to be free, or whose job gets a new trainer on the same node.
+    """Keep victims running whose capacity is free after all, or whose job gets a new trainer on the same node.
 
     The last in the order of deletion come first. The packing is changed.
     """

@@ -46,7 +46,7 @@ class _Offer:
 
 
 def with_asks(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits, replan: Replan) -> ScalePlan:
-    """The plan with what each job asks for; the same object if no job may ask.
+    """Add to the plan the nodes that each job asks an autoscaler for; the same object if no job may ask.
 
     One job at a time asks for new nodes, the oldest of the highest tier first. Asks of earlier plans stay as long as
     the job waits and the group does not rest.
@@ -77,7 +77,7 @@ def with_asks(snapshot: ClusterSnapshot, plan: ScalePlan, limits: Limits, replan
 
 
 def _kept(job: Job, decision: ScaleDecision, snapshot: ClusterSnapshot, limits: Limits) -> NodeAsk | None:
-    """The ask of an earlier plan, as far as it still holds."""
+    """What an earlier plan has asked for, as far as the job still needs it."""
     if not _still_lacks(job, decision):
         return None
     groups = {group.name: group for group in limits.nodes.expected}
@@ -125,7 +125,7 @@ class _Asker:
         self._coming = [request.group for request in snapshot.node_requests if request.is_open]
 
     def ask(self, job: Job, pods: Sequence[PodShape]) -> NodeAsk:
-        """Ask the cheapest group that helps; else an ask for no node, which says why."""
+        """Ask for nodes of the cheapest group that helps; if none helps, return an ask for no node that says why."""
         resting = dict(self._snapshot.resting_groups)
         offers, obstacle = [], NoNode.DOES_NOT_FIT
         for group in self._limits.nodes.expected:
@@ -171,7 +171,7 @@ class _Asker:
         return (high, job.bounds.min_trainers if waits else most) if most > 0 else (0, 0)
 
     def _gain(self, job: Job, group: NodeGroup, count: int) -> int:
-        """The trainers that the job has more in the plan with so many further nodes."""
+        """How many more trainers the job has in a plan with so many further nodes."""
         groups = {each.name: each for each in self._limits.nodes.expected}
         coming = [groups[name] for name in self._coming if name in groups]
         after = self._replan(_extended(self._snapshot, [*coming, *[group] * count]))

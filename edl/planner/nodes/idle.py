@@ -77,7 +77,7 @@ def _pods_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[Pod]]:
 
 
 def _may_go(pod: Pod, jobs: Mapping[JobKey, Job]) -> bool:
-    """True for a trainer that its job can lose, if it is above the minimum."""
+    """True for a trainer that its job can lose, as long as the job is above its minimum."""
     job = jobs.get(pod.job) if pod.job is not None else None
     if job is None or pod.role is not Role.TRAINER or pod.safe_to_evict is False:
         return False
@@ -103,7 +103,7 @@ def _could_take(node: Node, shape: PodShape) -> bool:
 
 
 def without_idle(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
-    """The snapshot in which the nodes that the plan empties take no pod and their trainers end; else the same object.
+    """Return the snapshot in which the nodes to be emptied take no pods and their trainers end.
 
     A node that is needed by now is no longer emptied.
     """
@@ -126,7 +126,7 @@ def _leaving(job: Job, nodes: set[str]) -> set[str]:
 
 
 def with_idle(before: ClusterSnapshot, after: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
-    """The plan for the cluster as it is, which deletes the trainers on the nodes that it empties.
+    """Return the plan that also deletes the trainers on the nodes to be emptied, for the snapshot as it is.
 
     Args:
         before: the cluster as it is.

@@ -19,7 +19,7 @@ from edl.planner.owners.order import in_deletion_order
 
 
 def stopped_in_vain(snapshot: ClusterSnapshot, plan: ScalePlan) -> frozenset[JobKey]:
-    """The running workloads that the plan stops although they keep their minimum."""
+    """The running workloads that the plan stops although that frees nothing: they keep their minimum in any case."""
     kept = {job.key for job in snapshot.jobs if job.keeps_minimum and job.is_schedulable and job.was_admitted}
     return frozenset(decision.job for decision in plan.decisions if decision.job in kept and not decision.admitted)
 
@@ -30,7 +30,7 @@ def as_kept(snapshot: ClusterSnapshot, kept: Collection[JobKey]) -> ClusterSnaps
 
 
 def with_kept(first: ScalePlan, last: ScalePlan, kept: Collection[JobKey]) -> ScalePlan:
-    """The last plan, as a plan for the snapshot that the first one was made for.
+    """Turn the last plan of the series into one for the snapshot of the first plan.
 
     Args:
         first: the plan that stops these workloads; what it decides for them stands.

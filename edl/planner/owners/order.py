@@ -99,7 +99,9 @@ def stopped(first: ScalePlan, last: ScalePlan) -> frozenset[JobKey]:
 
 
 def disruption(first: ScalePlan, last: ScalePlan, predicted: Collection[JobKey]) -> tuple[int, int, int]:
-    """Score of what the deletion order of other controllers costs other jobs; a smaller score is better.
+    """Score what it costs other jobs that other controllers choose the victims; smaller is better.
+
+    Scores are compared as tuples, smaller is better.
 
     Serving pods without capacity come first, then running jobs that stop because of what predicted workloads keep,
     then predicted workloads that stop: these could free no capacity above their minimum where it is needed.
@@ -147,7 +149,7 @@ def as_predicted(snapshot: ClusterSnapshot, predicted: Victims) -> ClusterSnapsh
 
 
 def with_owner_order(snapshot: ClusterSnapshot, first: ScalePlan, last: ScalePlan, predicted: Victims) -> ScalePlan:
-    """The last plan, as a plan for the snapshot in which nobody is on the way out yet.
+    """Turn the last plan of the series into one for the snapshot in which no victim terminates yet.
 
     Args:
         snapshot: the cluster as observed.
@@ -236,12 +238,12 @@ class _FreedCapacity:
 
 
 def _enough(freed: _FreedCapacity, order: tuple[Pod, ...], least: int, most: int) -> int:
-    """How many pods, in order, free capacity for what was planned; 0 if more than `most`."""
+    """How many of the first pods must end so that the planned pods fit; 0 if that takes more than `most`."""
     return next((n for n in range(least, most + 1) if freed.holds(order[:n])), 0)
 
 
 def _is_small(job: Job, predicted: Victims) -> bool:
-    """True if this workload keeps its trainers, and they are no more than its minimum."""
+    """True if a predicted workload has no more trainers than its minimum, and loses none."""
     return job.key in predicted and len(job.live_trainers) <= job.bounds.min_trainers and not predicted[job.key]
 
 

@@ -27,7 +27,7 @@ EPSILON = 1e-9
 
 
 def chosen_counts(packing: TrialPacking, options: Mapping[int, Options]) -> dict[int, int]:
-    """The trainers of each member.
+    """Choose the number of trainers of each job.
 
     Args:
         packing: before any growth; not changed.
@@ -52,7 +52,7 @@ def _climbed(
     limits: FloatArray,
     start: Mapping[int, int],
 ) -> dict[int, int] | None:
-    """The positions of all members after every step that gains something and fits, the most efficient first.
+    """Raise jobs to larger counts as long as that gains something and fits, the largest gain for its capacity first.
 
     None if the start itself does not fit.
 
@@ -72,7 +72,7 @@ def _climbed(
     heap: list[tuple[float, int, int, int]] = []
 
     def offer(j: int) -> None:
-        """Put the best next step of a member on the heap, if one fits and gains something."""
+        """Put the best next count of a job on the heap, if some larger count fits and gains something."""
         one, now, row = options[j], at[j], use[:, column[j]]
         taken = row > 0
         most = float((left[taken] / row[taken]).min(initial=np.inf)) + EPSILON
@@ -102,7 +102,7 @@ def _climbed(
 
 
 def _capacity(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """What a trainer of each member takes of what there is: of the nodes, of quotas and of --max-load-desired.
+    """What a trainer of each job uses of what is limited: node capacity, quotas, and --max-load-desired.
 
     Returns:
         (rows, members) what one trainer takes, and (rows,) how much there is of it with the trainers of now.

@@ -197,7 +197,7 @@ class _FirstFit:
         return sum(c.job.weight * min(1.0, c.fulfilment(self.packing.count[c.index])) for c in demands)
 
     def prove(self, deadline_s: float) -> Proof:
-        """The same bound as that of every other policy, for the jobs that have all they need."""
+        """Bound the plan from above as every other policy does, for the jobs that have all they need."""
         packing = self._start(c.index for c in self.problem.demands if c.index not in self.incomplete)
         for shape, owner, node in self.placed:
             if owner[0] not in self.incomplete:

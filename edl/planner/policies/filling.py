@@ -33,7 +33,7 @@ NEARLY_WHOLE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """One entry for each further trainer that a member could get.
+    """Every further trainer that a job could get, one entry for each.
 
     Attributes:
         owner: (steps,) index of the member.
@@ -93,7 +93,7 @@ def fill(
 
 
 def _is_odd(packing: TrialPacking, j: int) -> bool:
-    """True if no pattern has trainers of the job."""
+    """True if the shape of the job's trainers is left out of the patterns, so that these stay few."""
     return packing.problem.demands[j].shape in packing.problem.odd_shapes
 
 
@@ -124,7 +124,7 @@ def _without_odd_shapes(
 def _steps(
     base: TrialPacking, wanting: list[int], columns: Columns, terms: tuple[Mapping[int, int], Mapping[int, int]]
 ) -> _Steps:
-    """The further trainers that members could get, with what each adds; `terms` are (ceiling, fair_share)."""
+    """List the further trainers that jobs could get, with what each adds; `terms` are (ceiling, fair_share)."""
     ceiling, fair_share = terms
     demands = base.problem.demands
     row = {s: k for k, s in enumerate(columns.shapes)}
@@ -170,7 +170,7 @@ def _within_limits(steps: _Steps, base: TrialPacking, fixed: list[Placed]) -> _S
 
 
 def _by_urgency(steps: _Steps) -> IntArray:
-    """(steps,) the steps in order: minimums, then promises, then the rest."""
+    """(steps,) the steps in order: trainers of minimums first, then up to the fair shares, then the rest."""
     return np.lexsort((steps.owner, steps.level, -steps.gain))
 
 
@@ -241,7 +241,7 @@ def _fixed_places(
 def _assign(
     base: TrialPacking, places: list[Placed], steps: _Steps, queues: list[deque[int]], *, minimums_first: bool
 ) -> None:
-    """Give the remaining slots to trainers: minimums, then promises, then the rest; place them and `places`.
+    """Give the remaining slots to trainers, minimums first, then fair shares; place these and `places`.
 
     Args:
         base: the packing; it is changed.

@@ -46,7 +46,7 @@ class NetUtility(TotalUtility):
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
     ) -> Division:
-        """See `Objective.divide`."""
+        """Divide the capacity that the minimums left; see `Objective.divide`."""
         floor = floors(packing, level)
         fair_share = {j: int(n + EPSILON) for j, n in floor.items()}
         admits = has_arrivals(packing)
@@ -79,7 +79,7 @@ class NetUtility(TotalUtility):
     def _placed(
         self, packing: TrialPacking, wanted: Mapping[int, int], keep: Mapping[int, int], deadline_s: float
     ) -> TrialPacking:
-        """The packing in which as many members as possible have what is wanted, in free capacity or at others' cost.
+        """The packing in which as many jobs as possible have their wanted count, in free capacity or at others' cost.
 
         Args:
             packing: before any growth; not changed.
@@ -114,6 +114,6 @@ class Goodput(Utility):
         return super().adapt(replace(job, throughput=job.goodput, speeds_seen_to=seen_to))
 
     def objective(self, packing: TrialPacking) -> NetUtility:
-        """The worth of trainers to each admitted job."""
+        """The objective for the admitted jobs: what trainers are worth to each of them."""
         demands = [packing.problem.demands[j] for j in packing.members]
         return NetUtility({d.index: worth_of(d.job, d.min_trainers, d.max_trainers) for d in demands})

@@ -42,7 +42,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 class Fulfilment:
-    """Maximises the lowest (n - min) / (max - min), then the next lowest, and so on."""
+    """Maximises the lowest fulfilment (n - min) / (max - min) of n trainers, then the next lowest, and so on."""
 
     name = "fulfilment"
     reserves_for_yielded = True
@@ -51,7 +51,7 @@ class Fulfilment:
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
     ) -> Division:
-        """See `Objective.divide`."""
+        """Divide the capacity that the minimums left; see `Objective.divide`."""
         ceiling = _reserve_for_yielded(packing, ceiling, level)
         terms = Terms(ceiling, {j: int(level[j] + EPSILON) for j in packing.members})
         grown = _grown(packing, terms, deadline_s)
@@ -69,16 +69,16 @@ class Fulfilment:
         return Division(shared, level, ceiling)
 
     def gain(self, packing: TrialPacking, j: int) -> float:
-        """See `Objective.gain`."""
+        """What one more trainer of a job adds to the sum of fulfilments; see `Objective.gain`."""
         demand = packing.problem.demands[j]
         return demand.job.weight / max(1, demand.max_trainers - demand.min_trainers)
 
     def score(self, packing: TrialPacking) -> list[float]:
-        """See `Objective.score`."""
+        """The fulfilments of all jobs, from the worst off upwards; see `Objective.score`."""
         return from_worst(packing)
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
-        """See `Objective.grow`."""
+        """Give free slots to the worst-off job first; see `Objective.grow`."""
         grow(packing, division.ceiling, {j: int(n + EPSILON) for j, n in division.level.items()})
 
     def prove(
@@ -90,7 +90,7 @@ class Fulfilment:
         least: Mapping[int, int] | None = None,
         stays: bool = False,
     ) -> Proof:
-        """See `Objective.prove`."""
+        """Bound from above the sum of fulfilments of any division; see `Objective.prove`."""
         return prove(packing, level, deadline_s, least=least, stays=stays)
 
     def cheapest_trade(self, packing: TrialPacking, taker: int, exchanges: Sequence[Exchange]) -> Trade:
@@ -116,7 +116,7 @@ class MaxMin(Policy):
     name = "maxmin"
 
     def adapt(self, job: Job) -> Job:
-        """See `as_useful`: what is known of its speed limits the job itself, and no other one."""
+        """Limit the job to the trainers that do not slow it, as far as its speed is known; see `as_useful`."""
         return as_useful(job)
 
     def objective(self, _: TrialPacking) -> Fulfilment:

@@ -1,4 +1,4 @@
-"""The counts that policy `goodput` may give a job, and what each is worth after the cost of the change to it.
+"""The counts that policy `goodput` may give a job, and the value of each, less the cost of the resize to it.
 
 A real curve is not concave. The ninth GPU is on a third node, say, and slows a job of eight, while sixteen are faster
 again. A concave envelope promises a job of nine more than it gets. So a job is offered the counts at which it is as
@@ -50,7 +50,7 @@ def options_of(
     floor: Mapping[int, int],
     may_shrink: Mapping[int, int],
 ) -> dict[int, Options]:
-    """The options of each member of a packing.
+    """The counts that each job of a packing may be given.
 
     Args:
         packing: before any growth; not changed.
@@ -65,7 +65,7 @@ def options_of(
 
 
 def _options(packing: TrialPacking, j: int, most: int, floor: int, *, is_free: bool) -> Options:
-    """The options of one member.
+    """The counts that one job may be given.
 
     Args:
         packing: before any growth; not changed.
@@ -106,18 +106,18 @@ def offered(job: Job, low: int, high: int, now: int) -> list[int]:
 
 
 def charge_of(job: Job, now_s: float) -> float:
-    """What a change of a job's count costs, in the unit of `Worth` for a job of weight 1; 0 while the job starts."""
+    """The cost of resizing a job, in the unit of `Worth` for a job of weight 1; 0 while the job starts."""
     is_new = is_arriving(job, now_s) or not job.live_trainers
     return 0.0 if is_new else resize_cost_s(job) / HORIZON_S
 
 
 def gain_for(charge: float) -> float:
-    """The part by which a job must become faster so that a change pays, from what it costs in the unit of `Worth`."""
+    """Turn the cost of a resize, in the unit of `Worth`, into the part by which a job must get faster to pay it."""
     return exp(charge) - 1.0
 
 
 def would_gain(packing: TrialPacking, j: int, ceiling: int) -> bool:
-    """True if more trainers than a member has would gain more than the change costs, whatever is free."""
+    """True if some larger count would gain the job more than the resize costs, whatever capacity is free."""
     job, now = packing.problem.demands[j].job, packing.count[j]
     seen, beside = seen_of(job), trainers_beside(job)
     least = log(seen.at(now + beside)) + charge_of(job, packing.problem.snapshot.observed_at_s)
@@ -125,5 +125,5 @@ def would_gain(packing: TrialPacking, j: int, ceiling: int) -> bool:
 
 
 def _decided(job: Job) -> int:
-    """The trainers that a job was given last. It may have fewer still, because trainers of others end first."""
+    """How many trainers the last plan gave the job. It may still have fewer, because trainers of others end first."""
     return job.status.trainer.desired if job.status is not None else 0

@@ -1,4 +1,4 @@
-"""Trades of policy `utility`: trainers change hands between jobs, the most useful trades first, if that pays.
+"""Transfers of policy `utility`: trainers go from jobs that lose little to jobs that gain much, if that pays.
 
 A linear program finds the worth of the best sharing. Trades stop as soon as a sharing is worth nearly as much. On
 small clusters an integer program also packs the pods anew that do not exist yet.
@@ -28,7 +28,7 @@ MOST_GROWN_TWICE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The worth that a sharing should reach, and the counts that reach it with the fewest shrinks."""
+    """The total worth that a division should reach, and the counts that reach it with the fewest deletions."""
 
     value: float
     wanted: Mapping[int, int]
@@ -37,7 +37,7 @@ class Goal:
 def set_goal(
     packing: TrialPacking, now: Mapping[int, int], terms: Terms, worths: Mapping[int, Worth], deadline_s: float
 ) -> Goal:
-    """The worth of the best sharing, less what may be lost so that trainers stay.
+    """Find the highest total worth of any division, less what may be lost so that more trainers keep running.
 
     Args:
         packing: not changed.
@@ -82,7 +82,7 @@ def traded(
     *,
     deadline_s: float,
 ) -> TrialPacking:
-    """Let trainers change hands until the goal is reached or no single trade gains anything.
+    """Transfer trainers until the goal is reached, or until no single transfer gains anything.
 
     Args:
         packing: before any growth; not changed.
@@ -110,7 +110,7 @@ def traded(
 def _best_trade(
     packing: TrialPacking, terms: Terms, keep: Mapping[int, int], worths: Mapping[int, Worth]
 ) -> TrialPacking | None:
-    """The packing after the best trade: one more trainer for the job that gains most, from jobs that lose less."""
+    """The packing after the best transfer: one more trainer for the job that gains most, from jobs that lose less."""
     demands = packing.problem.demands
     takers = [j for j in packing.members if packing.count[j] < terms.ceiling[j]]
     takers.sort(
@@ -137,7 +137,10 @@ def _best_trade(
 
 
 def _least(packing: TrialPacking, d: int, terms: Terms, worth: Worth, gain: float) -> int:
-    """The count down to which each trainer of a job is worth less than the gain; never below its floor."""
+    """How far a job may shrink so that each trainer that it loses is worth less than `gain`.
+
+    Never below its floor.
+    """
     count = packing.count[d]
     while count > terms.fair_share[d] and worth.next(count - 1) < gain - EPSILON:
         count -= 1
@@ -176,6 +179,6 @@ def _resizes(before: TrialPacking, after: TrialPacking, j: int) -> int:
 
 
 def lacking_gain(taken: TrialPacking, still: TrialPacking, terms: Terms) -> float:
-    """The gain in fulfilment of the worst-off job below its floor; 0 if there is none."""
+    """How much `taken` raises the worst-off job that `still` leaves below its floor, in fulfilment; 0 without one."""
     lacking = [j for j in still.members if still.count[j] < min(terms.fair_share[j], taken.count[j])]
     return gain_of_worst(still, taken, lacking)

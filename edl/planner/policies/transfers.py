@@ -1,4 +1,4 @@
-"""When trainers may change hands between jobs, and how few of them need to restart for it.
+"""When a plan transfers trainers from job to job, and how few of them it restarts for that.
 
 A transfer deletes a running trainer of one job so that another job grows. Policies decide which transfers they want;
 the rules here hold for all of them: cooldowns, no transfer while the cluster is unsettled, and no restart that only
@@ -31,7 +31,7 @@ def without_restarts(
     keep: Mapping[int, int],
     take: Callable[[Mapping[int, int]], TrialPacking],
 ) -> TrialPacking:
-    """The same transfers without those by which a job loses a trainer on one node and gets one on another.
+    """Drop from some transfers those by which a job only changes the node of a trainer.
 
     Args:
         packing: before any growth.
@@ -47,7 +47,7 @@ def without_restarts(
 
 
 def once_terminated(packing: TrialPacking) -> TrialPacking:
-    """A copy without the terminating pods of others: edl waits for their capacity rather than taking it from jobs."""
+    """Copy the packing with the capacity of terminating pods of no job free: edl waits for that before it evicts."""
     later = packing.copy()
     later.free += packing.problem.leaving
     return later
@@ -96,7 +96,7 @@ def levelled(
 
 
 class _Transfer(NamedTuple):
-    """Trainers of a job on one node, of one shape, that free capacity for one of another job."""
+    """Trainers of one job on one node, all of one shape, to delete so that a trainer of another job fits there."""
 
     taker: int
     donor: int
@@ -106,7 +106,7 @@ class _Transfer(NamedTuple):
 
 
 class _Standings:
-    """The nodes of all trainers in a packing and the fulfilment of their jobs, as arrays that are kept up to date.
+    """The nodes of all trainers of a packing and the fulfilment of their jobs, as arrays; transfers update them.
 
     Attributes:
         gave: the jobs that gave trainers.
@@ -135,7 +135,7 @@ class _Standings:
         self._new = np.bincount(of_new, minlength=len(rows))
 
     def neediest(self, ceiling: Mapping[int, int]) -> list[int]:
-        """The jobs below their ceiling that others could give to, the one worst off even with one more first.
+        """List the jobs below their ceiling to which others could transfer a trainer, the worst-off one first.
 
         Of jobs that differ in nothing that decides what they can be given, only the worst off is listed. Jobs for
         which terminating pods of others will free capacity are left out.

@@ -31,7 +31,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 def floors(packing: TrialPacking, level: Mapping[int, float]) -> dict[int, float]:
-    """What no other job may take of each member: its minimum, and half of its fair share above that."""
+    """How many trainers each job keeps in any case: its minimum, and half of its fair share above that."""
     low = {j: packing.problem.demands[j].min_trainers for j in packing.members}
     return {j: low[j] + (level[j] - low[j]) / 2 for j in packing.members}
 
@@ -48,28 +48,28 @@ class TotalUtility:
     charges_growth = False
 
     def __init__(self, worths: Mapping[int, Worth]) -> None:
-        """Take what trainers are worth to each job of the plan, by the index of its demand."""
+        """Take what trainers are worth to each job of the plan, by the index of the job's demand."""
         self.worths = worths
 
     def divide(
         self, packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float], deadline_s: float
     ) -> Division:
-        """See `Objective.divide`."""
+        """Divide the capacity that the minimums left; see `Objective.divide`."""
         floor = floors(packing, level)
         terms = Terms(ceiling, {j: int(floor[j] + EPSILON) for j in packing.members})
         best, not_worth_it = _reshare(packing, terms, self.worths, deadline_s)
         return Division(best, floor, ceiling, not_worth_it)
 
     def gain(self, packing: TrialPacking, j: int) -> float:
-        """See `Objective.gain`."""
+        """What one more trainer of a job adds to the sum of utilities; see `Objective.gain`."""
         return self.worths[j].next(packing.count[j])
 
     def score(self, packing: TrialPacking) -> list[float]:
-        """See `Objective.score`."""
+        """Score a division; see `Objective.score`."""
         return [round(total_worth(packing, self.worths), DIGITS)]
 
     def grow(self, packing: TrialPacking, division: Division) -> None:
-        """See `Objective.grow`."""
+        """Give free slots to the job that gains most by one more trainer; see `Objective.grow`."""
         fair_share = {j: int(n + EPSILON) for j, n in division.level.items()}
         grow(packing, division.ceiling, fair_share, worths=self.worths)
 
@@ -82,7 +82,7 @@ class TotalUtility:
         least: Mapping[int, int] | None = None,
         stays: bool = False,
     ) -> Proof:
-        """See `Objective.prove`."""
+        """Bound from above the sum of utilities of any division; see `Objective.prove`."""
         return prove_utility(
             packing, self.worths, {j: int(n) for j, n in level.items()}, deadline_s, least=least, stays=stays
         )
@@ -115,11 +115,11 @@ class Utility(Policy):
     name = "utility"
 
     def adapt(self, job: Job) -> Job:
-        """See `as_useful`."""
+        """Limit the job to the trainers that do not slow it; see `as_useful`."""
         return as_useful(job)
 
     def objective(self, packing: TrialPacking) -> TotalUtility:
-        """The worth of trainers to each admitted job."""
+        """The objective for the admitted jobs: what trainers are worth to each of them."""
         demands = [packing.problem.demands[j] for j in packing.members]
         return TotalUtility({d.index: worth_of(d.job, d.min_trainers, d.max_trainers) for d in demands})
 

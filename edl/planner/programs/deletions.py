@@ -101,7 +101,7 @@ def fewest_victims(
 
 
 def _with_minimums(packing: TrialPacking, wanted: Mapping[int, int]) -> Counter[int]:
-    """By shape, these pods and what the members lack of their minimums."""
+    """Add to the pods, by shape, what jobs lack of their minimums."""
     pods = Counter(wanted)
     for j in packing.members:
         demand = packing.problem.demands[j]

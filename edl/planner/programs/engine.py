@@ -135,7 +135,7 @@ def _can_be_searched(problem: Problem, shapes: list[int]) -> bool:
 
 
 def _fits_in_a_table(capacity: IntArray, request: IntArray) -> bool:
-    """True if one table surely holds all of it: each resource of every pod counts."""
+    """True if one knapsack table can hold all pods; every resource that some pod requests counts."""
     used = np.flatnonzero((request > 0).any(axis=0))
     if not len(used) or not (request[:, used] > 0).any():
         return True

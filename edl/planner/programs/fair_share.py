@@ -261,7 +261,7 @@ def fluid_targets(
     most: Mapping[int, int],
     deadline_s: float,
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The counts that gain most in all, in fractions, and what the capacity of one trainer is worth.
+    """Find the fractional counts of the largest total gain, and the price of one trainer's capacity.
 
     Args:
         cluster: the jobs and their capacity.
@@ -324,7 +324,7 @@ def immovable_trainers(cluster: ShareProblem) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How good a plan is, and what its scarcities are worth.
+    """How far a plan can be from the best one, and the prices of what is scarce.
 
     Attributes:
         achieved, bound: the objective of the plan, and what no plan can exceed.

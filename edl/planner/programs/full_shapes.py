@@ -20,7 +20,7 @@ SLACK = 10 * EPSILON  # by which counts may be missed, because levels and patter
 def full_shapes(
     cluster: ShareProblem, count: Mapping[int, int], shapes: Sequence[int], deadline_s: float
 ) -> frozenset[int]:
-    """Those of some shapes of which it is proved that no arrangement has one more slot.
+    """Find the shapes for which a linear program proves that no arrangement of pods has one more slot.
 
     Quotas and --max-load-desired do not count: a job that they stop does not lack a slot.
 

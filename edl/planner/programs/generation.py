@@ -216,7 +216,7 @@ def _best_patterns(columns: Columns, worth: FloatArray) -> tuple[IntArray | None
 
 
 def _add_better(columns: Columns, patterns: IntArray | None, slot: FloatArray, node: FloatArray) -> bool:
-    """Add the patterns that are worth more than a node of their class costs; False if there are none."""
+    """Add the patterns whose pods are worth more than a node of their class costs; False if there are none."""
     if patterns is None:
         return False
     is_new = False
@@ -298,7 +298,7 @@ def _solved(model: Model, columns: Columns, deadline_s: float) -> Answer:
 
 
 def _within(program: Program, v: FloatArray) -> tuple[FloatArray, float]:
-    """The variables within their bounds, and the objective; a solver may leave the bounds by what it rounds."""
+    """Clip the variables to their bounds, and compute the objective again: a solver rounds."""
     kept = v.clip(program.low, program.high)
     return kept, float(program.gain @ kept)
 

@@ -50,7 +50,7 @@ class Pricer:
     """Finds the most valuable pattern of each class at given prices."""
 
     def __init__(self, classes: Sequence[NodeClass], request: IntArray, clock: Clock | None = None) -> None:
-        """Prepare the tables.
+        """Prepare the tables of the knapsacks.
 
         Args:
             classes: the node classes.
@@ -67,7 +67,10 @@ class Pricer:
         self._scarce = {g: self._with_scarce_resources(g) for g in self._searched}
 
     def learn(self, g: int, pattern: Pattern) -> None:
-        """Remember a pattern of class g: a search, where no table holds the patterns, looks for better ones alone."""
+        """Note a known pattern of class g.
+
+        Where patterns are searched one by one, only better ones are found then.
+        """
         if g in self._known:
             self._known[g] = np.vstack([self._known[g], pattern])
 
@@ -171,7 +174,7 @@ def _binding(request: IntArray, capacity: IntArray) -> list[int]:
 
 
 def _solve(table: _Table, worth: FloatArray) -> tuple[IntArray, FloatArray]:
-    """(members, shapes) the best patterns; (members,) their values."""
+    """Fill the knapsacks of several classes: (classes, shapes) the best patterns, and (classes,) their values."""
     value = np.zeros(table.size)
     items = [(a, w) for a, w in zip(table.request.tolist(), worth.tolist(), strict=True) if w > ROUNDING]
     steps = [

@@ -13,7 +13,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 def limit_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """Everything that bounds the counts of the jobs besides the nodes."""
+    """The constraints on the jobs' counts other than node capacity: quotas and --max-load-desired."""
     load, left = _load_rows(packing)
     quota, limits = quota_rows(packing)
     return np.vstack([load, quota]), np.concatenate([left, limits])

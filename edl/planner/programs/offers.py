@@ -64,7 +64,7 @@ def cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
 
 
 def _by_table(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
-    """The same, by dynamic programming over the nodes."""
+    """Solve `cheapest` exactly, by dynamic programming over the nodes."""
     nodes = sorted(offers)
     if count == 1:
         every = ((offer.cost, node, number) for node in nodes for number, offer in enumerate(offers[node]))

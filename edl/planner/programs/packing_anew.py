@@ -72,7 +72,7 @@ def pack_anew(
 def could_place_anew(
     packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int], deadline_s: float
 ) -> bool:
-    """False if `pack_anew` cannot give every member its fair share: a bound says so, or it would not search."""
+    """False if `pack_anew` cannot give every job its fair share: a bound excludes it, or it would not search."""
     base = packing.copy()
     base.drop_all()
     columns = _columns_anew(packing, base, ceiling, any_shape=False)
@@ -83,7 +83,7 @@ def could_place_anew(
 def _columns_anew(
     packing: TrialPacking, base: TrialPacking, ceiling: Mapping[int, int], *, any_shape: bool
 ) -> Columns | None:
-    """The patterns of new pods; None if no search over them is worth while.
+    """The patterns of new pods to choose from; None if no search over them would pay.
 
     Args:
         packing: the packing whose patterns are among them.
@@ -108,7 +108,9 @@ def _columns_anew(
 
 @dataclass(frozen=True, slots=True)
 class _SharingModel:
-    """The new trainers of each member and the uses of each column: first the worst shortfall, then the sum.
+    """The integer program: new trainers of each job and uses of each pattern.
+
+    Minimises the worst shortfall, then the sum.
 
     Variables: new trainers of each member, by pieces of equal worth; what each member lacks of its promise; the
     largest part of a promise that is lacking; the uses of each column.
@@ -156,7 +158,9 @@ class _SharingModel:
     def solve(
         self, packing: TrialPacking, fair_share: Mapping[int, int], near: float, left_s: Callable[[], float]
     ) -> tuple[dict[int, int], list[int]] | None:
-        """The new trainers of each member and the uses of each column; None if nothing better is found.
+        """Solve the program: the new trainers of each job and the uses of each pattern.
+
+        None if that is no improvement.
 
         Args:
             packing: a solution that is known.
@@ -258,7 +262,7 @@ def _sharing_model(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New trainers that are worth the same to a member.
+    """New trainers of one job that add the same to the objective.
 
     Attributes:
         owner: position of the member among the jobs of the program.
@@ -274,7 +278,7 @@ class _Piece:
 
 
 def _pieces_of(base: TrialPacking, ceiling: Mapping[int, int], worths: Mapping[int, Worth] | None) -> list[_Piece]:
-    """The new trainers that each member must and may have, piece by piece, the most useful first."""
+    """Divide the new trainers that each job must and may have into pieces, the most useful first."""
     pieces = []
     for k, j in enumerate(sorted(ceiling)):
         demand, have = base.problem.demands[j], base.count[j]

@@ -66,7 +66,7 @@ def _packed(pods: Pods, search: int, packing: TrialPacking, deadline_s: float) -
 
 
 def _solved(pods: Pods, search: int, least: float, packing: TrialPacking, deadline_s: float) -> IntArray | None:
-    """The same in floats, with requests of at least a part of the largest node."""
+    """Solve the integer program in floats; tiny requests are rounded up to a part of the largest node."""
     from scipy.sparse import csr_array, hstack, identity, kron, vstack  # noqa: PLC0415 - slow to load
 
     (shapes, nodes), largest = pods.most.shape, packing.problem.largest

@@ -36,7 +36,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The variables: pieces of the jobs' worth curves.
+    """The variables of the program: one for each linear piece of a job's worth curve.
 
     Attributes:
         owner: (variables,) position of the job among the jobs of the problem.
@@ -55,7 +55,7 @@ class _Pieces:
 def most_useful(
     cluster: ShareProblem, worths: Mapping[int, Worth], floor: Mapping[int, int], deadline_s: float
 ) -> Best:
-    """The counts of the highest total worth; each job has its floor at least."""
+    """Find the counts of the highest total worth, with each job at its floor at least."""
     pieces = _pieces(cluster, worths, {})
     if not len(pieces.slope):
         return Best(0.0, {j: float(worths[j].low) for j in cluster.jobs})
@@ -72,7 +72,7 @@ def fewest_shrinks(
     goal: float,
     deadline_s: float,
 ) -> Best:
-    """Of all counts with a total worth of at least `goal`, those that delete the fewest trainers.
+    """Find, among the counts with a total worth of at least `goal`, those that delete the fewest trainers.
 
     Args:
         cluster: the jobs and their capacity.

@@ -1,4 +1,4 @@
-"""What each queue may use now: its own, less what it does not need, and a part of what others leave.
+"""Computes what each queue may use now: its own quota that it needs, and a part of what other queues leave.
 
 For each resource the queues of a cohort share one pool: the sum of what is theirs. A queue gets what its jobs want,
 up to its own. What is left is shared by weighted max-min among the queues whose jobs want more, each up to its
@@ -41,7 +41,7 @@ class Steps(NamedTuple):
     step: int = 1
 
     def floor(self, amount: int) -> int:
-        """The largest such amount; below the first one, the amount itself."""
+        """The largest amount that jobs can use, not above a given one; below the first step, the amount itself."""
         return amount if amount < self.base else amount - (amount - self.base) % self.step
 
 
@@ -75,7 +75,7 @@ class QueueUse:
 
     @property
     def goal(self) -> int:
-        """The most that it may have, wants and can use."""
+        """The most of the resource that the queue may have, that its jobs want, and that they can use."""
         return self.wanted if self.wanted <= self.most else self.usable.floor(self.most)
 
     @property
@@ -139,7 +139,7 @@ def shares(uses: Sequence[QueueUse]) -> dict[str, int]:
 
 
 def _in_steps(borrowers: Sequence[QueueUse], own: Mapping[str, int], found: dict[str, int]) -> dict[str, int]:
-    """The shares without the parts of trainers: what several queues cannot use becomes whole trainers of some.
+    """Round shares to whole trainers: the parts that single queues cannot use go to some of them as whole trainers.
 
     A queue that has all that it wants keeps its share, and nobody gets less than its own.
     """
@@ -217,7 +217,7 @@ def _fits(job: Job, largest: Mapping[str, int]) -> bool:
 
 
 def _with_wishes(use: QueueUse, jobs: Iterable[Job], resource: str, kept: int) -> QueueUse:
-    """The use with what its jobs want; one whose minimum the queue may never have wants nothing.
+    """Add to a queue's use what its jobs want; a job whose minimum the queue may never have wants nothing.
 
     `kept` is what workloads use that edl leaves alone: they have it, and want no more.
     """

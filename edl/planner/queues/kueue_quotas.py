@@ -136,7 +136,7 @@ def _goals(nodes: Sequence[QuotaNode], pool: Pool, uses: Sequence[SizedUse]) -> 
 
 
 def _taken(nodes: Sequence[QuotaNode], pool: Pool) -> PoolTree:
-    """The tree with what others hold and claim."""
+    """Return the quota tree with what others have reserved or ask for counted as used."""
     tree = PoolTree(nodes, pool)
     for node in nodes:
         tree.take(node.name, dict(node.held).get(pool, 0) + dict(node.claimed).get(pool, 0))
@@ -146,7 +146,7 @@ def _taken(nodes: Sequence[QuotaNode], pool: Pool) -> PoolTree:
 def _share(
     tree: PoolTree, uses: Sequence[SizedUse], given: dict[str, int], wanted: dict[str, int], *, own: bool
 ) -> dict[str, int]:
-    """Give queues more, in turn, up to what they want and what the tree has; whole trainers, if they do not end it.
+    """Raise the queues in turn up to what they want and what the tree has, by whole trainers.
 
     Args:
         tree: with what is given already; it takes what is given here.

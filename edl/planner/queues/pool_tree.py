@@ -1,4 +1,4 @@
-"""What is left of one pool below a tree of Cohorts, by the rules of Kueue: lending, borrowing, and what is in use.
+"""Computes what is left of one pool in a tree of Cohorts, by Kueue's rules for lending and borrowing.
 
 Source: sigs.k8s.io/kueue/pkg/cache/scheduler/resource_node.go, funcs available, potentialAvailable and addUsage.
 """
@@ -30,15 +30,15 @@ class PoolTree:
                 self._whole[parent] += self._whole[name] - self._kept(name)
 
     def nominal(self, node: str) -> int:
-        """The node's own quota."""
+        """The quota that the node itself owns."""
         return self._limits[node].nominal
 
     def used(self, node: str) -> int:
-        """The use at the node, plus the use of its children beyond what they do not lend."""
+        """The amount in use at the node: its own, and that of its children beyond what each child does not lend."""
         return self._used[node]
 
     def take(self, node: str, amount: int) -> None:
-        """Use an amount at a node, whether it is available or not."""
+        """Count an amount as used at a node, whether it is available or not."""
         spare = max(0, self._kept(node) - self._used[node])
         self._used[node] += amount
         if (parent := self._parent[node]) and amount > spare:
@@ -63,7 +63,7 @@ class PoolTree:
         return most if limits.borrowing is None else min(most, self._whole[node] + limits.borrowing)
 
     def top(self, node: str) -> str:
-        """The top of the tree of a node."""
+        """The root of the tree that a node belongs to."""
         return self.top(parent) if (parent := self._parent[node]) else node
 
     def _kept(self, node: str) -> int:

@@ -1,4 +1,4 @@
-"""Weighted max-min shares of whole units: nobody gets more than it wants, and what one leaves the others share."""
+"""Weighted max-min shares of whole units: no queue gets more than it wants, and others get what it leaves."""
 
 from __future__ import annotations
 

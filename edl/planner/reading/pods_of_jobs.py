@@ -27,7 +27,7 @@ Held = list[tuple[int, int]]  # (node, own number of the shape) of pods
 
 @dataclass(slots=True)
 class JobRows:
-    """What is read of the pods of one job; shapes have the numbers of `shapes`.
+    """The pods of one job as arrays; shapes are indexes into `shapes`.
 
     Attributes:
         shapes: in the order in which they are met: that of new trainers, of the pods, of the other roles.

@@ -59,7 +59,7 @@ class PodsOfOthers:
         return node, self._numbers(node, shape, table), leaving
 
     def _read_each(self, pods: Sequence[Pod], index: Mapping[str, int]) -> tuple[list[int], list[int], list[bool]]:
-        """What is kept of each; this loop calls nothing but dictionaries."""
+        """Read what is kept of each pod; this loop is hot, so it only uses dictionaries."""
         nodes, shapes, terminating = list[int](), list[int](), list[bool]()
         node_of, number, known = index.get, self._number, dict[int, int]()
         succeeded, failed = PodPhase.SUCCEEDED, PodPhase.FAILED
@@ -74,7 +74,7 @@ class PodsOfOthers:
         return nodes, shapes, terminating
 
     def _numbers(self, node: IntArray, shape: IntArray, table: ShapeTable) -> IntArray:
-        """(pods,) the numbers that the table gives to the shapes."""
+        """Add the shapes of pods to the table in the order of the pods, and return (pods,) their numbers in it."""
         used = shape[node >= 0][::-1]
         first = np.full(len(self._number), len(shape), dtype=np.int64)
         first[used] = np.arange(len(used))[::-1]  # the last assignment counts: that of the first pod

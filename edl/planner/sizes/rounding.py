@@ -1,4 +1,4 @@
-"""Counts that are none of a job's sizes become the next lower one."""
+"""Lowers counts that are not among a job's allowed sizes to the next lower size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 def in_sizes(packing: TrialPacking) -> TrialPacking:
-    """The packing in which no member has a count that is none of its sizes: it falls to the next lower one."""
+    """Return the packing with each job's count lowered to the largest of its allowed sizes below it."""
     beyond = [j for j in packing.members if not allows(packing.problem.demands[j].job.sizes, packing.count[j])]
     if not beyond:
         return packing
@@ -20,7 +20,7 @@ def in_sizes(packing: TrialPacking) -> TrialPacking:
 
 
 def lower(packing: TrialPacking, j: int, most: int) -> None:
-    """Take trainers from a member until it has `most`, those that do not exist yet first; the packing is changed."""
+    """Delete trainers of a job until it has `most`, planned ones before running ones; the packing is changed."""
     new = [place for place in packing.placed if place.owner == j and place.role is Role.TRAINER]
     while packing.count[j] > most and new:
         packing.drop(new.pop())

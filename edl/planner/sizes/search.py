@@ -1,4 +1,4 @@
-"""Counts that jobs may have: a division of all counts is turned into one of the sizes of each job.
+"""Jobs that may have certain counts only (sizes): turns a division with any counts into one with these.
 
 Every other stage counts single trainers. What it gives a job is more than one of its sizes and less than the next as
 a rule. Here a size is chosen for each such job, and the rest is divided again beside it, by the same objective and
@@ -49,7 +49,7 @@ def divide_in_sizes(
     level: Mapping[int, float],
     deadline_s: float,
 ) -> Division:
-    """Divide what the minimums left, so that each member has one of its sizes, if it has any; see `Objective.divide`.
+    """Divide the capacity that the minimums left, so that each job with sizes has one of them.
 
     Raises:
         PlanError: a program found no answer in time.
@@ -70,14 +70,14 @@ def divide_in_sizes(
 
 
 def _closed(division: Division, sized: list[int]) -> Division:
-    """The division in which these members grow no more, as single trainers are of no use to them."""
+    """Forbid these jobs to grow further: they have one of their sizes, and a single trainer more is of no use."""
     most = {j: division.packing.count[j] if j in sized else n for j, n in division.ceiling.items()}
     return replace(division, ceiling=most)
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search for the best choice.
+    """Searches the best combination of sizes for the jobs that have sizes.
 
     Attributes:
         packing: every admitted job at its minimum at least; not changed.
@@ -163,7 +163,7 @@ class _Search:
         return len(division.packing.victims) - len(self.packing.victims)
 
     def _worth_it(self, calm: Division | None, other: Division | None) -> Division | None:
-        """The other division if its gain is worth the trainers that it evicts, else the calm one."""
+        """Return the division that evicts trainers if it gains enough for that, else the one that evicts fewer."""
         if calm is None or other is None or self._restarts(other) <= self._restarts(calm) or self.admits:
             return calm if other is None else other
         return other if is_felt(gain_of_worst(calm.packing, other.packing)) else calm
@@ -183,11 +183,11 @@ class _Search:
             return None
 
     def _reach(self, level: Mapping[int, float]) -> list[float]:
-        """The fulfilments of such levels, from the worst off upwards."""
+        """The fulfilments that fractional counts mean, from the worst off upwards."""
         return sorted(self.packing.problem.demands[j].fulfilment(count) for j, count in level.items())
 
     def _made(self, chosen: Chosen, level: Mapping[int, float]) -> Division | None:
-        """The division in which each of these members has its size; None if whole pods do not fit so."""
+        """Build the division in which each chosen job has its size; None if the pods do not fit on the nodes."""
         problem = self.packing.problem
         packing = self.packing.copy()
         packing.problem = self._fixed(chosen)
@@ -207,7 +207,7 @@ class _Search:
         return made
 
     def _fixed(self, chosen: Chosen) -> Problem:
-        """The problem in which members may have these counts alone."""
+        """The problem with minimum and maximum of each chosen job set to its chosen size."""
         problem = self.packing.problem
         demands = tuple(
             replace(d, min_trainers=chosen[d.index], max_trainers=chosen[d.index]) if d.index in chosen else d
@@ -216,11 +216,14 @@ class _Search:
         return replace(problem, demands=demands)
 
     def _may_give(self, j: int, count: int) -> bool:
-        """True if a job may lose so many trainers in this plan although no other job needs their capacity at once."""
+        """True if a job may lose so many running trainers to other jobs in this plan."""
         return j in self.keep and kept(self.packing, j) - self.keep[j] >= count
 
     def _raised(self, packing: TrialPacking, j: int, size: int, least: Mapping[int, int]) -> bool:
-        """Give a member a size, from free capacity first and then from others; the packing is changed."""
+        """Raise a job to a size, in free capacity first, then at others' cost; False if it fails.
+
+        Changes the packing.
+        """
         grow(packing, {j: size}, {j: size})
         while packing.count[j] < size:
             self.packing.problem.clock.check("sizes")
@@ -229,10 +232,10 @@ class _Search:
         return True
 
     def _rank(self, division: Division) -> tuple[list[float], int]:
-        """Of equally good divisions, the one that deletes fewer trainers is better."""
+        """Sort key of a division: its score, then the fewer deleted trainers the better."""
         return self.objective.score(division.packing), -len(division.packing.victims)
 
 
 def _coarse(fulfilments: list[float]) -> list[float]:
-    """Fulfilments as a program with fractions knows them."""
+    """Round fulfilments to the precision of the linear programs."""
     return [round(one, 6) for one in fulfilments]

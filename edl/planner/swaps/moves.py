@@ -1,4 +1,4 @@
-"""The best swap on each of many nodes at once, as matrices over nodes, what is taken out and what is put in.
+"""Finds the best swap (trainers out of a node, others into it) on each of many nodes at once, by matrices.
 
 A swap takes nothing, one trainer, or the few that are worth least out of a node and puts one or two others in. Nodes
 are compared together because a search node by node spends its time between array operations, not in them.
@@ -77,7 +77,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Some nodes, what may be taken out of each, and who may get a trainer there.
+    """Some nodes as arrays: which trainers may leave each node, and which jobs may get one there.
 
     Attributes:
         wanted: (wanted,) jobs that gain from one trainer more, those that gain most first.
@@ -104,7 +104,7 @@ class _View:
     here: WordArray
 
     def taken(self, node: int, row: int) -> list[int]:
-        """The jobs that lose a trainer on a node, by its position, for a slot."""
+        """The jobs that lose a trainer on a node for the slot in row `row`; `node` is the position in the view."""
         here = self.out[node]
         found = here[:0] if row == 0 else here[row - 1 : row] if row <= len(here) else here[: row - len(here) + 1]
         return [int(k) for k in found]
@@ -114,7 +114,7 @@ Choice = tuple[FloatArray, Callable[[int, int], list[int]]]  # (nodes, capacitie
 
 
 def worth_trying(state: SwapState, aim: Aim) -> BoolArray:
-    """(jobs,) True for jobs that may be put into a node by the best swap.
+    """(jobs,) True for the jobs of which a trainer may be part of some node's best swap.
 
     A job is left out if two others gain as much, request no more of anything and may go wherever it may: wherever one
     or two of it fit, those do. The jobs that are worth most for their size stay in any case, because they fill the
@@ -219,7 +219,7 @@ def _fit(view: _View, request: IntArray, needed: WordArray) -> BoolArray:
 
 
 def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(nodes, capacities) what the first pods that fit are worth, minus infinity if none do, and which these are.
+    """(nodes, capacities) the worth of the first pod that fits (minus infinity without one), and its index.
 
     `worth` is (pods,) or (nodes, pods), falling.
     """
@@ -230,13 +230,13 @@ def _first(fits: BoolArray, worth: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def _singles(view: _View, fits: BoolArray) -> Choice:
-    """One trainer put into each slot."""
+    """Choose for each slot one trainer."""
     worth, at = _first(fits, view.gain)
     return worth - view.cost, lambda i, row: [int(view.wanted[at[i, row]])]
 
 
 def _pairs(view: _View, usable: BoolArray) -> Choice:
-    """Two trainers put into each slot, of the jobs that gain most; `usable` is (nodes, wanted): one alone fits."""
+    """Choose for each slot two trainers of the jobs that gain most; `usable` is (nodes, wanted): one alone fits."""
     top = np.argsort(~usable, axis=1, kind="stable")[:, :PAIRED]
     is_usable = np.take_along_axis(usable, top, 1)
     first, second = np.triu_indices(top.shape[1])
@@ -253,7 +253,7 @@ def _pairs(view: _View, usable: BoolArray) -> Choice:
 
 
 def _fills(view: _View) -> Choice:
-    """Each slot filled with as many trainers as fit, those first that are worth most for their size."""
+    """Fill each slot with as many trainers as fit, those of the most worth for their size first."""
     state, aim = view.state, view.aim
     order = np.argsort(-view.gain / aim.size[view.wanted], kind="stable")[:FILLED]
     jobs, left, here, net = view.wanted[order], view.capacity.copy(), view.here.copy(), -view.cost

@@ -33,7 +33,7 @@ PROMISE_FACTOR = 30.0  # a trainer of the fair share is worth so many times the 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The solution of the fluid program for the jobs.
+    """What the fluid program (pods that can be divided) would give each job.
 
     Attributes:
         target: by job, how many trainers it has in the program.
@@ -121,7 +121,7 @@ def fill_by_totals(packing: TrialPacking, ceiling: Mapping[int, int]) -> TrialPa
 
 
 def _start(packing: TrialPacking, ceiling: Mapping[int, int], fair_share: Mapping[int, int]) -> SwapState:
-    """Minimums, then promises, by best fit; minimums where the packing has them if they do not all fit so.
+    """Place minimums, then fair shares, by best fit; keep the packing's own minimums if best fit fails.
 
     Minimums of very many jobs stay where they are at once.
     """
@@ -176,7 +176,7 @@ def _improve(state: SwapState, aim: Aim) -> None:
 
 
 def _settle(state: SwapState, aim: Aim, nodes: IntArray, among: BoolArray) -> float:
-    """Swap on some nodes until no swap on any of them gains; what they gain in all. `among` is for `best_swaps`."""
+    """Swap trainers on some nodes until no swap gains anything; returns the sum of the gains."""
     gained = 0.0
     for _ in range(STEPS):
         if not len(nodes) or state.base.problem.clock.is_over:
@@ -198,7 +198,7 @@ def _settle(state: SwapState, aim: Aim, nodes: IntArray, among: BoolArray) -> fl
 
 
 def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
-    """Give jobs below their promise what they lack, at the cost of what others have above theirs.
+    """Raise jobs below their fair share, at the cost of what other jobs have above theirs.
 
     `cost`: (jobs,) what a trainer adds.
     """
@@ -211,7 +211,7 @@ def _repair(state: SwapState, aim: Aim, cost: FloatArray) -> None:
 
 
 def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
-    """Put one trainer of a job in the place of the one that is worth least."""
+    """Replace the trainer that is worth least, on a node where that frees enough capacity, by one of job k."""
     givers = np.flatnonzero(state.count > np.maximum(state.due, aim.least))
     givers = givers[givers != k]
     node, giver = state.held[:, givers].nonzero()
@@ -231,7 +231,7 @@ def _evict_one(state: SwapState, aim: Aim, k: int, cost: FloatArray) -> bool:
 
 
 def _evict_some(state: SwapState, aim: Aim, k: int, cost: FloatArray, most: int = 8) -> bool:
-    """The same on the node where several that are worth least together free capacity."""
+    """Replace several trainers of little worth on one node by one of job k; see `_evict_one`."""
     surplus = state.count - np.maximum(state.due, aim.least)
     surplus[k] = 0
     held = np.minimum(state.held, surplus.clip(min=0)[None])

@@ -17,7 +17,7 @@ MOST_EXACT = 16  # pservers
 
 
 class Kind(NamedTuple):
-    """Pods of one shape.
+    """Pods of one shape, and the nodes that take them.
 
     Attributes:
         request: (resources,) what one pod requests.
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
         return slots
 
     def on(self, nodes: IntArray) -> Kind:
-        """The same for some of the nodes."""
+        """The same kind of pods on some of the nodes."""
         return Kind(self.request, self.is_open[nodes])
 
 

@@ -69,7 +69,7 @@ class DomainCapacities:
         return self._offers(demand, topology, topology.keys[: topology.depth or 1])
 
     def narrowest(self, demand: JobDemand, topology: Topology) -> list[Offer]:
-        """The same for each domain of the narrowest level; pservers may be elsewhere there."""
+        """The capacity of each domain of the narrowest level; pservers may be in other domains there."""
         levels = tuple(level._replace(mode=TopologyMode.PREFERRED) for level in topology.levels)
         return self._offers(demand, replace(topology, levels=levels), topology.keys)
 
@@ -124,7 +124,7 @@ class DomainCapacities:
         return count
 
     def _counter_of_slices(self, trainer: Kind, topology: Topology) -> Callable[[IntArray, IntArray], int]:
-        """The same of a job with slices: only those of whole slices, each in one domain of its level."""
+        """Count trainers in whole slices, for a job whose slices each stay in one domain."""
         size, depth = topology.slices or (1, 0)
         keys = topology.keys[:depth]
         number = np.full(len(self._problem.empty), -1, dtype=np.int64)

@@ -70,7 +70,7 @@ def as_gathered(snapshot: ClusterSnapshot, gathering: Gathering) -> ClusterSnaps
 
 
 def holds_together(snapshot: ClusterSnapshot, before: ScalePlan, after: ScalePlan, gathering: Gathering) -> bool:
-    """True if no job loses anything and each trainer starts again in the domain.
+    """True if a plan costs no job anything and each moved trainer starts again in the domain.
 
     Args:
         snapshot: the cluster.
@@ -94,7 +94,7 @@ def with_gathering(before: ScalePlan, after: ScalePlan, gathering: Gathering) ->
 
 
 def moves_trainers(plan: ScalePlan) -> bool:
-    """True if a plan deletes trainers only so that they, or pservers, start elsewhere."""
+    """True if a plan deletes trainers that start again elsewhere, for themselves or for pservers."""
     return any(decision.shrink_reason == Intent.MOVED for decision in plan.decisions)
 
 

@@ -33,7 +33,7 @@ def decide_together(
     score: Callable[[Made], PlanScore],
     spent_s: Callable[[], float],
 ) -> Made:
-    """Decide with the best domains that are found for the jobs that ask for one.
+    """Decide once for each promising assignment of topology domains to jobs, and return the best of these decisions.
 
     Args:
         choices: the domains that its jobs may have.

@@ -137,7 +137,7 @@ class _Draft:
         return tiers
 
     def made(self, most: int) -> Layout:
-        """See `SlicePlanner.layout`."""
+        """Lay out at most so many slices; existing slices come first."""
         slices = self._existing()
         for one in slices[most:]:
             self._release(one)
