@@ -29,7 +29,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Jobs of equal fulfilment.
+    """Jobs of equal fulfilment, and how far a plan could raise them.
 
     Attributes:
         fulfilment: what they have, in [0, 1).
@@ -100,7 +100,7 @@ def best_possible(made: Study, deadline_s: float) -> BestPossible | None:
 
 
 def _with_whole_trainers(packing: TrialPacking, bound: float) -> float:
-    """The highest sum of fulfilments up to a bound that whole trainers can have.
+    """Round an upper bound of the sum of fulfilments down to a sum that whole trainers can have.
 
     Each trainer adds a fraction, so every sum is a multiple of one over the least common multiple of their spans.
     """
@@ -125,7 +125,7 @@ def best_dict(best: BestPossible) -> dict[str, Any]:
 
 
 def best_lines(certificate: Certificate, best: BestPossible) -> Iterator[str]:
-    """The bounds in words: the levels, then the sum with the price of not moving pods."""
+    """Say in words how much better a plan could be: first each level of fulfilment, then the sum over all jobs."""
     if best.levels:
         yield f"Worst off: {'; then '.join(map(_said, best.levels))}"
     if not certificate.gap:

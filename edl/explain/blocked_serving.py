@@ -26,7 +26,7 @@ NAMED = 3
 
 
 def waiting_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
-    """Lines about all pods that no job waits for and that no eviction helps."""
+    """Yield a line for each group of waiting pods that no eviction of trainers would help."""
     seen = with_whole_gangs(snapshot, Limits(), Clock())
     yield from blocked_lines(seen)
     yield from oversized_lines(seen)
@@ -43,7 +43,7 @@ def blocked_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
 
 
 def oversized_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
-    """A line for each of the first shapes of waiting serving pods of which some would wait even without all jobs."""
+    """Yield a line for each of the first pod shapes of which serving asks for more than the cluster can hold."""
     waiting = [pod for pod in snapshot.waiting_serving if pod.needs_capacity]
     if not waiting:
         return
@@ -65,7 +65,7 @@ def _wanted(problem: Problem, shape: int) -> int:
 
 
 def _who(pods: Sequence[Pod], short: int) -> str:
-    """The pods that would wait: all of those that are alike, or so many of them."""
+    """Name the pods that would wait: all pods that are alike, or so many of them."""
     first = f"{pods[0].namespace}/{pods[0].name}"
     if short < len(pods):
         return f"{short} of the {len(pods)} serving pods like {first}"

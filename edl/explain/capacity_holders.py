@@ -42,7 +42,7 @@ class OlderTrainers:
 
 
 def older_trainers(snapshot: ClusterSnapshot, resource: str) -> tuple[OlderTrainers, ...]:
-    """Of each job, the trainers that hold more of a resource than a new one would; the most first."""
+    """List by job the trainers that request more of a resource than a new one would; the most trainers first."""
     found = [older for job in snapshot.jobs if (older := _older(job, resource)) is not None]
     return tuple(sorted(found, key=lambda older: (-older.trainers, older.job)))
 
@@ -58,7 +58,7 @@ def _older(job: Job, resource: str) -> OlderTrainers | None:
 
 
 def held_by_others(snapshot: ClusterSnapshot, resource: str, nodes: frozenset[str]) -> tuple[int, str]:
-    """How many pods that are not of training use a resource on these nodes, and how much of it in all, in words."""
+    """Count the serving and other pods that request a resource on these nodes; returns (pods, their sum in words)."""
     holders = [pod for pod in (*snapshot.pods, *snapshot.pods_left_alone) if _uses(pod, resource, nodes)]
     return len(holders), amount(resource, sum(pod.shape.request[resource] for pod in holders))
 

@@ -10,7 +10,7 @@ from edl.model.plan import ScaleDecision, ScalePlan
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One job in two plans that differ about it; None if a plan does not contain it."""
+    """What two plans decide differently about one job; None for a plan that does not contain the job."""
 
     job: JobKey
     before: ScaleDecision | None
@@ -18,12 +18,12 @@ class JobChange:
 
     @property
     def trainers(self) -> int:
-        """How many more trainers the second plan gives it."""
+        """How many more trainers the second plan gives the job; negative if fewer."""
         return _target(self.after) - _target(self.before)
 
     @property
     def fulfilment(self) -> float:
-        """How much more fulfilment the second plan gives it; below 0 if it loses."""
+        """How much more fulfilment the second plan gives the job; negative if less."""
         return fulfilment_of(self.after) - fulfilment_of(self.before)
 
 

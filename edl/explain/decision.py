@@ -33,7 +33,7 @@ def explained_study(
     columns: KeptColumns = NO_COLUMNS,
     clock: Clock | None = None,
 ) -> Study:
-    """The same with everything that the plan was made from; `clock` as in `planner.decide.study`."""
+    """Make an explained plan as `decide` does, with everything that it was made from; `clock` as in `study`."""
     watch = clock or Clock(limits.deadline_s)
     with without_collections():
         made = study(snapshot, policy, limits, columns, watch)

@@ -233,7 +233,7 @@ def _full(demand: JobDemand, context: DecisionContext, shortage: Shortage, scarc
 
 
 def _older(scarce: Scarce, context: DecisionContext) -> tuple[OlderTrainers, ...]:
-    """By job once, although several resources may be full."""
+    """List each job's trainers with older, larger requests once, although several resources may be full."""
     found = {
         one.job: one for short in scarce.shortages for one in older_trainers(context.problem.snapshot, short.resource)
     }
@@ -291,7 +291,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
 
 
 def _under_rules(demand: JobDemand, context: DecisionContext) -> list[str]:
-    """What helps a running job that nothing but rules keeps from one more trainer; nothing if something else does."""
+    """Say what helps a running job that rules between pods, and nothing else, keep from one more trainer."""
     if nearest(context.shared.packing, demand.shape)[0] < 0:
         return against_rules(context.problem, demand.job.trainer)
     if is_by_steps(demand, context):
@@ -348,7 +348,7 @@ def _within_quota(demand: JobDemand, context: DecisionContext) -> str:
 
 
 def _has_others_above_minimum(demand: JobDemand, row: QuotaRow, context: DecisionContext) -> bool:
-    """True if another job could leave some of a quota to this one."""
+    """Return True if another job uses some of the quota for trainers above its minimum."""
     return any(
         other.index != demand.index
         and context.shared.packing.count.get(other.index, 0) > other.min_trainers

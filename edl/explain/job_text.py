@@ -235,7 +235,7 @@ def _trouble(job: Job | None) -> Condition | None:
 
 
 def _hides_capacity(report: JobReport, trouble: Condition) -> bool:
-    """True if pods of the job cannot start (`status.reason`), so that neither a higher maximum nor capacity helps."""
+    """Return True if the job's pods cannot start, so that neither a higher maximum nor more capacity helps."""
     return trouble.reason == POD_CANNOT_START and report.decision.reason in {
         Reason.AT_MAX,
         Reason.INSUFFICIENT_CAPACITY,
@@ -244,7 +244,7 @@ def _hides_capacity(report: JobReport, trouble: Condition) -> bool:
 
 
 def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
-    """More trainers do not help a job whose trainers are all planned and do not work, or cannot start."""
+    """The remedies to print: none for a job that has all its trainers planned while these do not start or work."""
     if trouble is None:
         return report.remedies
     is_useless = report.decision.reason is Reason.AT_MAX or _hides_capacity(report, trouble)

@@ -21,7 +21,7 @@ class KueueQuotas:
     """The quotas of Kueue in one snapshot."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        """Remember the snapshot."""
+        """Prepare to look up the Kueue quotas of one snapshot."""
         self._snapshot = snapshot
         self._queues: dict[str, SizedQueue] = {queue.name: queue for queue in snapshot.kueue.queues}
 
@@ -30,7 +30,7 @@ class KueueQuotas:
         return not row.namespace and row.queue in self._queues
 
     def now(self, row: QuotaRow) -> str:
-        """The use that a ClusterQueue may reach now, and the most if no other queue used anything."""
+        """Say how much of a resource a ClusterQueue may use now, and how much if no other queue used any."""
         limit, whole = amount(row.resource, row.limit), amount(row.resource, row.whole)
         return f"{row.owner} may use {limit} now" + (f", and {whole} at most" if row.others else "")
 
@@ -82,7 +82,7 @@ class KueueQuotas:
         return f"{unused_for}, and it asks for {job.min_trainers} to {job.max_trainers}"
 
     def _lacks(self, state: KueueState, pool: Pool, need: int, unused: int) -> str:
-        """Say what a base waits for: whether that is its own, and who has it."""
+        """Say how much quota a job's first Workload lacks, whether it is lent to others, and to which queues."""
         nodes, name = self._snapshot.kueue.nodes, state.cluster_queue
         own, used = PoolTree(nodes, pool).nominal(name), self._used(pool).get(name, 0)
         lacking = amount(pool.resource, need - max(0, unused))
@@ -95,14 +95,14 @@ class KueueQuotas:
         return waits + _named(pool, self._borrowers(name, pool, nodes))
 
     def _unused(self, name: str, pool: Pool) -> int:
-        """What a ClusterQueue may use more of a pool now; negative if too much is used."""
+        """How much more of a pool a ClusterQueue may use now; negative if it uses too much."""
         tree = PoolTree(self._snapshot.kueue.nodes, pool)
         for node, used in self._used(pool).items():
             tree.take(node, used)
         return tree.available(name)
 
     def _used(self, pool: Pool) -> dict[str, int]:
-        """What everybody has reserved of a pool, by node."""
+        """How much of a pool is reserved at each node of the quota tree, by the name of the node."""
         used = {
             node.name: dict(node.held).get(pool, 0) + dict(node.leaving).get(pool, 0)
             for node in self._snapshot.kueue.nodes
@@ -140,7 +140,7 @@ def _named(pool: Pool, borrowers: list[tuple[int, str, int]]) -> str:
 
 
 def _claiming(node: QuotaNode, pool: Pool, more: int) -> QuotaNode:
-    """A node that claims more of a pool."""
+    """Return a node of the quota tree that asks for `more` of a pool."""
     claimed = dict(node.claimed)
     claimed[pool] = claimed.get(pool, 0) + more
     return replace(node, claimed=tuple(sorted(claimed.items())))

@@ -37,6 +37,6 @@ def next_size(demand: JobDemand, packing: TrialPacking, scarce: Scarce) -> str:
 
 
 def lacking_trainers(demand: JobDemand, packing: TrialPacking) -> int:
-    """How many trainers up to the next size of a job find no capacity; 0 if all do."""
+    """Count the trainers that a job lacks for its next allowed size and that find no slot; 0 if all find one."""
     have = packing.count[demand.index]
     return max(0, above(demand.job.sizes, have) - have - int(packing.slots(demand.shape).sum()))

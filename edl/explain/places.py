@@ -94,7 +94,7 @@ class Places:
         return short, full if is_proved else f"{full}; {UNPROVED}"
 
     def _kept_by(self, packing: TrialPacking, shape: int, usable: set[int]) -> str:
-        """The rules about pods and volumes that exclude other nodes than some; empty for none."""
+        """Name the rules about pods and volumes that exclude all nodes but `usable`; empty if there are none."""
         judge = Eligibility([node for number, node in enumerate(self._nodes) if number not in usable])
         rules = packing.problem.shapes[shape].placement.rules
         broken = (rule for rule in rules if any(judge.first_broken(Placement(rules=(rule,)))))
@@ -134,7 +134,7 @@ def avoided_nodes(job: Job, cause: Cause, snapshot: ClusterSnapshot) -> tuple[st
 
 
 def _excludes(job: Job, name: str) -> bool:
-    """True if no trainer may run on a node of that name; if no other accepts them, they go there all the same."""
+    """Return True if the job's required node affinity excludes a node by its name."""
     terms = job.trainer.placement.required
     return bool(terms) and all(any(name in field.values for field in term.fields) for term in terms)
 

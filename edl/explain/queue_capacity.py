@@ -44,7 +44,7 @@ class QueueCapacity:
 
     @property
     def _is_filled(self) -> bool:
-        """True if what the share leaves of the most that the queue may use is too small for a pod of it."""
+        """Return True if the queue wants more than it may use, and what its share leaves of that takes no pod."""
         return self.share == self.use.goal < self.use.wanted
 
     def origin(self) -> str:
@@ -83,7 +83,7 @@ class QueueCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Cohort:
-    """One resource of all queues of a cohort: by name, their shares, those with the largest, and the sum of all."""
+    """The shares of all queues of a cohort in one resource."""
 
     uses: Mapping[str, QueueUse]
     found: Mapping[str, int]
@@ -95,7 +95,7 @@ class QueueCapacities:
     """The capacities of all Queue objects of a snapshot; they are computed when one is asked for."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        """Remember the snapshot."""
+        """Prepare to compute the capacities of the queues of one snapshot."""
         self._cohorts = {queue.name: queue.cohort for queue in snapshot.queues}
         self._snapshot = snapshot
         self._known: dict[Pool, _Cohort] = {}

@@ -35,7 +35,7 @@ def queue_statuses(view: ClusterSnapshot, plan: ScalePlan) -> dict[str, QueueSta
 
 
 def kueue_statuses(view: ClusterSnapshot, plan: ScalePlan) -> dict[Queue, QueueStatus]:
-    """The same of the jobs of each ClusterQueue that edl sizes, with what is the ClusterQueue's own as nominal.
+    """Compute the status of each ClusterQueue from the jobs that edl sizes; `nominal` is its own quota.
 
     Args:
         view: what the plan was made for.
@@ -83,7 +83,7 @@ def _status(queue: Queue, jobs: list[tuple[Job, ScaleDecision]], shares: dict[st
 
 
 def _invalid(queue: Queue) -> str:
-    """Why the object is not valid, and what counts until it is mended."""
+    """Say why the Queue object is not valid, and which limits apply until somebody repairs it."""
     rule = "its jobs get no more than they have" if queue.is_unknown else "its last valid limits count"
     return f"invalid: {queue.problem[:LONGEST_PROBLEM]}; {rule} until then"
 

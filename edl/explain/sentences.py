@@ -76,7 +76,7 @@ def with_sentences(study: Study, clock: Clock) -> ScalePlan:
 
 
 def _settled(decision: ScaleDecision, job: Job) -> str:
-    """The line of a workload that should be shrunk and whose pods go in an order of their own."""
+    """Write the line of a workload that shrinks although its own controller, not edl, chooses which pods go."""
     of, is_named = f"{decision.target} of {decision.max_trainers}", decision.job.kind.takes_names
     if not decision.victims:
         who = "those that would go are not" if is_named else "its own controller would not delete"
@@ -97,13 +97,13 @@ def _lending(decision: ScaleDecision) -> str:
 
 
 def _may_get_more(decision: ScaleDecision) -> bool:
-    """True if another plan could give the job more."""
+    """Return True if the job has fewer trainers than it could use, so that another plan might give it more."""
     waits = not decision.admitted and decision.reason in {Reason.MIN_UNSATISFIED, Reason.UNSCHEDULABLE}
     return waits or (decision.admitted and decision.target < decision.max_trainers)
 
 
 def _with_cut(sentence: Sentence, cut: Sequence[str]) -> str:
-    """The account of a job in a plan that the deadline cut short."""
+    """Add to a job's account which stages of the decision the deadline cut short."""
     if not cut:
         return sentence.full
     ended = f"this decision ended at its deadline before it finished {listed(cut)}; the next one may give more"
@@ -178,7 +178,7 @@ class _Writer:
         return self._beside_avoided(found, job, f"{of}: {short}", f"{of}: {full}" if full != short else "")
 
     def _beside_avoided(self, found: Finding, job: Job, short: str, full: str) -> Sentence:
-        """The sentence with the nodes that the job avoids for a while."""
+        """Add to a sentence the nodes that the job avoids because trainers failed there, and until when."""
         avoided, until = avoided_nodes(job, found.cause, self._context.problem.snapshot)
         return Sentence(f"{short}{avoided}", f"{full or short}{until}" if full or until else "")
 
@@ -223,13 +223,13 @@ class _Writer:
         return self._waits_for_time(found, demand)
 
     def _by_speed(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
-        """The gain by more trainers, or a moment of rest, keeps it from them."""
+        """Say that more trainers would not make the job faster enough, or that it was resized a moment ago."""
         packing, now_s = self._context.shared.packing, self._context.problem.snapshot.observed_at_s
         have, say = packing.count[demand.index], resting if found.cause is Cause.RESTS else not_worth_it
         return say(demand.job, have, have + int(packing.slots(demand.shape).sum()), now_s)
 
     def _waits_for_time(self, found: Finding, demand: JobDemand) -> tuple[str, str]:
-        """A cooldown, of this job or of another, keeps it from more trainers.
+        """Say which cooldown, of this job or of another one, keeps the job from more trainers.
 
         Its end is named, and not how long it is off: that would change the statuses of all jobs with each plan.
         """
@@ -277,7 +277,7 @@ class _Writer:
         return short, "; ".join((full, *kept, *self._holders(demand, scarce)))
 
     def _nothing_short(self, demand: JobDemand) -> tuple[str, str]:
-        """Why a job gets no more trainers although no node lacks capacity for one."""
+        """Say why a job gets no more trainers although some node has capacity for one."""
         packing = self._context.shared.packing
         if not open_nodes(packing, demand.shape):
             none, shape = "no node accepts new trainers of it", demand.job.trainer
@@ -308,7 +308,7 @@ class _Writer:
         return f"{yields} to serving", f"{yields}{where} to {self._waiting.requests_of_serving()}"
 
     def _kept(self, places: int) -> str:
-        """For which serving pods free capacity is kept."""
+        """Say for how many serving pods the plan keeps capacity free, and by which setting."""
         waiting = sum(self._context.served.due.values()) + self._context.shared.in_grace_placed
         headroom = self._context.problem.limits.serving.headroom
         extra = f" (--serving-headroom {headroom})" if headroom and places > waiting else ""
@@ -354,7 +354,10 @@ class _Writer:
 
 
 def _excluded(found: Finding, job: Job, base: str) -> Sentence:
-    """The sentence of a job that is given nothing, however much there is; `base` says what Kueue lacks for it."""
+    """Write the sentence of a job that gets no trainers for another reason than capacity.
+
+    `base`: what Kueue lacks.
+    """
     if found.cause is Cause.REFUSED and job.refusal is not None:
         if base and not job.refusal.details:
             whole = f"{job.refusal.message}; {base}"
@@ -374,12 +377,12 @@ def _with_answer(refusal: Refusal) -> str:
 
 
 def _same(line: str) -> tuple[str, str]:
-    """A line that is its own account."""
+    """Use one line both as the short line and as the account."""
     return line, line
 
 
 def _verdict(trade: Trade) -> str:
-    """Why the plan does not make the trade."""
+    """Say why the plan does not transfer a trainer from one job to the other."""
     return {
         TradeVerdict.NOT_CHEAPER: "",
         TradeVerdict.LEAVES_LESS: f" and leave it with less ({trade.after:.2g} against {trade.taker_after:.2g})",

@@ -19,10 +19,10 @@ NAMED = 8  # domains of a level in a line
 
 
 class TogetherWriter:
-    """Writes what domains have to do with the counts of one plan; the capacity of each domain is read once."""
+    """Writes how topology domains limit the jobs of one plan; the capacity of each domain is computed once."""
 
     def __init__(self, context: DecisionContext) -> None:
-        """Keep the plan; nothing is read before a job asks."""
+        """Prepare to write; nothing is computed before a job is asked for."""
         self._context = context
         self._at_minimums: DomainCapacities | None = None  # with the minimums of all jobs that run
         self._as_planned: DomainCapacities | None = None  # as the plan leaves them
@@ -58,7 +58,7 @@ class TogetherWriter:
         return f"no node with {_labels(topology.keys[: topology.depth])} accepts its {role}s" if role else ""
 
     def _lacks_slices(self, demand: JobDemand, topology: Topology, most: int) -> str:
-        """The same of a job whose slices may be in different domains."""
+        """Say why the slices of a job's minimum do not fit in their domains, of which each slice may have another."""
         if topology.slices is None or most >= demand.min_trainers:
             return ""
         fitting = count(most // topology.slices.size, "slice") if most else "none"
@@ -108,12 +108,12 @@ def _labels(keys: tuple[str, ...]) -> str:
 
 
 def _named(path: Path) -> str:
-    """A domain without the words of its levels."""
+    """Name a topology domain from the inside out, without the names of its levels: `r3 of b1`."""
     return " of ".join(reversed(path))
 
 
 def in_larger_domain(demand: JobDemand, context: DecisionContext) -> list[str]:
-    """How the job would get more trainers in another domain, if it has to stay in one."""
+    """Say how a job that must stay in one domain would get more trainers in another one."""
     job, topology, packing = demand.job, demand.job.topology, context.shared.packing
     if topology is None or not topology.is_required or not topology.domain:
         return []

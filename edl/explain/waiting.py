@@ -28,7 +28,7 @@ class WaitingWriter:
     """Writes why jobs of one plan do not run."""
 
     def __init__(self, context: DecisionContext) -> None:
-        """Read what the sentences of all jobs share."""
+        """Prepare what the sentences of all jobs share."""
         self._context, self._problem = context, context.problem
         self._number = {shape: i for i, shape in enumerate(context.problem.shapes)}
         self.rejections = Rejections(context.problem)
@@ -81,7 +81,10 @@ class WaitingWriter:
                 )
 
     def base_of_kueue(self, job: Job) -> str:
-        """What a job whose Workloads edl makes lacks of Kueue's quotas; empty if that is not known, or nothing."""
+        """Say which quota a job waits for whose Workloads edl makes.
+
+        Empty if none is missing, or if that is not known.
+        """
         return self._kueue.of_base(job)
 
     def quota_reached(self, shortage: QuotaShortage) -> tuple[str, str]:
@@ -218,7 +221,7 @@ class WaitingWriter:
         return self._do_not_fit_together(demand)
 
     def _largest_of(self, resource: str, is_open: BoolArray) -> int:
-        """The most of a resource that one of some nodes has, whoever uses it."""
+        """The largest allocatable amount of a resource on one of these nodes, whoever uses it."""
         return int(self._problem.allocatable[is_open, self._problem.names.index(resource)].max())
 
     def _held_by_others(self, requests: str, resource: str, most: int, shape: PodShape) -> tuple[str, str]:
@@ -258,7 +261,7 @@ class WaitingWriter:
 
 
 def _same(line: str) -> tuple[str, str]:
-    """A line that is its own account."""
+    """Use one line both as the short line and as the account."""
     return line, line
 
 

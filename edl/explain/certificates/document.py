@@ -137,7 +137,7 @@ def _engine(proof: Proof) -> dict[str, str]:
 
 
 class _Proved(NamedTuple):
-    """A bound, and the prices that prove it under some rules."""
+    """An upper bound, with the prices that prove it under these rules."""
 
     bound: Fraction
     rules: Rules
@@ -147,7 +147,7 @@ class _Proved(NamedTuple):
 def _asked(
     study: Study, rules: Rules, best: BestPossible, levels: Sequence[LevelClaim]
 ) -> Iterable[tuple[str, tuple[Rules, Mapping[PodShape, float], Claim]]]:
-    """The claims about the objective to prove, by name: the rules, candidate prices, and the plans covered."""
+    """Yield the claims to prove, by name: under which rules, from which prices to start, and for which plans."""
     promised, minimum = Claim(tuple(j.floor for j in rules.jobs)), Claim(tuple(j.low for j in rules.jobs))
     staying, repacked = best.proofs
     fair = as_fair(rules, levels)
@@ -158,14 +158,14 @@ def _asked(
 
 
 def _slot_prices(proof: Proof) -> Mapping[int, float]:
-    """The prices of slots in the solution of a proof, by shape; empty without a solution."""
+    """The dual prices of a slot for a pod of each shape, from the solution of a linear program; empty without one."""
     if proof.solution is None:
         return {}
     return dict(zip(proof.cluster.columns.shapes, proof.solution.slot_price.tolist(), strict=True))
 
 
 def _by_shape(study: Study, price: Mapping[int, float]) -> dict[PodShape, float]:
-    """Prices by shape, as the rules name shapes."""
+    """Turn prices by the planner's shape number into prices by the shapes that the certificate's rules use."""
     problem = study.context.problem
     jobs = [demand.job for demand in problem.demands]
     relaxed = {job.trainer: rule_of(job, Role.TRAINER, job.trainer) for job in jobs}
@@ -177,7 +177,7 @@ def _by_shape(study: Study, price: Mapping[int, float]) -> dict[PodShape, float]
 
 
 def _best(rules: Rules, known: Mapping[PodShape, float], claim: Claim, deadline_s: float) -> _Proved:
-    """The prices with the lowest bound; a table over whole pods is used only if it lowers the bound."""
+    """Try several price vectors for a claim, and return the one with the lowest upper bound."""
     first, *others = _candidates(rules, known, claim, deadline_s)
     best = _Proved(bound_of(rules, first, claim), rules, first)
     for prices in others:
@@ -188,7 +188,7 @@ def _best(rules: Rules, known: Mapping[PodShape, float], claim: Claim, deadline_
 
 
 def _level(claim: LevelClaim, start: float, known: Mapping[PodShape, float], deadline_s: float) -> _Proved:
-    """The lowest bound of a level that good prices prove."""
+    """Prove the lowest upper bound that some prices prove for one level of fulfilment."""
     above = claim.beyond(claim.steps(start)[0])
     prices = [given_prices(claim.rules, {}), *_candidates(claim.rules, known, above, deadline_s)]
     bound, best = claim.proved(prices, start)
@@ -196,7 +196,7 @@ def _level(claim: LevelClaim, start: float, known: Mapping[PodShape, float], dea
 
 
 def _candidates(rules: Rules, known: Mapping[PodShape, float], claim: Claim, deadline_s: float) -> Iterable[Prices]:
-    """Prices that may be good, the simplest first."""
+    """Yield the price vectors to try for a claim, the cheapest to evaluate first."""
     fluid, given = fluid_prices(rules, claim, deadline_s), given_prices(rules, known)
     yield fluid
     if steps := grid_of(rules):

@@ -31,7 +31,7 @@ DENOMINATOR = 10**24
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which plans a bound covers.
+    """The set of plans that an upper bound covers.
 
     Attributes:
         least: for each job, the fewest trainers that it has in such a plan.
@@ -61,7 +61,7 @@ class Prices:
 
 
 def bound_of(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
-    """The bound; see the module. A sum of fulfilments is rounded down to what whole trainers can add up to.
+    """Compute the upper bound that some prices prove. A sum of fulfilments is rounded down to whole trainers.
 
     Args:
         rules: what plans may do.
@@ -76,13 +76,13 @@ def bound_of(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
 
 
 def most_of_jobs(rules: Rules, prices: Prices, claim: Claim) -> Fraction:
-    """The part of the bound that jobs add: their worth beyond the price of their trainers."""
+    """The jobs' part of the upper bound: the value of each job's trainers, less the price of their slots."""
     jobs = zip(rules.jobs, claim.least, strict=True)
     return sum((_most_of_job(rules, job, prices, n, has_worth=claim.has_worth) for job, n in jobs), Fraction(0))
 
 
 def most_of_nodes(rules: Rules, prices: Prices) -> Fraction:
-    """The nodes' part of the bound: the value that fits on them beyond that of pods that must be placed."""
+    """The nodes' part of the upper bound: the price of all their slots, less that of pods that must be placed."""
     paid = sum(price * need for price, need in zip(prices.slots, rules.needs, strict=True))
     return Fraction(_Nodes(rules, prices).earned() - paid, DENOMINATOR)
 
@@ -108,7 +108,7 @@ class _Nodes:
         self.packed = lru_cache(None)(self._packed)
 
     def earned(self) -> int:
-        """The sum over all nodes, over DENOMINATOR."""
+        """The sum of the values over all nodes, as a numerator over DENOMINATOR."""
         return sum(len(kind.names) * self._earned_by(index, kind) for index, kind in enumerate(self.rules.kinds))
 
     def _earned_by(self, index: int, kind: NodeKind) -> int:

@@ -38,7 +38,7 @@ class LevelClaim:
         return [job for job in self.rules.jobs if job.span and job.fulfilment(job.target) >= self.level]
 
     def steps(self, start: float) -> list[Fraction]:
-        """Bounds that whole trainers can mean, from about `start` to the one that needs no proof, ascending."""
+        """List the upper bounds to try, ascending, from about `start` to the largest fulfilment that is possible."""
         jobs = self._rising
         last = min(Fraction(job.high - job.low, job.span) for job in jobs)
         found = {last}
@@ -48,13 +48,16 @@ class LevelClaim:
         return sorted(found)
 
     def beyond(self, bound: Fraction) -> Claim:
-        """The plans that are above a bound."""
+        """Describe the plans that lift this level above a bound; the bound is proved if there is none."""
         rising = {job.key for job in self._rising}
         least = tuple(_beyond(job, bound, is_rising=job.key in rising) for job in self.rules.jobs)
         return Claim(least, has_worth=False)
 
     def proved(self, candidates: Sequence[Prices], start: float) -> tuple[Fraction, Prices]:
-        """The lowest bound, from about `start`, that some of the prices prove, and these prices."""
+        """Find the lowest upper bound, not below about `start`, that one of the price vectors proves.
+
+        Returns both.
+        """
         steps, best = self.steps(start), candidates[0]
         lowest = len(steps) - 1
         for prices in candidates:
@@ -86,12 +89,12 @@ def as_fair(rules: Rules, levels: Sequence[LevelClaim]) -> Claim:
 
 
 def _at_least(job: JobRule, level: Fraction) -> int:
-    """The least trainers of a job in any plan that is as fair: its count now, or that of the level if lower."""
+    """The fewest trainers of a job in any plan as fair as this one: those of the level, or its count if lower."""
     return min(job.target, job.low + ceil(level * job.span))
 
 
 def _beyond(job: JobRule, bound: Fraction, *, is_rising: bool) -> int:
-    """The fewest trainers of a job in a plan above a bound."""
+    """The fewest trainers that a job has in a plan that lifts the level above a bound."""
     if is_rising:
         return job.low + floor(bound * job.span) + 1
     return job.target if job.span else job.low

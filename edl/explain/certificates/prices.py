@@ -33,7 +33,7 @@ BASE = 1.5  # nodes whose ratios of resources differ by less than this factor ar
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """Kinds of nodes that the program treats as one.
+    """Kinds of nodes that the linear program adds up and treats as one node.
 
     Attributes:
         kinds: their indices.
@@ -47,7 +47,7 @@ class _Bucket:
 
 
 def fluid_prices(rules: Rules, claim: Claim, deadline_s: float, solver: Solver = DEFAULT_SOLVER) -> Prices:
-    """The duals of the program with divisible pods; of the fewest pods without a place, if fulfilment does not count.
+    """Find prices as the dual values of a linear program in which pods are divisible.
 
     Args:
         rules: what plans may do.
@@ -110,13 +110,16 @@ def _program(rules: Rules, claim: Claim, buckets: list[_Bucket], scale: FloatArr
 
 
 def given_prices(rules: Rules, known: Mapping[PodShape, float]) -> Prices:
-    """Prices of shapes that the plan was proved with; a shape without one costs nothing."""
+    """Take the prices that the planner's own program found; a shape without one gets price 0."""
     slots = _numerators(np.array([max(0.0, known.get(shape, 0.0)) for shape in rules.shapes]))
     return Prices(slots, vector_of=(None,) * len(rules.kinds))
 
 
 def grid_of(rules: Rules) -> dict[str, int]:
-    """The grid of a table over whole pods, by resource; empty if a table would be too large."""
+    """Choose the step of each resource for a table over whole pods on a node.
+
+    Empty if the table would be too large.
+    """
     devices = [name for name in rules.resources if name not in {CPU, MEMORY, PODS}]
     for names in ([CPU, MEMORY, *devices], [CPU, MEMORY], [CPU]):
         columns = [(rules.resources.index(name), name) for name in names if name in rules.resources]
@@ -128,7 +131,7 @@ def grid_of(rules: Rules) -> dict[str, int]:
 
 
 def _depth(rules: Rules, columns: list[tuple[int, str]], most: list[int], steps: Mapping[str, int]) -> int:
-    """The largest number of pods of one shape on a node in a table."""
+    """The largest number of pods of one shape that a node of such a table can hold."""
     sizes = [[request[c] // steps[name] for c, name in columns] for request in rules.request]
     counts = [[n // size for n, size in zip(most, row, strict=True) if size] for row in sizes]
     return max((min(row) for row in counts if row), default=0)
@@ -151,7 +154,7 @@ def _buckets(rules: Rules) -> list[_Bucket]:
 
 
 def _likeness(kind: NodeKind) -> Iterator[int]:
-    """The bucket of a kind of nodes: kinds with about the same ratios between their resources share one."""
+    """Yield a key for a kind of nodes: kinds with about the same ratios between their resources have equal keys."""
     first = max(1, kind.capacity[0])
     yield from (-1_000 if not have else round(log(have / first, BASE)) for have in kind.capacity)
 

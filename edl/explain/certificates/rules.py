@@ -69,7 +69,7 @@ class JobRule:
 
     @property
     def span(self) -> int:
-        """The trainers between fulfilment 0 and 1; 0 for a job that cannot grow."""
+        """The number of trainers between fulfilment 0 and fulfilment 1; 0 for a job that cannot grow."""
         return max(0, self.cap - self.low)
 
     @property
@@ -82,7 +82,7 @@ class JobRule:
         return Fraction(count - self.low, self.span) if self.span else Fraction(1)
 
     def most(self, count: int) -> Fraction:
-        """What so many trainers add to the objective at most: their fulfilment, or their worth and its rounding."""
+        """The most that `count` trainers add to the objective: their fulfilment, or their value rounded up."""
         if not self.knots:
             return self.fulfilment(count)
         for (a, less), (b, more) in pairwise(self.knots):
@@ -92,7 +92,12 @@ class JobRule:
         return Fraction(self.knots[-1][1]) + ROUNDED_WORTH
 
     def pieces(self, start: int) -> list[tuple[int, float]]:
-        """(trainers, what each adds) from a count on, each adding no more than those before."""
+        """Divide the trainers above `start` into segments within which each trainer adds the same to the objective.
+
+        Returns:
+            (number of trainers, what each of them adds) for each segment; what one adds never rises from segment
+            to segment.
+        """
         if not self.knots:
             return [(max(0, self.high - start), self.gain)]
         ends = [*(n for n, _ in self.knots if n > start)]
@@ -102,7 +107,7 @@ class JobRule:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes that are equal under the rules.
+    """Nodes with equal capacity that take pods of the same shapes, so that the bound counts them together.
 
     Attributes:
         capacity: what pods that a plan may place can use together, by resource; never negative.
@@ -149,7 +154,7 @@ class Rules:
 
     @property
     def staying(self) -> Rules:
-        """The rules for plans in which the trainers that this plan keeps stay on their nodes."""
+        """The same rules for those plans only that leave every trainer on its node that this plan leaves there."""
         return replace(self, kinds=self.left, jobs=tuple(replace(job, immovable=job.kept) for job in self.jobs))
 
 
@@ -211,7 +216,7 @@ def rules_of(study: Study) -> Rules:
 
 
 def lends(snapshot: ClusterSnapshot) -> bool:
-    """True if a trainer lends CPU: a plan may then place serving pods in capacity that trainers go on declaring."""
+    """Return True if a trainer lends CPU: then a plan may place serving pods on CPU that trainers still declare."""
     return any(pod.lent_cpu_milli for job in snapshot.jobs for pod in job.live_trainers)
 
 
@@ -255,7 +260,7 @@ def _job_rules(study: Study, snapshot: ClusterSnapshot, shapes: _Shapes) -> Iter
 
 
 def rule_of(job: Job, role: Role, shape: PodShape) -> PodShape:
-    """The shape of pods of a job without rules; for bounds, those that stay in one domain may be in any."""
+    """Return a pod shape without its rules between pods; pods that must share a domain may be in any domain."""
     shape = without_rules(shape)
     if job.topology is None or role not in TOGETHER:
         return shape

@@ -22,10 +22,10 @@ Homes = tuple[Path, Path]
 
 
 class Tree:
-    """What the domains of a cluster hold."""
+    """Knows how many trainers of a job the topology domains of a cluster can hold."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        """Keep the cluster; it is read once a job asks."""
+        """Prepare to count; the nodes are read when the first job is asked for."""
         self._snapshot = snapshot
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._capacity: Mapping[str, Counter[str]] | None = None
@@ -81,14 +81,14 @@ def _capacity(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
 
 
 def _homes(node: Node | None, topology: Topology) -> Homes:
-    """The domain that all pods of the job share, and that of a slice, at a node; empty where it needs none."""
+    """Return the domain of a node for a whole job and for a slice of it; an empty path where neither needs one."""
     labels = node.labels if node is not None else ()
     depth = topology.slices.depth if topology.slices else 0
     return path_of(labels, topology.keys[: topology.depth]), path_of(labels, topology.keys[:depth])
 
 
 def _straddles(trainers: Sequence[Pod], homes: Mapping[str, Homes], topology: Topology) -> bool:
-    """True if trainers that belong together are in two domains, or in none."""
+    """Return True if trainers that must share a domain are in two domains, or in none."""
     groups = defaultdict[int, set[Path]](set)
     for pod in trainers:
         whole, part = homes[pod.name]

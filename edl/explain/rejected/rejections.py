@@ -22,7 +22,7 @@ class Rejections:
     """Why the nodes of one cluster reject pods; each set of tolerations is judged once."""
 
     def __init__(self, problem: Problem) -> None:
-        """Group the nodes."""
+        """Group the nodes of the cluster by state and taints."""
         self._problem = problem
         self._number = {shape: index for index, shape in enumerate(problem.shapes)}
         self._kinds = NodeKinds(problem.snapshot.nodes)
@@ -72,7 +72,10 @@ class Rejections:
         return ((_why(node, placement, None), number) for node, number in self._kinds.among(chosen))
 
     def _one_by_one(self, chosen: BoolArray, placement: Placement) -> Iterator[tuple[str, int]]:
-        """Why each of the chosen nodes does: rules read labels, in which nodes of one kind may differ."""
+        """Yield why each chosen node rejects the pod.
+
+        Node by node, because rules read labels, which differ within a kind.
+        """
         nodes, broken = self._problem.snapshot.nodes, self._broken(placement)
         return ((_why(nodes[at], placement, broken[at]), 1) for at in chosen.nonzero()[0].tolist())
 
@@ -82,7 +85,7 @@ class Rejections:
 
 
 def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str]:
-    """What helps against rules that leave so many pods of a shape no nodes, even without training; else nothing.
+    """Say what helps pods for which rules leave fewer than `least` nodes even without training; else nothing.
 
     Args:
         problem: the arrays.

@@ -40,7 +40,7 @@ def _against(name: str) -> str:
 
 
 def on_nodes_of_volumes(rules: Iterable[NodeRule], what: str = "free capacity on") -> list[str]:
-    """What helps pods whose volume is on certain nodes; nothing if no volume is so.
+    """Say what helps pods that must run where their volume is; nothing if no volume binds them to nodes.
 
     Args:
         rules: of the pods.

@@ -21,7 +21,7 @@ BY_SPEED = frozenset({Utility.name, GoodputPolicy.name})
 
 
 class Source(StrEnum):
-    """Where the speed of a count is from."""
+    """How edl knows the speed of a job with a number of trainers."""
 
     DECLARED = "declared"  # spec.elasticity.throughput
     MEASURED = "measured"  # the job has had so many trainers
@@ -34,7 +34,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CountSpeed:
-    """What is known of one count.
+    """The speed of one number of trainers, and how it is known.
 
     Attributes:
         trainers: the count.
@@ -136,7 +136,7 @@ def _source_of_points(job: Job, *, is_goodput: bool) -> Source:
 
 
 def _shown(job: Job, target: int, seen: SeenSpeed, beside: int) -> list[int]:
-    """The counts to show: those that are known, those of now and of the plan, its bounds, and larger ones."""
+    """List the counts to show: those of a known speed, the present and the planned one, bounds, and larger ones."""
     low, high = job.bounds
     counts = {n - beside for n, _ in seen.points} | {target, len(job.live_trainers) - beside, low, high}
     known = [n for n in offered(job, max(low, min(target, high)), high, target) if n + beside <= seen.curve.flat_from]
@@ -144,7 +144,7 @@ def _shown(job: Job, target: int, seen: SeenSpeed, beside: int) -> list[int]:
 
 
 def _count(n: int, seen: SeenSpeed, beside: int, source: Source, known: dict[int, Goodput]) -> CountSpeed:
-    """What is known of one count."""
+    """Find the speed of one number of trainers, and how it is known."""
     at, per_s = n + beside, seen.at(n + beside)
     if not seen.points:
         return CountSpeed(n, per_s, Source.UNKNOWN)

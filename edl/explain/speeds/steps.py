@@ -19,7 +19,7 @@ _LACKS = {Reason.INSUFFICIENT_CAPACITY: "it lacks capacity for them", Reason.QUO
 
 
 class Step(NamedTuple):
-    """A larger count than a job has in a plan.
+    """A larger number of trainers than a job has in a plan, and what it would gain.
 
     Attributes:
         trainers: the count.
@@ -38,7 +38,9 @@ class Step(NamedTuple):
 
 
 def next_step(job: Job, have: int, now_s: float, most: int = 0) -> Step | None:
-    """The nearest larger count that would pay, else the one that would add most; None if no known one adds anything.
+    """Find the nearest larger count that would pay for its resize, else the one that would add most.
+
+    None without any.
 
     Args:
         job: the job as the policy sees it.
@@ -115,7 +117,7 @@ def why_not_next(job: Job, decision: ScaleDecision, now_s: float) -> str:
 
 
 def _none_adds(job: Job, have: int) -> tuple[str, str]:
-    """What to say if no larger count is known to be faster."""
+    """Say that no larger count is known to be faster: a short line and an account."""
     seen, less = seen_of(job), "more trainers would not pay"
     if seen.points and have + trainers_beside(job) >= seen.curve.flat_from:
         known = f"nothing is known beyond {seen.curve.flat_from}"
