@@ -58,7 +58,7 @@ class WatchedCluster:
         return self._cache.urgent_changes()
 
     async def apply(self, action: Action) -> Outcome:
-        """Carry out nothing.
+        """Raise an error: there is no writer to carry out the action.
 
         Raises:
             PermanentError: always.
@@ -67,7 +67,7 @@ class WatchedCluster:
 
 
 class KubernetesCluster(WatchedCluster):
-    """The same with a writer.
+    """Implements `ports.Cluster` with a writer, which carries out the actions.
 
     Args:
         cache, clock, resizing, kueue: see `WatchedCluster`.

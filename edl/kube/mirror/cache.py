@@ -110,7 +110,7 @@ class ClusterCache:
         return self.problems() + lists + self._outdated()
 
     def list_anew(self) -> None:
-        """Make no decision before jobs and their pods have been listed again: another process wrote until now.
+        """Permit no decision before jobs and pods are listed again, because another process wrote until now.
 
         A new leader calls this when it takes over. A watch proves nothing then: it may be silent, or come from an API
         server that lags behind. A list shows every write that ended before the list began.
@@ -289,7 +289,7 @@ class ClusterCache:
         return self._translator.names_kueue
 
     def note_kueue(self, problem: str) -> None:
-        """Note why edl sizes no job of Kueue; empty if it does."""
+        """Note why edl cannot size the jobs of Kueue; empty if it can."""
         if problem != self._kueue_problem:
             self._kueue_problem, self._last = problem, None
 

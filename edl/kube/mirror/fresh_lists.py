@@ -1,4 +1,4 @@
-"""Which collections edl has to list before it decides.
+"""Keeps track of the collections that edl must list again before it decides.
 
 A new leader lists what its predecessor may have written until now. edl also lists what it has written itself, if the
 API server's versions are no numbers, so that nobody can tell whether the watch shows the write or an older state.

@@ -1,4 +1,4 @@
-"""The collections of Kueue: which edl watches, and why they are of no use if they cannot be read."""
+"""The mirrored collections of Kueue, and why edl cannot use them if some of them cannot be read."""
 
 from __future__ import annotations
 

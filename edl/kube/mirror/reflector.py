@@ -1,4 +1,4 @@
-"""One collection of the API server, mirrored into a store: list, watch, resume, and never give up.
+"""Mirrors one collection of the API server into a store: lists it, watches it, and recovers after errors.
 
 The official client's informers build a typed model per event, and assume that a silent watch is alive. This one
 decodes raw lines, and considers a watch lost if it is silent for longer than the server keeps it open. It recovers
@@ -222,7 +222,7 @@ class Reflector(Generic[T]):
             await self._pauses.after_failure()  # do not open watches in a tight loop if the server ends each at once
 
     async def _went_back(self) -> bool:
-        """Whether etcd was put back to an older state since the watch was cut off; one item is listed for that.
+        """Return whether etcd was restored to an older state since the watch ended; lists one item to find out.
 
         A watch shows nothing up to the version from which it resumes, and the new history may reach that version much
         later, with other events.
@@ -267,7 +267,7 @@ class Reflector(Generic[T]):
         self._on_change()
 
     async def _decoded(self, items: Iterable[msgspec.Raw]) -> AsyncIterator[T | Quarantined]:
-        """Decode objects, and let others work from time to time."""
+        """Decode objects, and let other tasks run from time to time."""
         since_s = time.perf_counter()
         for raw in items:
             yield self._decoder.from_bytes(raw)
@@ -377,7 +377,7 @@ class Reflector(Generic[T]):
             self._on_change()
 
     def _advance(self, metadata: ObjectMetadata | None) -> None:
-        """Remember the version from which the next watch resumes, unless a new list is due."""
+        """Set the version from which the next watch resumes, unless a new list is due."""
         if self._version and metadata is not None and metadata.resource_version:
             self._version = metadata.resource_version
 

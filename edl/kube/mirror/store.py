@@ -146,7 +146,7 @@ class ObjectStore(Generic[T]):
     def replacing(
         self, objects: Iterable[T], unreadable: Iterable[Quarantined] = (), version: str = "", begun: int = -1
     ) -> Iterator[bool]:
-        """The same a little at a time, as if an event came for each object; yields whether a part changed something.
+        """Take a complete list as `replace` does, in small parts; yields for each part whether it changed something.
 
         An object that cannot be decoded is never missing in between: it keeps its place, or what was known of it.
         What an answer has shown since the list was begun stays, if its version is larger than that of the list.
@@ -193,7 +193,10 @@ class ObjectStore(Generic[T]):
         return deleted == FOR_EVER or (is_known if now is None else uid_of(now) != uid)
 
     def _is_outdated(self, key: Key, listed: T, version: str, begun: int) -> bool:
-        """Return True if an answer has shown a later state than a list; forget a deletion that the list refutes."""
+        """Return True if the list shows an older state than an answer has.
+
+        Forget a deletion that the list refutes.
+        """
         now, uid = self.objects.get(key), uid_of(listed)
         base = version if version.isdecimal() else version_of(listed)
         if now is not None and self._arrived.get(key, -1) >= begun and is_older(base, version_of(now)):

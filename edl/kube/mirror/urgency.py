@@ -1,4 +1,4 @@
-"""Which changes a plan should follow soon, also while thousands of writes wait.
+"""Tells which changes a plan should follow soon, even while thousands of writes wait.
 
 A growth of thousands of pods takes minutes, and each of its pods causes several events. Those are no reason to decide
 again at once; what a person, a serving pod or a Workload of Kueue waits for is.
@@ -19,7 +19,7 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
-    """Return True if the controller should decide again soon.
+    """Return True if a change is one that the controller should decide about soon.
 
     Args:
         before: the object before the change; None if it did not exist.
@@ -40,7 +40,7 @@ def is_urgent(before: HasMetadata | None, after: HasMetadata | None) -> bool:
 
 
 def group_of(changed: HasMetadata) -> str:
-    """Return which changes a plan for this one waits for: those of its namespace, or of the Workloads there alone.
+    """Return the group of changes that a plan for this change waits for: a namespace's, or its Workloads' alone.
 
     The group of an object without namespace is empty.
 
@@ -98,7 +98,7 @@ def _has_ended(pod: HasMetadata | None) -> bool:
 
 
 def _vanished(before: HasMetadata | None, after: HasMetadata | None) -> bool:
-    """True if a job's pod is gone that edl did not end."""
+    """True if a job's pod is gone although edl did not delete it."""
     return isinstance(before, PodObject) and _is_of_job(before) and after is None and not _is_marked(before)
 
 

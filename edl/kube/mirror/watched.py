@@ -135,7 +135,7 @@ class Watched:
         return next((r for r in mirrors if len(mirrors) == 1 or one in r.resource.path), None)
 
     def unseen_rules(self) -> list[str]:
-        """A line if edl may not read some of what rules depend on: kube-scheduler obeys them all the same."""
+        """Warn if edl may not read some objects that rules depend on: kube-scheduler obeys these rules anyway."""
         objects = self.rule_objects.values()
         closed = [r.resource.path.rpartition("/")[2] for r in objects if r.refusal == _FORBIDDEN]
         if not closed:

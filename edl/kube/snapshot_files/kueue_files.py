@@ -1,4 +1,4 @@
-"""What saved files lack, or say, about the queues of Kueue that jobs in them name."""
+"""Warnings about jobs in saved files that name queues of Kueue: missing objects, and jobs that Kueue would manage."""
 
 from __future__ import annotations
 

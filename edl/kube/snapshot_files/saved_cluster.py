@@ -128,7 +128,10 @@ class SavedCluster:
 
     @property
     def base(self) -> SavedCluster | None:
-        """The first file alone, at the same time; None if it has no node or the other files change nothing."""
+        """The cluster of the first file alone, at the same time.
+
+        None if it has no node or later files change nothing.
+        """
         if self.first == self.objects or not any(kind == "Node" for kind, _, _ in self.first):
             return None
         return SavedCluster(self.first, (), self.newest_s)

@@ -61,7 +61,7 @@ def job_of_spec(
 
 
 def has_same_spec(known: JobObject, source: JobObject) -> bool:
-    """Return True if what was read from the spec before still holds; a label of Kueue is read with it."""
+    """Return True if spec and Kueue label of a job are unchanged, so that its translation can be used again."""
     if known.problem or source.problem or label(known, KUEUE_QUEUE) != label(source, KUEUE_QUEUE):
         return False
     try:
@@ -149,7 +149,7 @@ def label(source: JobObject, name: str) -> str:
 
 
 def _two_queues(job: Job, source: JobObject) -> str:
-    """Why a job that names a queue of Kueue does not start; empty if it may.
+    """Say why a job with a queue of Kueue does not start, such as a second queue of edl; empty if it may start.
 
     A job that has started goes on, because a label that somebody adds must not end it.
     """

@@ -1,4 +1,4 @@
-"""Pods that lend CPU: what they declare is in an annotation, and their spec requests less.
+"""Pods of trainers that lend CPU: an annotation has what they declare, and their spec requests less.
 
 The planner counts what a trainer declares, and kube-scheduler what its spec requests. An annotation that claims more
 than the CPU limit of the container is ignored: a user who may write pods could otherwise fill a node on paper.
@@ -85,7 +85,7 @@ def _declared(resources: ResourceAmounts, declared: str) -> ResourceAmounts:
 
 
 def _may_change(spec: PodSpec, container: ContainerObject) -> bool:
-    """True if no amount of the whole pod replaces the container's, and a change does not restart the container."""
+    """True if the CPU request of the container can be changed in place, without a restart of the container."""
     whole = spec.resources or ResourceAmounts()
     if CPU in {**(whole.requests or {}), **(whole.limits or {})}:
         return False

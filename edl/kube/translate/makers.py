@@ -28,7 +28,7 @@ class MakerReader(ABC):
 
 
 class Makers:
-    """Remembers what the makers of workloads said in the last snapshot."""
+    """Compares what the makers of workloads say with the last snapshot."""
 
     def __init__(self) -> None:
         self._endings: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Makers:
         return maker is not None and maker.uid in self._changed
 
     def apply(self, job: Job, metadata: ObjectMetadata) -> Job:
-        """Return the job as its maker lets it be.
+        """Return the job, ended or ending if its maker says so.
 
         Args:
             job: as its adapter read it.

@@ -106,12 +106,12 @@ class PodLabels:
 
     @property
     def requests_node_for(self) -> str:
-        """The job that the pod asks for a node for."""
+        """The job for which a request pod asks for a node."""
         return self._text("paddlepaddle.org/requests-node-for")
 
     @property
     def node_group(self) -> str:
-        """The group that it asks the node of."""
+        """The node group that a request pod asks for."""
         return self._text("paddlepaddle.org/node-group")
 
     @property
@@ -195,7 +195,7 @@ class PreemptionPolicy(Enum):
 
     @classmethod
     def _missing_(cls, _: object) -> PreemptionPolicy:
-        """Whatever else a later API server says is not Never."""
+        """Take any other value as not Never."""
         return cls.LOWER_PRIORITY
 
 
@@ -231,7 +231,7 @@ class PodSpec(ApiStruct):
     scheduling_group: SchedulingGroupObject | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject a spec with more entries than edl reads."""
         check_counts(
             (len(self.node_selector or ()), MAX_LABELS, "labels of the node selector"),
             (len(self.tolerations or ()), MAX_READ_TOLERATIONS, "tolerations"),

@@ -39,7 +39,7 @@ class _Workload:
 
 
 class ObservedPods:
-    """Remembers what the pods of each workload requested."""
+    """Keeps what the pods of each workload requested."""
 
     def __init__(self) -> None:
         self._known: dict[JobKey, _Workload] = {}

@@ -226,7 +226,7 @@ def _labelled(metadata: PodMetadata, namespace: str, pod: str) -> tuple[JobKey, 
 
 
 def _named_by_edl(job: str, pod: str) -> tuple[Role, int] | None:
-    """Return the role and the index in the name that edl gives a pod; None for any other name."""
+    """Parse role and index from a pod name that edl has given; None for any other name."""
     start, _, number = pod.rpartition("-")
     role = next((role for role in Role if start == f"{job}-{role.value}"), None)
     return (role, int(number)) if role is not None and _IS_INDEX.fullmatch(number) else None

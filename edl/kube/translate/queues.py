@@ -62,7 +62,7 @@ class QueueReader:
 
 
 def _consequence(queue: Queue) -> str:
-    """Say which limits apply until somebody repairs the object."""
+    """Say which limits of an invalid Queue apply until somebody repairs it."""
     return "its jobs get no more than they have" if queue.is_unknown else "its last valid limits count"
 
 

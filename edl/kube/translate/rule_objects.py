@@ -1,4 +1,4 @@
-"""What a pod says about the nodes and about the pods and volumes beside it, as the API server sends it.
+"""The objects by which a pod requires properties of nodes and of other pods, as the API server sends them.
 
 The API server takes thousands of rules in one pod, and a decision compares each of them with every node. So an object
 that has more of them than any real pod is not decoded.
@@ -27,7 +27,7 @@ class ExpressionObject(ApiStruct):
     values: list[Scalar] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject an expression with more values than edl reads."""
         check_counts((len(self.values or ()), MAX_READ_VALUES, "values of an expression"))
 
 
@@ -51,7 +51,7 @@ class LabelSelectorObject(ApiStruct):
     match_expressions: list[ExpressionObject] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject a selector with more expressions than edl reads."""
         expressions = self.match_expressions or ()
         asked = len(self.match_labels or ()) + sum(1 + len(one.values or ()) for one in expressions)
         check_counts((asked, MAX_LABELS, "labels and values of a label selector"))
@@ -68,7 +68,7 @@ class PodTermObject(ApiStruct):
     mismatch_label_keys: list[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject a term with more entries than edl reads."""
         names = [*(self.namespaces or ()), *(self.match_label_keys or ()), *(self.mismatch_label_keys or ())]
         check_counts((len(names), MAX_LABELS, "namespaces and label keys of a term"))
 
@@ -81,7 +81,7 @@ class PodAffinityObject(ApiStruct):
     )
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject an affinity with more terms than edl reads."""
         check_counts((len(self.required or ()), MAX_RULES, "terms of an affinity between pods"))
 
 
@@ -103,7 +103,7 @@ class NodeAffinityObject(ApiStruct):
     )
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject an affinity with more terms than edl reads."""
         required = (self.required.node_selector_terms if self.required else None) or ()
         terms = [*required, *(one.preference for one in self.preferred or () if one.preference)]
         expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))]
@@ -136,7 +136,7 @@ class SpreadObject(ApiStruct):
     match_label_keys: list[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more than edl reads."""
+        """Reject a constraint with more entries than edl reads."""
         check_counts((len(self.match_label_keys or ()), MAX_LABELS, "label keys of a spread constraint"))
 
 

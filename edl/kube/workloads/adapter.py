@@ -1,4 +1,4 @@
-"""What an adapter of a kind does: it turns an object into a `Job` of the model, and a count into a patch.
+"""The interface of an adapter for a kind of workload: it translates objects into jobs, and counts into patches.
 
 The planner, the controller and the sentences know only `Job`. A further kind needs a module here, a line in
 `registry`, a line in `edl.kube.translate.ownership.WORKLOAD_OWNERS`, its rights, and its tests.
@@ -27,7 +27,7 @@ class MirroredKind(WorkloadReader, Protocol):
 
     @property
     def decoder(self) -> Decoder[Any]:
-        """Decodes the objects."""
+        """The decoder of the kind's objects."""
 
     def count(self, source: Any) -> int:  # noqa: ANN401 - the decoded object of the kind
         """How many pods the controller of the kind keeps now."""
@@ -37,7 +37,7 @@ class Adapter(MirroredKind, Protocol):
     """One kind of workload whose own controller creates and deletes the pods, and that edl resizes."""
 
     def patch(self, source: Any, count: int, victims: tuple[str, ...]) -> dict[str, Any] | list[dict[str, Any]]:  # noqa: ANN401 - as above
-        """With what that controller keeps another number of pods.
+        """Return the JSON patch by which the workload's controller keeps another number of pods.
 
         Args:
             source: the object.
@@ -49,10 +49,13 @@ class Adapter(MirroredKind, Protocol):
         """
 
     def surplus(self, source: Any, count: int) -> tuple[str, ...]:  # noqa: ANN401 - as above
-        """The names of the pods that have to be marked before that controller deletes them for a resize."""
+        """The names of the pods to mark before the workload's controller deletes them for a resize."""
 
     def mark(self, source: Any, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ANN401 - as above
-        """The JSON patch that marks such a pod, or takes its mark away; it fails for a pod of another owner."""
+        """Return the JSON patch that marks a pod for deletion, or removes the mark.
+
+        It fails for a pod of another owner.
+        """
 
 
 class SuspendingAdapter(Adapter, Protocol):
@@ -60,10 +63,10 @@ class SuspendingAdapter(Adapter, Protocol):
 
     @property
     def template_path(self) -> tuple[str, ...]:
-        """Where the pod template is in the spec."""
+        """The path of the pod template in the spec."""
 
     def template(self, source: Any) -> PodSpec:  # noqa: ANN401 - as above
-        """Return what its pods are made of, as it is stored."""
+        """Return the pod template of the object, as it is stored."""
 
     def start_s(self, source: Any) -> float | None:  # noqa: ANN401 - as above
-        """Return when it was started, if that keeps the API server from accepting another template; else None."""
+        """Return when the object was started, if the API server accepts no other template after that; else None."""

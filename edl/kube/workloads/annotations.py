@@ -1,4 +1,4 @@
-"""The annotations with which a workload of somebody else asks edl to resize it, and the one that edl writes."""
+"""The annotations by which a workload asks edl to resize it, and the one that edl writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class Wish:
 
 
 def is_elastic(annotations: Annotations) -> bool:
-    """True if the annotations ask for resizing, or try to: a value that is neither true nor false is an error."""
+    """Return True if the annotation `elastic` has any value but `false`.
+
+    Whether that value is valid is judged later.
+    """
     return text(annotations.get(ELASTIC)) not in {"", "false"}
 
 
@@ -83,7 +86,7 @@ def read_wish(annotations: Annotations) -> Wish:
 
 
 def _read_bounds(annotations: Annotations) -> Wish:
-    """What the annotations ask for besides the queue."""
+    """Read minimum, maximum and sizes from the annotations."""
     if (value := text(annotations.get(ELASTIC))) != "true":
         return Wish(problem=f'annotation {ELASTIC} is "{value[:40]}"; write "true" or "false"')
     problem = _misspelled(annotations)
@@ -129,7 +132,7 @@ def _listed(value: str) -> list[int] | None:
 
 
 def _size_problem(annotations: Annotations, bounds: tuple[int, int], step: int) -> str:
-    """What is wrong with the sizes, or with bounds that are none of them."""
+    """Say what is wrong with the sizes, or with bounds that are not among the sizes."""
     value, (low, high) = text(annotations.get(SIZES)), bounds
     listed = _listed(value)
     if listed is None:
@@ -147,7 +150,7 @@ def _size_problem(annotations: Annotations, bounds: tuple[int, int], step: int) 
 
 
 def _misspelled(annotations: Annotations) -> str:
-    """What is wrong with the first annotation whose name is almost one of edl's; empty if there is none."""
+    """Warn of the first annotation whose name is almost one of edl's; empty if there is none."""
     unknown = (name for name in sorted(annotations) if name.startswith(f"{_PREFIX}/") and name not in _KNOWN_NAMES)
     for name in islice(unknown, _MAX_COMPARED):
         if near := get_close_matches(name.partition("/")[2], _KNOWN, 1, 0.75):
@@ -156,7 +159,7 @@ def _misspelled(annotations: Annotations) -> str:
 
 
 def other_writer(count: int, record: Mapping[str, Any], managers: tuple[str, ...], field: str) -> str:
-    """Who else changes the count after edl did; empty if nobody does.
+    """Name the field manager that changes the count after edl did; empty if there is none.
 
     Args:
         count: the count now.

@@ -1,4 +1,4 @@
-"""Workloads that ask for nothing, read as if they had asked to be resized: `edl shadow --as-if-elastic`.
+"""Reads workloads that do not ask to be resized as if they did: `edl shadow --as-if-elastic`.
 
 A reader of a kind gets a copy of the object with the annotations of edl, so what the kind refuses is refused here,
 too. An object that has annotation `paddlepaddle.org/elastic` with any value, `false` too, is read as it is.
@@ -61,11 +61,11 @@ class AsIfElastic:
         return self._reader.key(source)
 
     def is_elastic(self, source: Any) -> bool:  # noqa: ANN401 - as above
-        """True if the object has asked, or if it is read as if it had."""
+        """True if the object asks to be resized, or is read as if it did."""
         return self._reader.is_elastic(self._asked(source))
 
     def problem(self, source: Any) -> str:  # noqa: ANN401 - as above
-        """Why edl would not resize the object if it asked."""
+        """Say why edl would not resize the object even if it asked for it."""
         return self._reader.problem(self._asked(source))
 
     def read(self, source: Any, pods: Collection[Pod], source_of: Callable[[Pod], PodObject], now_s: float) -> Job:  # noqa: ANN401 - as above
@@ -77,7 +77,7 @@ class AsIfElastic:
         return self._reader.read(self._asked(source), pods, source_of, now_s)
 
     def templates(self, source: Any) -> Mapping[Role, PodObject]:  # noqa: ANN401 - as above
-        """What the controller of the kind makes the pods of each role of."""
+        """The pod templates of the object, by role."""
         return self._reader.templates(source)
 
     def count(self, source: Any) -> int:  # noqa: ANN401 - as above
@@ -85,7 +85,7 @@ class AsIfElastic:
         return self._reader.count(source)
 
     def _asked(self, source: Any) -> Any:  # noqa: ANN401 - as above
-        """The object with the annotations; one that has no pods, or has answered the question, as it is."""
+        """Add the annotations to an object, unless it has no pods, or already says whether it wants to be resized."""
         metadata = source.metadata
         annotations = (metadata.annotations if metadata else None) or {}
         count = self._reader.count(source)

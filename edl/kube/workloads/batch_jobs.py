@@ -145,13 +145,13 @@ class BatchJobs:
         )
 
     def templates(self, source: BatchJobObject) -> dict[Role, PodObject]:
-        """What the Job controller makes the pods of."""
+        """The pod template of the Job, by role."""
         name = _metadata(source).name or ""
         labels = {"batch.kubernetes.io/job-name": name, "job-name": name}
         return {Role.TRAINER: with_labels(_spec(source).template, labels)}
 
     def template(self, source: BatchJobObject) -> PodSpec:
-        """What its pods are made of, as it is stored."""
+        """The pod template of the Job, as it is stored."""
         return _stored_template(source)
 
     def start_s(self, source: BatchJobObject) -> float | None:
@@ -163,7 +163,7 @@ class BatchJobs:
         return _kept(source)
 
     def patch(self, source: BatchJobObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - the Job controller chooses
-        """Another parallelism; of a Job whose indexes are ranks also the same completions.
+        """Return the patch that sets another parallelism, and for ranks the same number of completions.
 
         Completions of 0 would complete the Job, so a Job that is stopped keeps its completions. One whose Workloads
         edl makes is suspended instead: only then may its template change.
@@ -175,21 +175,21 @@ class BatchJobs:
         return {**resume, "parallelism": count, **({"completions": count} if count and _has_ranks(source) else {})}
 
     def surplus(self, source: BatchJobObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
-        """No pod: the Job controller counts a pod that it deletes for a resize as no failure."""
+        """Return no pods: the Job controller does not count a pod that it deletes for a resize as failed."""
         return ()
 
     def mark(self, source: BatchJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
-        """Nothing."""
+        """Return no patch: the Job controller chooses its victims itself."""
         return []
 
 
 def _sizes_up_to(left: int, sizes: Sizes) -> Sizes:
-    """The sizes that a Job may still have: if fewer completions are left than the next one, these are the last."""
+    """The sizes that a Job may still have; if fewer completions are left than a size, these are the last one."""
     return (*within(sizes, 1, left - 1), left) if sizes and left < sizes[-1] else sizes
 
 
 def _parallelism(source: BatchJobObject) -> int:
-    """The API server sets 1 if nobody sets it."""
+    """The parallelism of a Job; the API server sets 1 if the field is missing."""
     parallelism = _spec(source).parallelism
     return 1 if parallelism is None else max(0, parallelism)
 
@@ -276,7 +276,7 @@ def _last_index(listed: str) -> int:
 
 
 def _finishing(source: BatchJobObject) -> str:
-    """After this the Job controller starts and deletes no pod, whatever the parallelism is."""
+    """True if the Job controller starts and deletes no further pod, whatever the parallelism is."""
     if _succeeded(source) and (_spec(source).completions is None or _has_ranks(source)):
         return "a pod of the Job has succeeded, so it is finishing; edl leaves the other pods to their end"
     if _failed_indexes(source) and _has_ranks(source):
@@ -308,13 +308,13 @@ def _status(source: BatchJobObject, pods: Collection[Pod]) -> JobStatus:
 
 
 def _with_indexes(pods: Iterable[Pod], source_of: Callable[[Pod], PodObject], *, has_ranks: bool) -> tuple[Pod, ...]:
-    """The pods with indexes: the Job controller deletes the highest index first."""
+    """Give the pods their completion indexes: the Job controller deletes the highest index first."""
     last_first = sorted(pods, key=lambda pod: _deletion_key(pod, source_of(pod), has_ranks=has_ranks), reverse=True)
     return tuple(replace(pod, index=index) for index, pod in enumerate(last_first))
 
 
 def _deletion_key(pod: Pod, source: PodObject, *, has_ranks: bool) -> tuple[Any, ...]:
-    """The order in which the Job controller deletes pods, as it sorts them."""
+    """Sort key of pods in the order in which the Job controller deletes them."""
     return -_completion_index(source) if has_ranks else 0, *deletion_key(pod, source)
 
 
@@ -325,7 +325,7 @@ def _completion_index(source: PodObject) -> int:
 
 
 def _with_doomed(pods: tuple[Pod, ...], count: int) -> tuple[Pod, ...]:
-    """The pods by index; those beyond the count of the Job are terminating: its controller deletes them."""
+    """Mark pods beyond the Job's count as terminating, because its controller is about to delete them."""
     live = [pod for pod in pods if pod.is_live]
     doomed = {pod.uid for pod in live[count:]}
     return tuple(replace(pod, terminating=True) if pod.uid in doomed else pod for pod in pods)
@@ -382,7 +382,7 @@ def _spec(source: BatchJobObject) -> BatchJobSpec:
 
 
 def _template(source: BatchJobObject) -> PodSpec:
-    """The pods as the owner of the Job wrote them."""
+    """The pod template as the owner of the Job wrote it."""
     return without_added(_stored_template(source), added_to(_metadata(source)))
 
 

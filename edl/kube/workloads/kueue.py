@@ -1,4 +1,4 @@
-"""Workloads that name a queue of Kueue: what edl needs to size them, and what it refuses.
+"""Workloads that name a queue of Kueue: what edl needs to size them, and which it rejects.
 
 Kueue starts a job anew whenever its size changes, unless the job is elastic: its pods are then gated when it is
 created, and each larger size is admitted as a Workload of its own.
@@ -25,7 +25,7 @@ MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 
 
 def kueue_of(metadata: WorkloadMetadata[Any], pod_set: str, *, is_suspended: bool) -> KueueState | None:
-    """What the object itself says; None if it names no queue of Kueue.
+    """Read from an object which queue of Kueue it names; None if it names none.
 
     Args:
         metadata: of the object.
@@ -74,7 +74,7 @@ def _annotation_problem(asked: Annotations) -> str:
 
 
 def _slice_problem(template: TemplateMetadata, wish: Wish, pods: str) -> str:
-    """A part of a unit is of no use, so each size must be whole ones."""
+    """Say that a size is not a whole number of units, a part of which would be of no use."""
     value = text(template.annotations.slice_size) if template.annotations is not None else ""
     if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 1):
         return ""
@@ -88,7 +88,7 @@ def _slice_problem(template: TemplateMetadata, wish: Wish, pods: str) -> str:
 
 
 def _gate_problem(template: PodSpec, pods: str) -> str:
-    """Kueue gates the pods of an elastic job when it is created, and never later."""
+    """Say that Kueue does not gate the pods of the job, which it does only when an elastic job is created."""
     if not any(gate.get("name") == ELASTIC_JOB for gate in template.scheduling_gates or ()):
         return (
             f"its {pods} have no scheduling gate {ELASTIC_JOB}: when it was created, no Kueue of 0.19 or newer with"

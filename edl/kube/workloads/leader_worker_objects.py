@@ -24,7 +24,7 @@ class RollingUpdateObject(ApiStruct):
 
 
 class RolloutStrategyObject(ApiStruct):
-    """The same, with the name of the strategy."""
+    """The rollout strategy: its name, and the settings of a rolling update."""
 
     rolling_update_configuration: RollingUpdateObject | None = None
 
@@ -48,7 +48,7 @@ class LeaderWorkerSetSpec(ApiStruct):
 
 
 class LeaderWorkerSetStatus(ApiStruct):
-    """Its status."""
+    """The status of a LeaderWorkerSet."""
 
     conditions: list[ConditionObject] | None = None
 

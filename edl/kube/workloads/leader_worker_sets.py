@@ -129,7 +129,7 @@ class LeaderWorkerSets:
         return ()
 
     def mark(self, source: LeaderWorkerSetObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - as the protocol has it
-        """Nothing."""
+        """Return no patch: the set's controller deletes the groups of the highest indexes."""
         return []
 
     def _other_writer(self, source: LeaderWorkerSetObject) -> str:

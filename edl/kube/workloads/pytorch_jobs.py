@@ -136,7 +136,7 @@ class PyTorchJobs:
         return _template(source, _WORKER)
 
     def start_s(self, source: PyTorchJobObject) -> float | None:  # noqa: ARG002 - as the protocol has it
-        """Nothing: its template may change at any time."""
+        """Return None: the API server always accepts another template."""
         return None
 
     def count(self, source: PyTorchJobObject) -> int:
@@ -155,7 +155,7 @@ class PyTorchJobs:
         return ()
 
     def mark(self, source: PyTorchJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
-        """Nothing."""
+        """Return no patch: the training operator deletes the workers of the highest indexes."""
         return []
 
     def declared_bounds(self, source: PyTorchJobObject) -> dict[str, int]:

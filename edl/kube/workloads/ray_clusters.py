@@ -145,7 +145,7 @@ class RayClusters:
         return ()
 
     def mark(self, source: RayClusterObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
-        """Nothing."""
+        """Return no patch: KubeRay needs no mark on a pod that it is to delete."""
         return []
 
     def _other_writer(self, source: RayClusterObject) -> str:

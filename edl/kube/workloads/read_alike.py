@@ -1,4 +1,4 @@
-"""What is read of every kind alike: who a workload is, what one more trainer needs, and who else writes its count."""
+"""What adapters of all kinds read in the same way: owner, request of one more pod, and other writers of the count."""
 
 from __future__ import annotations
 

@@ -76,15 +76,15 @@ class Unresizable:
         return replace(job, problem=self.problem(source), finished=_is_ended(source), owner_count=0)
 
     def templates(self, source: UnresizableObject) -> dict[Role, PodObject]:  # noqa: ARG002 - as the protocol has it
-        """Nothing: it gets no pods."""
+        """Return no templates: the workload gets no pods from a plan."""
         return {}
 
     def count(self, source: UnresizableObject) -> int:  # noqa: ARG002 - as the protocol has it
-        """Nothing that edl counts."""
+        """Return 0: edl does not count the pods of the object."""
         return 0
 
     def patch(self, source: UnresizableObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - as the protocol has it
-        """Nothing: no plan changes such an object."""
+        """Return no patch: no plan changes the object."""
         return {}
 
     def surplus(self, source: UnresizableObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
@@ -92,7 +92,7 @@ class Unresizable:
         return ()
 
     def mark(self, source: UnresizableObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - as the protocol has it
-        """Nothing."""
+        """Return no patch: edl marks no pod of the object."""
         return []
 
 

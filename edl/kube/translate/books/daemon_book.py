@@ -36,7 +36,7 @@ class DaemonBook:
         return (daemon, node) in self._reaching
 
     def awaited_on(self, node: str) -> dict[DaemonKey, Resources]:
-        """Return what the pods of each DaemonSet request that wait for the node."""
+        """Add up, by DaemonSet, the requests of its pods that wait for the node."""
         found: dict[DaemonKey, Resources] = {}
         for daemon, request in self._awaited.get(node, {}).values():
             found[daemon] = found.get(daemon, Resources()) + request

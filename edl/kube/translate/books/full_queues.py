@@ -22,13 +22,13 @@ _DEEPEST = 16
 
 
 class FullQueues:
-    """Marks the pods; the same snapshot of the same pods gives the same tuple again."""
+    """Marks waiting pods as blocked whose Volcano queue has no quota left; equal input gives the same tuple again."""
 
     def __init__(self) -> None:
         self._last: tuple[tuple[Pod, ...], Mapping[str, str], tuple[Pod, ...]] = ((), {}, ())
 
     def apply(self, snapshot: ClusterSnapshot, queues: VolcanoQueues) -> ClusterSnapshot:
-        """Return the snapshot in which these pods are blocked.
+        """Return the snapshot with the waiting pods of full or closed queues marked as blocked.
 
         Args:
             snapshot: the cluster.
@@ -67,5 +67,5 @@ def _why_full(pod: Pod, queues: VolcanoQueues) -> str:
 
 
 def _words(queue: str, resource: str, allowed: int) -> str:
-    """Why the pod waits, without what the queue has now, which changes all the time."""
+    """Say what the queue allows. What it uses now is left out: that would change the text with every snapshot."""
     return f"its queue {printable(queue)} of Volcano allows {amount(resource, allowed)}, and has not enough left"

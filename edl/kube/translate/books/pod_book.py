@@ -145,7 +145,7 @@ class PodBook:
                 self._jobs[key] = metadata
 
     def sort(self, at_most: int | None = None) -> bool:
-        """Sort each translated pod that is new or has changed into its job or the others, and those of changed jobs.
+        """Assign each new or changed pod to its job, or to the pods of no job; and all pods of changed jobs.
 
         Args:
             at_most: so many pods; all if it is None.
@@ -181,7 +181,7 @@ class PodBook:
         return self._shown[2]
 
     def with_deferred(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-        """The pods of no job, and what some of them wait for on their node; the same tuple for the same pods."""
+        """Add to the pods of no job, as pods of their own, the larger requests for which some wait on their node."""
         if not self._deferred:
             return pods
         waits = tuple(self._deferred.values())
@@ -224,7 +224,7 @@ class PodBook:
         return tuple(sorted(self._requests.values(), key=lambda request: (request.job, request.pod.name)))
 
     def order(self) -> bool:
-        """Sort the pods of no job by (namespace, name); False if just a few that came or went found their places."""
+        """Sort the pods of no job by (namespace, name); True if so many had changed that all were sorted again."""
         return self._foreign.order()
 
     def source_of(self, pod: Pod) -> PodObject:
@@ -314,7 +314,7 @@ class PodBook:
         return self._shapes.setdefault(shape, shape)
 
     def _share_limits(self, limits: Resources) -> Resources:
-        """The same for limits."""
+        """Return one object for equal limits."""
         if len(self._limits) >= MAX_SHARED_SHAPES:
             self._limits.clear()
         return self._limits.setdefault(limits, limits)
@@ -345,7 +345,7 @@ class PodBook:
                     del named[job[0]]
 
     def _take_out(self, key: PodKey, known: KnownPod) -> None:
-        """Remove a pod from its job, or from the others."""
+        """Remove a pod from the pods of its job, or from the pods of no job."""
         if known.labelled is not None and key in self._own.get(job := known.labelled[0], {}):
             del self._own[job][key]
             self.touched.add(job)
@@ -399,7 +399,7 @@ def _key(pod: PodObject) -> PodKey:
 
 
 def _belongs_to(known: KnownPod, job: ObjectMetadata) -> bool:
-    """True if the pod belongs to the job that it names."""
+    """Return True if the pod really belongs to the job that its labels name, by its owner reference or its time."""
     if known.by_name:
         return is_of_this_set(known.foreign.created_s, job)
     return is_owned_by(known.owners, job)

@@ -55,7 +55,7 @@ class SortedValues(Generic[K, V]):
         return True
 
     def order(self) -> bool:
-        """Sort what has changed into its places, else `all` does it; True if all were sorted anew: it takes long."""
+        """Bring the keys in order; True if so many had changed that all were sorted again, which takes long."""
         if are_many := len(self._changed) > MOST_PLACED_ONE_BY_ONE:
             self._keys = sorted(self._values)
             self._rows = list(map(self._values.__getitem__, self._keys))

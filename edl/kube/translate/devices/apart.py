@@ -46,7 +46,7 @@ MAX_ANSWER = 16 * 1024
 
 
 class Apart:
-    """The process, which starts with the first expression.
+    """A child process that evaluates expressions; it starts with the first one.
 
     Attributes:
         spent_s: CPU seconds that expressions have taken so far.
@@ -65,7 +65,7 @@ class Apart:
         return self._child.pid if self._child is not None else 0
 
     def evaluate(self, expression: str, variables: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any value, as in CEL
-        """The value of an expression; a text in place of what is not a truth value.
+        """Evaluate an expression in the child process; a value that is no truth value comes back as a text.
 
         Raises:
             CelError: the expression cannot be read, has no value, or ended the process.
@@ -91,7 +91,7 @@ class Apart:
                 child.communicate()
 
     def _ask(self, line: bytes) -> Any:  # noqa: ANN401 - JSON
-        """What the process answers; None if it does not, or if that is not JSON."""
+        """Send a request to the child process; returns its answer as JSON, None if it gives none."""
         if self._child is None or self._owner != os.getpid() or self._child.poll() is not None:
             self.end()
             self._start()
@@ -141,7 +141,7 @@ def _exchanged(child: subprocess.Popen[bytes], line: bytes, within_s: float) -> 
 
 
 def main() -> None:
-    """Be that process: an empty line once it is ready; then an expression and its variables in, the value out."""
+    """Run the child process: print an empty line, then read an expression with its variables and print its value."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever reads the answers ends this process
     _limit()
     gc.disable()  # it would search what the library keeps again and again
@@ -166,7 +166,7 @@ def _answer(evaluator: Evaluator, expression: str, variables: Mapping[str, Any])
 
 
 def _limit() -> None:
-    """Let the kernel enforce the limit, and end this process first if the machine runs out of memory."""
+    """Limit the memory of this process, and make it the first to be killed if the machine runs out of memory."""
     with suppress(OSError, ValueError):  # macOS has neither
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         most = pages * resource.getpagesize() + MOST_MORE_BYTES

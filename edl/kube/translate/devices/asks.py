@@ -45,11 +45,11 @@ class Kind(NamedTuple):
 
 
 class UncountedClaimError(Exception):
-    """A claim that whole devices of a node do not describe; the message says why."""
+    """A claim asks for something else than whole devices of a node, so edl cannot count it; the message says why."""
 
 
 class RefusedClaimError(Exception):
-    """A claim that gets no device of any node, whoever leaves; the message says why."""
+    """No device of any node satisfies a claim, even if all pods ended; the message says why."""
 
 
 def kinds_of_claim(spec: DeviceClaimSpec | None, classes: Classes) -> Counter[Kind]:
@@ -79,7 +79,7 @@ def kinds_of_claim(spec: DeviceClaimSpec | None, classes: Classes) -> Counter[Ki
 
 
 def kind_of_extended(resource: str, classes: Classes) -> Kind | None:
-    """The kind of devices that stands for an extended resource; None if no class does."""
+    """The kind of devices that a DeviceClass offers under an extended resource name; None if no class does."""
     named = resource.removeprefix(IMPLICIT_PREFIX)
     if named != resource:
         return _of_class(named, classes[named]) if named in classes else None

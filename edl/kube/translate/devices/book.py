@@ -92,7 +92,7 @@ class DeviceBook:
         return kind.tolerates(device)
 
     def _evaluated(self, expression: str, device: Device, namespace: str) -> bool:
-        """Whether an expression chooses a device that it was not evaluated for before."""
+        """Evaluate for the first time whether an expression chooses a device, within its namespace's CPU budget."""
         if self._read_s[namespace] > READ_OF_NAMESPACE_S or sum(self._read_s.values()) > READ_S:
             raise UncountedClaimError("edl reads other kinds of devices first")
         if expression not in self._slow:
@@ -123,7 +123,7 @@ class DeviceBook:
 
 
 def _timed(expression: str, device: Device) -> tuple[bool, float]:
-    """Whether an expression chooses a device, and the CPU seconds that this took."""
+    """Evaluate whether an expression chooses a device; returns that, and the CPU seconds spent."""
     began_s = clock_s()
     is_mine = is_chosen(expression, device.described)
     return is_mine, clock_s() - began_s

@@ -42,7 +42,7 @@ class _OfV1Beta1(Decoder[T]):
 
 
 def _within(body: Body, path: tuple[str, ...], change: Callable[[Body], Body]) -> Body:
-    """The body with each object of the list at a path changed; what has another form is left to the decoder."""
+    """Change each object of the list at a path of the body; a body of another form is returned as it is."""
     key, *rest = path
     value = body.get(key)
     if rest:
@@ -93,7 +93,7 @@ BY_API: Mapping[tuple[str, str], Decoder[Any]] = {
 
 
 def unread(version: str, kind: str) -> str:
-    """Why edl does not read an object about devices of some other version or kind; empty for those of no matter."""
+    """Say why edl ignores an object of another API version or kind of devices; empty for kinds that do not matter."""
     if kind == "DeviceTaintRule":
         return "edl does not read the taints that it gives devices: those that it taints count as free"
     if (f"{GROUP}/v1", kind) not in BY_API:

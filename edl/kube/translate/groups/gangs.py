@@ -123,7 +123,7 @@ def gang_of(pod: PodObject) -> str:
 
 
 def minimums(groups: Mapping[str, Iterable[PodGroupObject]]) -> dict[tuple[str, str], int]:
-    """Return with how many pods each group starts.
+    """Return by (namespace, group) the number of pods with which the scheduler starts each group.
 
     Args:
         groups: the PodGroups of each scheduler.

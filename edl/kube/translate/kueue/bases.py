@@ -1,4 +1,4 @@
-"""What the base of a job would need of Kueue's quotas, and whether Kueue could ever admit it, before edl makes it."""
+"""What quota the base of a job (the Workload for its minimum) needs, and whether Kueue could ever admit it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edl.model.resources import PodShape, is_amount
 
 
 class Base(NamedTuple):
-    """The base of a job whose quota Kueue has not reserved.
+    """What Kueue would say of a job's base (the Workload for its minimum) before it has reserved quota for it.
 
     Attributes:
         state: what is known of the job, with what its base needs.
@@ -27,7 +27,7 @@ class Base(NamedTuple):
 
 
 def with_base(job: Job, state: KueueState, quotas: Quotas) -> Base:
-    """Return what Kueue would say of the base of a job.
+    """Compute what a job's base (the Workload for its minimum) needs, and whether Kueue could ever admit it.
 
     Args:
         job: as its reader made it; it names a LocalQueue of an existing ClusterQueue.

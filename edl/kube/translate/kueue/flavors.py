@@ -41,7 +41,7 @@ class Flavor:
 
 
 class Verdict(NamedTuple):
-    """What a flavor says about pods.
+    """Whether a ResourceFlavor takes some pods.
 
     Attributes:
         why: why it does not take them; empty if it does.
@@ -129,7 +129,10 @@ def _is_met(term: Iterable[Requirement], labels: dict[str, str]) -> bool:
 
 
 def _is_wrong(one: Requirement) -> bool:
-    """True for an expression that the API server would refuse in a pod; templates of other kinds may have it."""
+    """Return True if the API server would reject the expression in a pod.
+
+    Only templates of other kinds can have it.
+    """
     match one.operator:
         case "In" | "NotIn":
             return not one.values or not all(map(_LABEL_VALUE.fullmatch, one.values))

@@ -1,4 +1,4 @@
-"""Why a job of Kueue does not grow although its quota has capacity: pending Workloads, and sizes asked too late.
+"""Limits the growth of jobs of Kueue although quota is free: pending Workloads, and sizes not admitted in time.
 
 A larger size is a Workload of its own, the newest of all. If somebody of the same or a higher priority waits for the
 same quota, Kueue may evict the job as a whole for it. If the size is not admitted, the further pods stay gated.
@@ -32,7 +32,7 @@ _MOST_QUOTED = 300
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """Sizes of a job that were not admitted in time.
+    """A size of a job that Kueue did not admit in time, and until when it is not asked for again.
 
     Attributes:
         workload: the key of the last one.
@@ -52,7 +52,7 @@ class _Late:
 
 
 class LateSizes:
-    """Remembers which sizes were not admitted in time.
+    """Keeps the sizes that Kueue did not admit in time.
 
     Attributes:
         valid_until_s: until when the answers since `begin` hold if no object changes, in seconds since the epoch.
@@ -72,7 +72,7 @@ class LateSizes:
         self._admitted = {uid: since for uid, since in self._admitted.items() if uid in uids}
 
     def refusal(self, one: SizedJob, now_s: float) -> Refusal | None:
-        """Say what keeps a job at its admitted size, or a pending job at its minimum."""
+        """Limit a job to its admitted size (at least its minimum) if Kueue has not admitted a larger one in time."""
         uid, reserved = one.job.uid, one.trainers.held if one.trainers is not None else 0
         kept = max(one.job.min_trainers, reserved)
         self._note_admitted(uid, reserved, now_s)
@@ -103,7 +103,7 @@ class LateSizes:
         )
 
     def is_pending(self, one: SizedJob, now_s: float) -> bool:
-        """True if Kueue may be admitting another size of a job; not once it has left that waiting for so long."""
+        """Return True if Kueue may still admit another size of a job, and has not yet had its time for that."""
         if one.state.is_owned:
             return False
         if one.trainers is None or one.trainers.count != one.job.owner_count:
@@ -116,7 +116,7 @@ class LateSizes:
         return now_s < due_s
 
     def _note_admitted(self, uid: str, reserved: int, now_s: float) -> None:
-        """Note for how many trainers a job holds quota; when that began before is not known."""
+        """Note for how many trainers a job holds quota, and since when; a start before this run is not known."""
         before = self._admitted.get(uid)
         if before is None or reserved != before[0]:
             since_s = before[1] if before is not None and reserved < before[0] else now_s
@@ -133,7 +133,7 @@ class LateSizes:
 
 
 def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
-    """Say that Kueue admits nothing to a job: if it runs, it keeps its size, and if it waits, it gets nothing."""
+    """Limit a job whose ClusterQueue admits nothing: a running one keeps its size, a waiting one gets no trainers."""
     message = quotas.closed(one.node, one.job.key.namespace, one.state.local_queue)
     latest = one.holding or one.waiting
     if not message and latest is not None and latest.active:
@@ -146,7 +146,7 @@ def closed(one: SizedJob, quotas: Quotas) -> Refusal | None:
 
 
 def ungranted(one: SizedJob) -> Refusal | None:
-    """Say that a Workload asks for more trainers than Kueue has admitted: it lets all of them run.
+    """Limit a job whose Workload asks for more trainers than Kueue admitted, although Kueue lets all of them run.
 
     Kueue writes what it admits without a look at the count, which may have been raised meanwhile.
     """
@@ -161,7 +161,7 @@ def ungranted(one: SizedJob) -> Refusal | None:
 
 
 def blocked(one: SizedJob, quotas: Quotas, waiting: Iterable[Load]) -> Refusal | None:
-    """Say what keeps a running job from growing: pending Workloads that Kueue may evict it for.
+    """Limit a running job while pending Workloads could make Kueue evict it if it grew.
 
     Args:
         one: the job.
@@ -190,7 +190,7 @@ def blocked(one: SizedJob, quotas: Quotas, waiting: Iterable[Load]) -> Refusal |
 
 
 def behind(one: SizedJob, quotas: Quotas, stuck: Iterable[Load]) -> Refusal | None:
-    """Say that a running job is behind a Workload that Kueue never admits and nobody of the ClusterQueue gets past.
+    """Limit a running job behind a Workload that Kueue never admits, and that blocks all others of its ClusterQueue.
 
     Args:
         one: the job.
@@ -221,7 +221,7 @@ def _may_ever_fit(load: Load, one: SizedJob, quotas: Quotas, pools: Iterable[Poo
 
 
 def _asked_s(one: SizedJob, waiting: Load) -> float:
-    """When the size that waits was asked for; Kueue changes the count of a Workload without a reservation."""
+    """When the pending size was asked for, in seconds since the epoch."""
     last = one.job.status.last_resize if one.job.status is not None else None
     return max(waiting.created_s, last.time_s if last is not None else 0.0)
 

@@ -1,4 +1,4 @@
-"""Workloads of Kueue as values: what each asks for, what it holds, and for whom."""
+"""Workloads of Kueue as values: the pods of each, the quota that it holds, and its owner."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Anybody can write the UID of an object into a Workload, but owners are in the na
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of a Workload that are alike.
+    """Equal pods of a Workload: how many there are, and for how many quota is held.
 
     Attributes:
         count: how many it asks for.
@@ -105,16 +105,19 @@ class Load:
 
     @property
     def key(self) -> str:
-        """Namespace and name, as `replaces` has it."""
+        """Namespace and name in the form that the field `replaces` has."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def is_reserved(self) -> bool:
-        """True if it has a reservation."""
+        """True if Kueue has reserved quota for the Workload."""
         return bool(self.cluster_queue)
 
     def pod_set(self, name: str) -> PodSet | None:
-        """The pods of that name, of all pod sets that have it, with the flavors of the first."""
+        """Return the pod set of a name, None without one.
+
+        Several pod sets of that name become one: their counts are added up.
+        """
         found = [one for one in self.pod_sets if one.name == name]
         if len(found) < 2:
             return found[0] if found else None
@@ -208,12 +211,15 @@ def read_load(source: WorkloadObject) -> Load | None:
 
 
 def _is_held_back(reason: str | None, message: str) -> bool:
-    """True if Kueue does not try to admit a Workload; one whose preemptions alone are gated it does try."""
+    """True if Kueue does not try to admit the Workload; gated preemptions alone do not stop it from trying."""
     return any(reason == one and message.startswith(words) for one, words in _HELD_BACK)
 
 
 def _unavailable(message: str, pod_sets: Iterable[PodSet]) -> frozenset[str]:
-    """The resources that Kueue misses in the ClusterQueue; of names that could be sentences, no other one."""
+    """The resources that Kueue reports as missing in the ClusterQueue.
+
+    Names that look like sentences are left out.
+    """
     if message.startswith(_NOT_VALID):  # it names resources that its containers may request 0 of in the end
         return frozenset()
     odd = {name for one in pod_sets for name, _ in one.each if " " in name}
@@ -229,7 +235,7 @@ def index_of(metadata: AnnotatedMetadata) -> int | None:
 
 
 def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, reclaimable: int) -> PodSet:
-    """The pods of one name: a size that was lowered counts at once, and the reservation shows it later or never."""
+    """Translate the pod set of a name; a lowered count counts at once, although its reservation shows it later."""
     name, count = source.name or "", source.count or 0
     spec = (source.template or PodTemplateObject()).spec or PodSpec()
     if assigned is None:
@@ -245,5 +251,5 @@ def _pod_set(source: PodSetObject, assigned: PodSetAssignmentObject | None, recl
 
 
 def in_order(loads: Iterable[Load]) -> list[Load]:
-    """The Workloads as Kueue would admit them: by priority, and then by age."""
+    """Sort Workloads as Kueue admits them: by priority, then by age."""
     return sorted(loads, key=lambda load: (-load.priority, load.created_s, load.key))

@@ -1,4 +1,4 @@
-"""Workloads that Kueue can never admit to their ClusterQueue as both are: nobody keeps anything for them.
+"""Finds Workloads that Kueue can never admit to their ClusterQueue as it is: no capacity is kept for them.
 
 Flavors and quotas are compared here. Whether a resource counts depends on Kueue's configuration, which edl does not
 read (`excludeResourcePrefixes`, `quotaCheckStrategy`, `transformations`). So a resource counts once Kueue has missed
@@ -33,7 +33,7 @@ REMEMBERED_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """What a ClusterQueue says of the Workloads that it can admit.
+    """Decides which Workloads a ClusterQueue could ever admit.
 
     Attributes:
         node: the ClusterQueue, as `QuotaNode.name` has it.
@@ -50,7 +50,7 @@ class QueueRules:
     most: Callable[[Pool], int]
 
     def taking(self, pods: PodSet, names: Sequence[str]) -> Iterator[str]:
-        """Those of the flavors that take the pods, in their order."""
+        """Keep of some flavors those that take the pods, in their order."""
         for name in names:
             verdict = pods.place.verdict(name, self.flavors[name]) if name in self.flavors else TAKEN
             if not verdict.why:
@@ -81,7 +81,10 @@ class QueueRules:
         return next(filter(None, (self._size(load, group) for group in self.groups)), "")
 
     def uncovered(self, load: Load) -> set[str]:
-        """The resources that a Workload requests and the ClusterQueue has no quota of; the number of pods is none."""
+        """The resources that a Workload requests and for which the ClusterQueue has no quota.
+
+        Pods do not count as one.
+        """
         return _requested(load).difference({PODS}, *(resources for resources, _ in self.groups))
 
     def _place(self, load: Load, pods: PodSet) -> str:
@@ -138,7 +141,7 @@ class QueueRules:
 
 
 class CountedResources:
-    """Remembers which resources count for Kueue: those that it has missed in a ClusterQueue.
+    """Collects the resources that Kueue counts: those that it has reported as missing in a ClusterQueue.
 
     What Kueue says of a Workload may change from one time to the next: to a quota that is in use, for one.
 
@@ -151,7 +154,7 @@ class CountedResources:
         self._until_s: dict[str, float] = {}
 
     def read(self, loads: Iterable[Load], now_s: float) -> frozenset[str]:
-        """What Kueue says, or has said of late, about any Workload that waits."""
+        """Read which resources Kueue reports as missing for Workloads that wait, now or recently."""
         said = {resource for load in loads if not load.is_reserved for resource in load.unavailable}
         kept = {resource: until_s for resource, until_s in self._until_s.items() if until_s > now_s}
         self._until_s = kept | dict.fromkeys(said, now_s + REMEMBERED_S)
@@ -160,11 +163,11 @@ class CountedResources:
 
 
 def _asked_flavors(pods: PodSet, wanted: Iterable[str], names: Sequence[str]) -> Sequence[str]:
-    """The flavors that may be asked: that of the reservation, or all."""
+    """The flavors from which a Workload may get quota: that of its reservation, else all."""
     flavors = dict(pods.flavors)
     return [flavors[name] for name in wanted if name in flavors][:1] or names
 
 
 def _requested(load: Load) -> set[str]:
-    """What a Workload requests, and what Kueue has made of that and does not find."""
+    """The resources that a Workload requests, with those into which Kueue has transformed them in vain."""
     return {resource for resource, n in load.asked().items() if n} | load.unavailable

@@ -1,4 +1,4 @@
-"""Jobs whose Workloads edl makes: TrainingJobs and workloads that ask for it. It reads there what Kueue has decided.
+"""Reads what Kueue has decided about jobs whose Workloads edl makes: TrainingJobs, and workloads that ask for it.
 
 For the quotas the Workloads of a job that hold something count as one. A base that waits is to edl what the Workload
 of anybody else is: Kueue decides when it is admitted, and until then no plan gives the job anything.
@@ -32,12 +32,12 @@ def is_owned(source: WorkloadObject) -> bool:
 
 
 def state_of_left(workloads: tuple[OwnedWorkload, ...]) -> KueueState:
-    """What is known of a job that names no queue any more, and still has Workloads."""
+    """The state of a job that no longer names a queue but still has Workloads."""
     return KueueState("", Role.TRAINER.value, is_owned=True, workloads=workloads)
 
 
 def not_managed_twice(job: Job, found: Load | None) -> Job:
-    """Return the job with a problem if Kueue manages it, too: it would delete the Workloads that edl makes.
+    """Mark a job as invalid if Kueue manages it itself: it would delete the Workloads that edl makes.
 
     Args:
         job: as its reader made it.
@@ -86,7 +86,7 @@ def read_owned(source: WorkloadObject) -> tuple[Owner, OwnedWorkload] | None:
 
 
 def holding_of(own: Sequence[Load]) -> Load | None:
-    """What the Workloads of a job hold together; None while its base holds nothing, or gives it back.
+    """Add up what the Workloads of a job hold; None while its base holds nothing, or is being released.
 
     Args:
         own: its Workloads, the oldest first.
@@ -99,7 +99,7 @@ def holding_of(own: Sequence[Load]) -> Load | None:
 
 
 def waiting_of(own: Sequence[Load]) -> Load | None:
-    """The newest Workload of a job that waits, with all that the job asks for; None if none waits.
+    """The newest pending Workload of a job, with the pods that all its Workloads ask for; None if none is pending.
 
     Args:
         own: its Workloads, the oldest first.
@@ -115,7 +115,7 @@ def waiting_of(own: Sequence[Load]) -> Load | None:
 
 
 def as_waiting(job: Job, state: KueueState, problem: str) -> Job:
-    """The job for the planner while its base holds no quota: it gets nothing, and keeps pods that it has already.
+    """Return the job for the planner while its base holds no quota: it keeps its pods, and gets no new ones.
 
     Args:
         job: as its reader made it.
@@ -129,7 +129,7 @@ def as_waiting(job: Job, state: KueueState, problem: str) -> Job:
 
 
 def stopped(job: Job, state: KueueState) -> Refusal | None:
-    """What keeps a job from more trainers although it runs: somebody has stopped one of its Workloads."""
+    """Limit a running job of which somebody has deactivated a Workload."""
     found = next((one for one in state.workloads if one.index and not one.is_active), None)
     if found is None:
         return None

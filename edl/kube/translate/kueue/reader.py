@@ -1,4 +1,4 @@
-"""Jobs that name a queue of Kueue get what Kueue has decided about them, and the quotas that limit their sizes.
+"""Adds to jobs that name a queue of Kueue what Kueue has decided about them, and reads the quotas that limit them.
 
 Kueue decides who runs, and edl how many trainers those have. For each larger size of a running job Kueue makes a
 Workload that takes the place of the one before once it is admitted; until then all further pods are gated.
@@ -51,7 +51,7 @@ class _Scene:
 
 
 class KueueReader:
-    """Reads the objects of Kueue again and again, and remembers which sizes were not admitted in time.
+    """Translates the objects of Kueue for one snapshot after the other.
 
     Attributes:
         is_used: a job of the last result names a queue of Kueue, or has Workloads that edl has made.
@@ -161,7 +161,7 @@ class KueueReader:
         return job if refusal is None else replace(job, refusal=refusal)
 
     def _kept(self, job: Job) -> Job:
-        """The same Python object as before for an equal job, so that a plan for it need not be made again."""
+        """Return the same Python object as before for an equal job, so that the last plan stays valid."""
         if job.kueue is None:
             return job
         known = self._known.get(job.uid)
@@ -171,7 +171,7 @@ class KueueReader:
 
 
 def _decided(one: SizedJob, scene: _Scene, *, is_pending: bool) -> Job:
-    """The job with its reservation, its queue, and the nodes of its flavors."""
+    """Add to a job its reservation, its queue, and the nodes of its flavors."""
     job, latest = one.job, one.waiting or one.holding
     reserved = None if one.trainers is None else one.trainers.held
     state = replace(one.state, reserved=reserved, is_pending=is_pending)
@@ -184,7 +184,7 @@ def _decided(one: SizedJob, scene: _Scene, *, is_pending: bool) -> Job:
 
 
 def _owned_on_flavors(job: Job, one: SizedJob, flavors: Mapping[str, Flavor]) -> Job:
-    """The job with what edl adds to its pods: they need the nodes that its base was admitted to."""
+    """Let the pods of a job require the nodes of the flavors with which its base was admitted."""
 
     def placed(shape: PodShape, role: Role) -> PodShape:
         pods = one.holding.pod_set(role.value) if one.holding is not None else None
@@ -195,7 +195,7 @@ def _owned_on_flavors(job: Job, one: SizedJob, flavors: Mapping[str, Flavor]) ->
 
 
 def _on_flavors(shape: PodShape, names: Collection[str], flavors: Mapping[str, Flavor]) -> PodShape:
-    """The shape with what a pod on nodes of these flavors has: their labels, and tolerations of their taints."""
+    """Add to a pod shape the node labels of some flavors, and tolerations of their taints."""
     selector, tolerations = dict(shape.placement.node_selector), {*shape.placement.tolerations}
     for name in sorted(names):
         flavor = flavors.get(name, Flavor())
@@ -210,7 +210,7 @@ def _on_flavors(shape: PodShape, names: Collection[str], flavors: Mapping[str, F
 def _found(
     job: Job, state: KueueState | None, quotas: Quotas, problem: str, workloads: tuple[OwnedWorkload, ...]
 ) -> Job:
-    """The job, with what is wrong with its queue."""
+    """Add to a job what is wrong with its queue."""
     if state is None:
         return replace(job, kueue=state_of_left(workloads)) if workloads else job
     if state.is_owned and (job.problem or problem):

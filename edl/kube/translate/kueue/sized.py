@@ -1,4 +1,4 @@
-"""Jobs that edl sizes beside their Workloads, and the quotas with what everybody holds and claims."""
+"""The jobs that edl sizes with their Workloads, and the quota trees with all that is reserved or asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Amounts = dict[Pool, int]
 
 @dataclass(frozen=True, slots=True)
 class SizedJob:
-    """A job that edl sizes.
+    """A job of Kueue that edl sizes, with its Workloads.
 
     Attributes:
         job: as its adapter read it.
@@ -36,18 +36,18 @@ class SizedJob:
 
     @property
     def queue(self) -> str:
-        """The name of its queue, as `SizedQueue.name` has it."""
+        """The name of the job's queue, in the form of `SizedQueue.name`."""
         names = dict.fromkeys(flavor for _, flavor in self.flavors)
         return f"{self.node.removeprefix('ClusterQueue ')}/{'+'.join(names)}"
 
     @property
     def trainers(self) -> PodSet | None:
-        """Its trainers in the Workload that holds a reservation."""
+        """The job's trainers in the Workload that holds a reservation; None without one."""
         return None if self.holding is None else self.holding.pod_set(self.state.pod_set)
 
     @property
     def wished(self) -> PodSet | None:
-        """Its trainers in the Workload that waits, unless somebody has stopped that."""
+        """The job's trainers in the pending Workload; None without one, or if somebody has deactivated it."""
         return self.waiting.pod_set(self.state.pod_set) if self.waiting is not None and self.waiting.active else None
 
     def least(self) -> Amounts:
@@ -91,7 +91,7 @@ def sized_jobs(jobs: Iterable[Job], quotas: Quotas, loads: Iterable[Load]) -> di
 def quota_trees(
     sized: Mapping[Owner, SizedJob], quotas: Quotas, loads: Sequence[Load], waiting: Sequence[Load]
 ) -> QuotaTrees:
-    """The quotas, with what jobs that edl sizes have reserved, and what others hold and, if they wait, claim."""
+    """Build the quota trees: with what jobs that edl sizes have reserved, and what others hold or ask for."""
     queues: dict[str, SizedQueue] = {}
     reserved: dict[str, dict[str, int]] = {}
     elsewhere: dict[str, dict[str, int]] = {}
@@ -142,7 +142,7 @@ def quota_trees(
 
 
 def untold_of(waiting: Iterable[Load], quotas: Quotas, loads: Iterable[Load]) -> set[str]:
-    """Workloads for which nobody gives anything back yet, as namespace and name: Kueue may never admit them.
+    """The pending Workloads, as namespace and name, that Kueue may never admit, so that no job shrinks for them yet.
 
     They request a resource that their ClusterQueue does not cover. Whether it counts is known once Kueue has tried
     the Workload, or an earlier one in that ClusterQueue: of those that are alike it tries one only.

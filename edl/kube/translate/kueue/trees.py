@@ -1,4 +1,4 @@
-"""ClusterQueues, Cohorts and what Workloads hold of them become `QuotaNode` values."""
+"""Translates ClusterQueues and Cohorts, with what Workloads hold of them, into `QuotaNode` values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_QUOTED = 300
 
 @dataclass(slots=True)
 class Quotas:
-    """The quotas in the objects, before any Workload is counted.
+    """The quotas as the objects declare them, without any use by Workloads.
 
     Attributes:
         nodes: ClusterQueues and Cohorts by their names, such as `ClusterQueue blue`.
@@ -69,16 +69,16 @@ class Quotas:
         return self.queues.get((load.namespace, load.local_queue), "")
 
     def without_lost(self, load: Load) -> Load:
-        """The Workload, without a reservation in a ClusterQueue that does not exist: there is no quota to count."""
+        """Return the Workload without a reservation in a ClusterQueue that no longer exists."""
         is_lost = load.is_reserved and self.node_of(load) not in self.nodes
         return replace(load, cluster_queue="") if is_lost else load
 
     def waits(self, load: Load) -> bool:
-        """True if Kueue may admit the Workload, and has not."""
+        """True if the Workload is pending and Kueue may admit it."""
         return self._is_queued(load) and not self.rules_of(load).refusal(load)
 
     def blocks(self, load: Load) -> bool:
-        """True if Kueue never admits the Workload, and nobody behind it while it is the first of its ClusterQueue."""
+        """True if Kueue never admits the Workload, nor any behind it while it is the first of its ClusterQueue."""
         is_ahead = self.node_of(load) in self.strict and not load.gated and self._is_queued(load)
         return is_ahead and bool(self.rules_of(load).refusal(load))
 
@@ -102,13 +102,13 @@ class Quotas:
         return ""
 
     def tree(self, pool: Pool) -> PoolTree:
-        """The quotas of a pool, of which nobody uses anything."""
+        """The quota tree of a pool, with nothing in use."""
         if pool not in self._trees:
             self._trees[pool] = PoolTree(self.nodes.values(), pool)
         return self._trees[pool]
 
     def rules_of(self, load: Load) -> QueueRules:
-        """What its ClusterQueue says of a Workload."""
+        """The rules of the ClusterQueue that a Workload belongs to."""
         node = self.node_of(load)
         return QueueRules(
             node,
@@ -191,7 +191,7 @@ def read_quotas(objects: KueueObjects, namespaces: NamespaceLabels) -> Quotas:
 def with_held(
     nodes: Mapping[str, QuotaNode], held: Iterable[tuple[str, Pool, int]], leaving: Iterable[tuple[str, Pool, int]]
 ) -> dict[str, QuotaNode]:
-    """The nodes with what Workloads hold, and what evicted ones hold still: (node, pool, amount)."""
+    """Add to the nodes what Workloads hold, and what evicted ones still hold: (node, pool, amount)."""
     stays, goes = _by_node(held), _by_node(leaving)
     return {name: replace(node, held=stays.get(name, ()), leaving=goes.get(name, ())) for name, node in nodes.items()}
 
@@ -207,7 +207,7 @@ def _by_node(amounts: Iterable[tuple[str, Pool, int]]) -> dict[str, PoolAmounts]
 def with_claims(
     quotas: Quotas, nodes: dict[str, QuotaNode], waiting: Iterable[Load], used: Mapping[str, Mapping[Pool, int]]
 ) -> dict[str, QuotaNode]:
-    """The nodes with what waiting Workloads would have of their own: each as far as it fits the nominal quota.
+    """Add to the nodes what pending Workloads ask for, as far as it fits the nominal quota of their queue.
 
     A Workload that fits only if its queue borrows claims nothing.
 

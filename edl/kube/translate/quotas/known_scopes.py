@@ -1,4 +1,4 @@
-"""What scopes of quotas ask of pods and of the templates of workloads, kept for as long as these stay as they are.
+"""Caches what the scopes of quotas read of pods and templates, for as long as these do not change.
 
 A namespace may have thousands of both and several quotas, and quantities take long to read.
 """
@@ -18,18 +18,18 @@ _Known = dict[tuple[str, str], tuple[object, str, tuple[ScopedPod, ...]]]
 
 
 class KnownScopes:
-    """Answers for the pods and the jobs of each snapshot; what nobody asked for in the last one is forgotten."""
+    """Caches the properties of pods and jobs that scopes read; what the last snapshot did not use is dropped."""
 
     def __init__(self) -> None:
         self._pods, self._jobs = _Kept(), _Kept()
 
     def begin(self) -> None:
-        """A snapshot begins."""
+        """Begin a snapshot: drop what the last one did not use."""
         self._pods.begin()
         self._jobs.begin()
 
     def of_pod(self, pod: Pod, source: PodObject, spec: Callable[[Pod], PodSpec]) -> ScopedPod:
-        """What scopes ask of a pod of no job.
+        """The properties of a pod of no job that scopes read.
 
         Args:
             pod: the pod.
@@ -44,7 +44,7 @@ class KnownScopes:
         return self._pods.of((pod.namespace, pod.name), source, "", read)[0]
 
     def of_job(self, job: Job, found: tuple[WorkloadReader, Any] | None, default: str) -> tuple[ScopedPod, ...]:
-        """What scopes ask of the pods of a job, one for each role.
+        """The properties of a job's pods that scopes read, one entry for each role.
 
         Args:
             job: the job.

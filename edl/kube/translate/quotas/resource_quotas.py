@@ -1,4 +1,4 @@
-"""ResourceQuotas become `ResourceQuota` values: what a namespace may request, and what pods of no job request of it.
+"""Translates ResourceQuotas into values: what a namespace may request, and what its pods of no job request.
 
 Only what limits the pods of jobs is read. A quota whose scopes leave out some pods of a job, or may do so, does not
 count for this job: the API server then refuses pods beyond it, and edl goes by the refusal.
@@ -94,7 +94,7 @@ def read_quotas(
 def _jobs(
     spec: ResourceQuotaSpec, is_counted: Callable[[ScopedPod], bool | None], pods: PodsOfNamespaces, namespace: str
 ) -> dict[JobKey, bool]:
-    """Whether a quota with scopes surely counts all pods of each job; empty for one that counts every pod."""
+    """By job, whether a quota with scopes surely counts all its pods; empty for a quota that counts every pod."""
     if not has_scopes(spec):
         return {}
     return {key: all(map(is_counted, own)) for key, own in pods.jobs(namespace)}

@@ -1,4 +1,4 @@
-"""Which pods a ResourceQuota counts, by its scopes.
+"""Decides by the scopes of a ResourceQuota which pods it counts.
 
 A quota without scopes counts every pod of its namespace. With scopes it counts the pods that are in each of them, and
 nobody else's pods use it up.
@@ -22,7 +22,7 @@ from edl.model.resources import CPU, MEMORY, QosClass
 
 @dataclass(frozen=True, slots=True)
 class ScopedPod:
-    """What the scopes of a quota ask of a pod.
+    """The properties of a pod that the scopes of a quota read.
 
     Attributes:
         priority_classes: those that it may have; the empty name stands for none.
@@ -38,7 +38,7 @@ class ScopedPod:
 
 
 def scoped(spec: PodSpec, priority_classes: tuple[str, ...]) -> ScopedPod:
-    """Return what scopes ask of a pod, or of the pods of a template.
+    """Return the properties of a pod, or of the pods of a template, that scopes read.
 
     Args:
         spec: its spec.
@@ -97,7 +97,7 @@ def _is_in(scope: ScopeObject, pod: ScopedPod) -> bool | None:
 
 
 def _has_class(scope: ScopeObject, classes: Collection[str]) -> bool | None:
-    """Whether the class of a pod is one that a scope names; None if only some of those that it may have are."""
+    """Return whether a scope names the PriorityClass of a pod; None if that depends on which class it gets."""
     values, named = set(scope.values or ()), [name for name in classes if name]
     match scope.operator:
         case "Exists":

@@ -1,4 +1,4 @@
-"""Pods that must be near others: required pod affinity.
+"""Required pod affinity: keeps pods in the domains of the pods that they must be near.
 
 A pod goes where, for each of its terms, a pod runs that matches all of them. If no such pod runs anywhere, a pod that
 matches its own terms may begin in any domain, and those after it must follow. So do the trainers of a job that must
@@ -20,7 +20,7 @@ from edl.model.resources import RULE_PREFIX
 
 
 class Group(NamedTuple):
-    """Pods that must be near each other, of whom none runs yet.
+    """Pods that must be near each other, none of which runs yet.
 
     Attributes:
         unit: the pods with the affinity.
@@ -47,7 +47,7 @@ def require_neighbours(view: View, units: Sequence[Unit], anti: AntiAffinity) ->
 
 
 def begin_together(view: View, groups: Iterable[Group], capacity: FreeCapacity) -> None:
-    """Choose one place for each group that begins.
+    """Choose one domain for each group of pods that must be near each other.
 
     Args:
         view: the snapshot.
@@ -91,7 +91,7 @@ def _words(term: PodTerm, view: View) -> str:
 
 
 def _nobody(term: PodTerm, doubt: str, *, are_there: bool) -> str:
-    """Say that a pod has nobody to be near; such pods may be there, on nodes in no domain."""
+    """Say that no pod exists that a pod must be near, or only on nodes without the domain's label."""
     if are_there:
         return f", and such pods run only on nodes without label {term.key}"
     return f", and {f'none is known to run{doubt}' if doubt else 'none runs'}"

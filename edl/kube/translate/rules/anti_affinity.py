@@ -1,4 +1,4 @@
-"""Pods that may not share a domain: required anti-affinity, of new pods and of those that run.
+"""Required anti-affinity: pods that may not share a domain, both new pods and running ones.
 
 Pods that no plan moves exclude their domains. Between pods that a plan places or ends, a rule by node becomes a
 resource of the nodes. Domains of several nodes are given out in `spread`, and in `sides`, as are nodes to pods that
@@ -31,7 +31,7 @@ Slots = tuple[list[int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A resource that stands for a rule.
+    """A resource of the nodes that stands for a rule between pods: a node without any left takes no pod.
 
     Attributes:
         of_node: what nodes have of it, by index.
@@ -44,7 +44,7 @@ class Capacity:
 
 
 class AntiAffinity:
-    """The rules of one snapshot.
+    """The anti-affinity rules of one snapshot.
 
     Args:
         view: the snapshot.
@@ -91,7 +91,7 @@ class AntiAffinity:
         return self._doubts[term]
 
     def units_about(self, term: PodTerm) -> list[Unit]:
-        """Return what a plan places of the pods that a term is about."""
+        """Return the groups of equal pods, placed by a plan, that a term is about."""
         return [unit for rules, unit in self._index.candidates(term.selector) if self.is_about(term, rules)]
 
     def exclude_fixed(self) -> None:
@@ -117,7 +117,7 @@ class AntiAffinity:
                 target.exclude(term.key, self._view.values(term.key, carrier.live), self.words(term, target))
 
     def given_out(self) -> Iterator[tuple[PodTerm, list[Unit], list[Unit]]]:
-        """Yield the rules whose domains are given out in `sides`: the pods that have one, and those that it is about.
+        """Yield the rules that `sides` handles: the pods that have a rule, and the pods that it is about.
 
         Those are domains of several nodes, and nodes if all these pods wait for one.
         """
@@ -127,7 +127,7 @@ class AntiAffinity:
                 yield term, carriers, targets
 
     def words(self, term: PodTerm, unit: Unit) -> str:
-        """Say a rule for some pods."""
+        """Describe a rule for some pods in a message."""
         domain, doubt = domain_words(term.key), self.doubt(term)
         if not self.is_about(term, unit.rules):
             return f"{RULE_PREFIX}it may not share a {domain} with pods of {term.words()}{doubt}"
@@ -158,7 +158,7 @@ class AntiAffinity:
         return found
 
     def _shared(self, term: PodTerm, carriers: list[Unit], targets: list[Unit], both: list[Unit]) -> Capacity:
-        """The resource of a rule about pods that avoid their like, and others perhaps."""
+        """Make the resource for a rule by which equal pods avoid each other, and perhaps other pods."""
         avoiding = [unit for unit in carriers if unit not in both]
         avoided = [unit for unit in targets if unit not in both]
         whole = 1 if not (avoiding or avoided) else EXCLUSIVE
@@ -175,7 +175,7 @@ class AntiAffinity:
         return Capacity(name, of_node, whole)
 
     def _apart(self, term: PodTerm, avoided: list[Unit], slots: Callable[[Unit], Slots]) -> list[Capacity]:
-        """The resources of a rule between pods of two kinds: a node has many of one kind, or one of the other.
+        """Make the resources for a rule between two kinds of pods: a node has many of one kind, or one of the other.
 
         Which kind may be many is decided for each node. It is that of most pods, but on nodes with live pods of the
         other kind alone, and on as many free nodes as the waiting pods of the other kind need.
@@ -198,7 +198,7 @@ class AntiAffinity:
         return found
 
     def _follow(self, unit: Unit, known: int, slots: list[int]) -> None:
-        """Free no node more than the waiting pods need: once one is free of the other side, it takes many of them."""
+        """Limit how many nodes change to the other kind of pods: one changed node takes many waiting pods."""
         if (each := max(slots, default=0)) > 1:
             nodes = -(-(unit.number - known) // each)
             unit.block(known + nodes, f"{FOLLOW} those before it go")
@@ -214,7 +214,7 @@ class AntiAffinity:
     def _turned(
         self, light: list[Unit], heavy: list[Unit], decided: set[int], slots: Callable[[Unit], Slots]
     ) -> set[int]:
-        """The nodes that may have many pods of the heavy side, by index."""
+        """The nodes, by index, that may have many pods of the heavy kind."""
         busy = {node for unit in light for node in unit.live}
         found = {node for unit in heavy for node in unit.live} - busy - decided
         for unit in heavy:
@@ -235,7 +235,7 @@ class AntiAffinity:
     def _grown(
         self, light: list[Unit], heavy: list[Unit], used: set[int], slots: Callable[[Unit], Slots]
     ) -> set[int]:
-        """Of the nodes that no side needs, those on which jobs of the heavy side may grow: a part by their wishes."""
+        """Choose among the nodes that neither kind needs those on which jobs of the heavy kind may grow."""
         found: set[int] = set()
         for unit in (one for one in heavy if one.role is Role.TRAINER):
             without = slots(unit)[1]
@@ -263,12 +263,12 @@ def _are_kinds_that_wait(carriers: list[Unit], targets: list[Unit]) -> bool:
 
 
 def _are_alike(carrier: Unit, target: Unit, term: PodTerm, targets: list[Unit]) -> bool:
-    """True for pods that avoid each other by one rule about their like."""
+    """True if the pods avoid each other by one rule about pods like themselves."""
     return carrier is target or (carrier in targets and term in target.rules.anti)
 
 
 def _kind(term: PodTerm) -> str:
-    """What one of the pods is called that a term is about: `pod of app=web`, `trainer of job ctr`."""
+    """Name one of the pods that a term is about: `pod of app=web`, `trainer of job ctr`."""
     words = term.words()
     return words.removeprefix("role ") if words.startswith("role ") else f"pod of {words}"
 
@@ -285,7 +285,7 @@ def _requested(name: str, light: list[Unit], heavy: list[Unit]) -> Counter[int]:
 
 
 def _wish(unit: Unit, free: list[int], without: list[int]) -> int:
-    """On how many more nodes the trainers of a job, or waiting serving pods, would like to be.
+    """How many more nodes the trainers of a job, or waiting serving pods, could use.
 
     Args:
         unit: the pods.

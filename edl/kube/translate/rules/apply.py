@@ -1,4 +1,4 @@
-"""A snapshot in which the rules between pods, and those of volumes, are requests and placements that a planner reads.
+"""Turns the rules between pods, and those of volumes, into requests and placements, which the planner understands.
 
 A rule that limits how many pods share a node becomes a resource of every node: its name is the rule in words, and
 each pod of the group requests it. A rule by pods or volumes that no plan moves becomes a requirement on the node. A
@@ -89,7 +89,7 @@ class RuledSnapshots:
         return replace(snapshot, nodes=nodes, pods=pods, jobs=jobs)
 
     def _with_capacities(self, nodes: tuple[Node, ...], capacities: list[Capacity]) -> tuple[Node, ...]:
-        """The nodes with what they have of each rule; of a rule that two sources name, the larger amount."""
+        """Add to the nodes the resources that stand for rules; of a rule from two sources, the larger amount."""
         if not capacities:
             return nodes
         named: dict[str, list[Capacity]] = {}
@@ -115,7 +115,7 @@ class RuledSnapshots:
         return tuple(found)
 
     def _with_shapes(self, pods: tuple[Pod, ...], units: Sequence[Unit]) -> tuple[Pod, ...]:
-        """The pods, the waiting ones with the shapes and the marks of their units."""
+        """Give the waiting pods the shapes and marks of their groups of equal pods."""
         if not any(unit.pods for unit in units):
             return pods
         ruled: dict[int, tuple[PodShape, str]] = {}
@@ -163,14 +163,14 @@ class RuledSnapshots:
 
 
 def _same(new: tuple[T, ...], old: tuple[T, ...]) -> tuple[T, ...]:
-    """The old tuple if the new one has the same objects."""
+    """Return the old tuple if the new one has the same objects."""
     return old if len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True)) else new
 
 
 def _apply_rules(
     view: View, units: list[Unit], anti: AntiAffinity, devices: DeviceBook
 ) -> tuple[list[Capacity], FreeCapacity]:
-    """Let every rule say what it requires of its pods; return resources that stand for rules, and free capacity."""
+    """Apply every kind of rule; returns the resources that stand for rules, and the free capacity."""
     shared = require_volumes(view, units)
     attachments = Attachments(view, units)
     attachments.require_drivers()
@@ -193,14 +193,14 @@ def _apply_rules(
 
 
 def _reads_devices(view: View, units: Sequence[Unit]) -> bool:
-    """True if edl knows the classes of devices; else kube-scheduler says what it finds."""
+    """True if edl may read the classes of devices; else only kube-scheduler knows them."""
     facts = view.facts.devices
     has_none = "device_classes" in facts.complete and any(unit.rules.devices for unit in units)
     return bool(facts.classes) or has_none
 
 
 def _block(view: View, units: list[Unit], anti: AntiAffinity, free: FreeCapacity) -> None:
-    """Mark the waiting pods that rules keep from every node that accepts them and fits them without training."""
+    """Mark the waiting pods as blocked that rules keep from every node with capacity for them."""
     given: defaultdict[PodTerm, Counter[frozenset[int]]] = defaultdict(Counter)
     for unit in units:
         if not unit.pods or (unit.blocked is not None and not unit.blocked[0]):
@@ -229,7 +229,7 @@ def _block(view: View, units: list[Unit], anti: AntiAffinity, free: FreeCapacity
 
 
 def _waiting_units(snapshot: ClusterSnapshot, facts: RuleFacts, rules_of: Callable[[Pod], PodRules]) -> list[Unit]:
-    """The waiting serving pods, those that are alike together; the first to be placed first.
+    """Group the waiting serving pods that are alike; groups are in the order of placement.
 
     A pod that has devices already, on some node, is like no other.
     """
@@ -246,7 +246,7 @@ def _waiting_units(snapshot: ClusterSnapshot, facts: RuleFacts, rules_of: Callab
 
 
 def _bounded(units: list[Unit]) -> list[Unit]:
-    """Block the waiting pods whose rules come too late in their namespace to be read now; nobody ends for them."""
+    """Block waiting pods beyond the number of rules that edl reads per namespace; no trainer is evicted for them."""
     of_each, late = _late([unit for unit in units if not unit.rules.is_plain])
     for unit in late:
         unit.block(0, f"{RULE_PREFIX}edl reads those of {of_each} other kinds of waiting pods of its namespace first")
@@ -254,7 +254,7 @@ def _bounded(units: list[Unit]) -> list[Unit]:
 
 
 def _bounded_roles(units: list[Unit]) -> list[Unit]:
-    """Let jobs wait whose rules come too late in their namespace to be read now; jobs that have pods do not wait."""
+    """Let jobs wait beyond the number of rules that edl reads per namespace; jobs with pods are always read."""
     waiting = [
         (unit.job.turn, unit) for unit in units if unit.job and not (unit.rules.is_plain or _has_pods(unit.job))
     ]
@@ -265,7 +265,7 @@ def _bounded_roles(units: list[Unit]) -> list[Unit]:
 
 
 def _late(units: list[Unit]) -> tuple[int, list[Unit]]:
-    """How many units of each namespace are read now, and those that come after them, without their rules."""
+    """How many groups of each namespace are read now; and the groups after these, whose rules are not read."""
     of_each = max(1, KINDS_AT_ONCE // max(1, len({unit.rules.namespace for unit in units})))
     read: Counter[str] = Counter()
     late = []
@@ -282,7 +282,7 @@ def _has_pods(job: Job) -> bool:
 
 
 def _role_units(view: View, rules_of_role: RoleRules) -> list[Unit]:
-    """The roles of the jobs that get pods, or have some."""
+    """Group the pods of each role of the jobs that get pods or have some."""
     found = []
     for job in view.snapshot.jobs:
         if job.is_left_alone or not (job.is_schedulable or _has_pods(job)):
@@ -299,7 +299,7 @@ def _role_units(view: View, rules_of_role: RoleRules) -> list[Unit]:
 
 
 def _ruled_job(job: Job, roles: dict[Role, Unit]) -> Job:
-    """The job with the shapes of its roles, which its pods have too."""
+    """Give a job the shapes that rules make for its roles, and these shapes to its pods."""
     ruled = {role: unit.ruled_shape for role, unit in roles.items()}
     shapes: dict[tuple[Role | None, int], PodShape] = {}
     pods = []

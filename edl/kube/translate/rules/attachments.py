@@ -1,4 +1,4 @@
-"""Which nodes can attach the volumes of a CSI driver, and how many, as a resource of the nodes.
+"""CSI drivers: which nodes can attach the volumes of a driver, and how many, as a resource of the nodes.
 
 A volume that several pods of a node use counts once. So a claim that only one waiting pod uses is requested by that
 pod; one that others share keeps it to nodes where the volume is attached or one more can be. Volumes in the spec of a
@@ -28,7 +28,7 @@ _ONE_NODE = frozenset({_ONCE, "ReadWriteOncePod"})  # of the second alone its on
 
 
 class Attachments:
-    """The attach limits of one snapshot.
+    """The volumes that nodes can attach, in one snapshot.
 
     Args:
         view: the snapshot.
@@ -45,7 +45,7 @@ class Attachments:
                 self._attached.setdefault(volume, set()).update(nodes)
 
     def require_drivers(self) -> None:
-        """Keep pods to nodes where the drivers of their volumes run, if these must; what runs elsewhere stays."""
+        """Keep pods to nodes on which the drivers of their volumes run, if a driver must run on the node."""
         if not self._view.facts.needed:
             return
         rules: dict[str, NodeRule] = {}
@@ -85,7 +85,7 @@ class Attachments:
                 unit.required.append(_on(names, why))
 
     def choose_nodes(self, capacity: FreeCapacity) -> None:
-        """Keep the pods of a job that share such a volume, which nobody uses yet, to the node that takes most."""
+        """Choose one node for the pods of a job that share a volume which only one node may attach at a time."""
         for name, units, node in choose_nodes(self._view, self._to_choose, capacity):
             why = f"the access mode of volume {name} allows one node, and most pods that share it fit {node}"
             for unit in units:

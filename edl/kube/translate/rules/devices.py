@@ -1,4 +1,4 @@
-"""Devices by claim as resources of the nodes: each kind of devices is one, and a pod requests what its claims ask.
+"""Dynamic resource allocation: each kind of devices is a resource of the nodes, requested by the claims of pods.
 
 A device of one kind may be of a wider kind, too; who asks for the narrow one also uses the wide one. Devices that
 claims have are not there for others; those of the pods of jobs come back with the request of these pods.
@@ -41,7 +41,7 @@ KINDS_OF_NAMESPACE = 32
 
 @dataclass(slots=True)
 class _Asked:
-    """What one pod of a unit asks for by claims, and by the names of extended resources."""
+    """The devices that one pod asks for by claims, and by names of extended resources."""
 
     unit: Unit
     kinds: Counter[Kind] = field(default_factory=Counter)
@@ -156,7 +156,7 @@ class Devices:
         return kinds
 
     def _absent(self, kind: str, collection: str) -> Exception:
-        """What is wrong with a claim that names an object of which nothing is known."""
+        """Say that a claim names an object that does not exist or is not known."""
         if collection in self._facts.complete:
             return RefusedClaimError(f"the {kind} does not exist")
         return UncountedClaimError(f"edl may not read the {kind}")
@@ -168,7 +168,7 @@ class Devices:
         return kind_of_extended(name, self._facts.classes)
 
     def _free(self, matching: dict[Kind, Matching], names: dict[Kind, str]) -> dict[Kind, dict[int, int]]:
-        """How many devices of each kind the pods of jobs and new ones may have on each node."""
+        """How many devices of each kind are on each node for the pods of jobs and new pods."""
         taken = self._facts.taken(self._bound()) if self._facts.claims else set[DeviceId]()
         held, found = self._held(), dict[Kind, dict[int, int]]()
         for kind, devices in matching.items():
@@ -196,7 +196,7 @@ class Devices:
                     asked.unit.required.append(NodeRule((term,), why))
 
     def _held(self) -> list[Counter[str]]:
-        """What the pods of jobs request on each node of the resources that stand for devices."""
+        """How many devices of each kind the pods of jobs use on each node."""
         found: list[Counter[str]] = [Counter() for _ in self._view.nodes]
         for asked in (one for one in self._asked if one.unit.request):
             job = asked.unit.job
@@ -229,7 +229,7 @@ class Devices:
 
 
 def _check_apart(kind: Kind, devices: Matching, others: dict[Kind, Matching]) -> None:
-    """Refuse two kinds that have some devices in common, but neither all of the other's."""
+    """Reject two kinds of devices that overlap without one containing the other: edl cannot count these."""
     for other, theirs in others.items():
         if overlap(devices, theirs) and not (is_part(devices, theirs) or is_part(theirs, devices)):
             raise UncountedClaimError(
@@ -246,7 +246,7 @@ def _keep_to_devices(unit: Unit, name: str, claim: ResourceClaimObject) -> None:
 
 
 def _name(kind: Kind, used: set[str]) -> str:
-    """The name of the resource, in words: `device of class gpu.example.com`."""
+    """Name the resource for a message: `device of class gpu.example.com`."""
     base = f"{DEVICE_PREFIX}{kind.device_class}"
     if base not in used:
         return base

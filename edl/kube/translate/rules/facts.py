@@ -1,4 +1,4 @@
-"""What rules depend on besides nodes, pods and jobs: volumes, claims, classes, attach limits, namespaces, groups."""
+"""The objects beside nodes, pods and jobs that rules depend on: volumes, claims, classes, namespaces and so on."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _limits(node: CsiNodeObject) -> dict[str, int]:
 
 
 def _needed(drivers: Iterable[CsiDriverObject], nodes: Iterable[CsiNodeObject]) -> dict[str, frozenset[str]]:
-    """Where the drivers run that must run on a node; empty if no CSINode is known: each node of a cluster has one."""
+    """By driver, the nodes on which it runs, for drivers that must run on a node; empty if no CSINode is known."""
     places: dict[str, set[str]] = {}
     for node in nodes:
         if node.metadata is not None:

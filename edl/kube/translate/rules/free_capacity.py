@@ -1,4 +1,4 @@
-"""How many more pods fit on each node, by their requests and by the rules that edl counts as resources of nodes."""
+"""How many more pods fit on each node, by requests and by the rules that edl counts as resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IntArray = NDArray[np.int64]
 
 
 class FreeCapacity:
-    """The capacity of one snapshot; it is read when it is first asked for.
+    """The free capacity of the nodes in one snapshot; it is computed when first asked for.
 
     Args:
         view: the snapshot.
@@ -64,7 +64,7 @@ class FreeCapacity:
         return self._amounts[name]
 
     def _of_rules(self, name: str) -> IntArray:
-        """(nodes,) what the rules give of a resource; of two that name it, the larger amount."""
+        """(nodes,) the amount of a resource that stands for a rule; if two rules name it, the larger amount."""
         most = np.zeros(len(self._view.nodes), dtype=np.int64)
         for capacity in self._ruled[name]:
             amounts = np.full(len(most), capacity.elsewhere, dtype=np.int64)
@@ -83,7 +83,7 @@ class FreeCapacity:
         return used
 
     def _left(self, name: str) -> tuple[IntArray, IntArray]:
-        """(nodes,) what pods leave of an amount now, and (nodes,) what they would without training."""
+        """(nodes,) what pods leave of a resource now, and (nodes,) what they would leave without training."""
         if self._used is None:
             self._used = self._read_used()
         of_fixed, of_jobs = (used.get(name, 0) for used in self._used)
@@ -92,7 +92,7 @@ class FreeCapacity:
         return without - of_jobs, without
 
     def _free_ports(self, name: str) -> tuple[IntArray, IntArray]:
-        """(nodes,) 1 if nobody has the port; one at every address conflicts with each that is at any."""
+        """(nodes,) 1 if a host port is free; a port at every address conflicts with the same port at any address."""
         if self._used is None:
             self._used = self._read_used()
         everywhere = port_at_every_address(name)

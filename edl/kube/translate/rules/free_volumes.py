@@ -1,4 +1,4 @@
-"""Volumes made by hand, as a resource of the nodes: each is for one claim.
+"""Volumes made by hand (not by a StorageClass) as a resource of the nodes: each serves one claim.
 
 A volume that several nodes reach counts on one of them only: the one with most free capacity for the pods. What the
 other nodes could do with it, the next plan sees. Serving pods go wherever such a volume is and are only counted.
@@ -27,7 +27,7 @@ from edl.model.units import count
 
 
 def give_free_volumes(view: View, units: Sequence[Unit]) -> None:
-    """Block the waiting pods for whose claims those before them leave no volume made by hand."""
+    """Block the waiting pods for whose claims no volume made by hand is left after the pods before them."""
     given: Counter[frozenset[str]] = Counter()
     seen: set[Claim] = set()
     capacity = FreeCapacity(view, units, ())
@@ -118,7 +118,7 @@ def _kinds(view: View, units: Sequence[Unit], slots: Callable[[Unit], Slots]) ->
 
 
 def _asked(view: View, unit: Unit, users: Counter[Claim]) -> Counter[FreeVolumes]:
-    """Which volumes made by hand each pod of a unit needs one of, and how many of these."""
+    """By kind of volumes made by hand, how many each pod of a group of equal pods needs."""
     asked: Counter[FreeVolumes] = Counter()
     is_alone = unit.job is None and unit.number == 1
     for name in unit.rules.claims if is_alone else ():
@@ -133,14 +133,14 @@ def _asked(view: View, unit: Unit, users: Counter[Claim]) -> Counter[FreeVolumes
 
 
 def _on_nodes(view: View, unit: Unit) -> Counter[int]:
-    """How many pods of a role each node has; those that terminate have their volumes, too."""
+    """How many pods of a role each node has, terminating ones included: these still use their volumes."""
     pods = unit.job.pods if unit.job is not None else ()
     numbers = (view.index.get(pod.node) for pod in pods if pod.role is unit.role and not pod.is_finished)
     return Counter(number for number in numbers if number is not None)
 
 
 class _Places:
-    """The node on which each volume counts.
+    """Assigns each volume to the node on which it counts.
 
     Attributes:
         reached: for each volume, the nodes from which it can be reached.

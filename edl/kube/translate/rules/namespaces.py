@@ -1,4 +1,4 @@
-"""Which namespaces a selector chooses, also where the labels of a namespace are not known."""
+"""Decides which namespaces a selector chooses, even if the labels of a namespace are not known."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def chooses(selector: tuple[Requirement, ...], namespace: str, known: NamespaceL
 
 
 def unknown_labels(namespaces: Iterable[str]) -> str:
-    """Say of which namespaces the labels are not known, as the end of a sentence; empty if there are none."""
+    """Name the namespaces whose labels are not known, as the end of a sentence; empty if there are none."""
     names = sorted(namespaces)
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""The node for pods that share a volume which only one node may attach, while nobody uses it.
+"""Chooses a node for pods that share a volume which only one node may attach, while no pod uses it.
 
 Jobs choose one after another, in the order in which they are admitted, and each knows what those before it take: else
 all of them would choose the same node. A node must have capacity for the minimums of the jobs that choose it. Among
@@ -45,7 +45,7 @@ def choose_nodes(
 
 
 def _may_choose(units: Sequence[Unit]) -> bool:
-    """True for pods of jobs, among them trainers of one that may start."""
+    """True if a node may be chosen for the pods: they belong to jobs, one of which may start trainers."""
     is_trainer = (unit.role is Role.TRAINER and unit.job is not None and unit.job.is_schedulable for unit in units)
     return not any(unit.pods for unit in units) and any(is_trainer)
 
@@ -66,7 +66,7 @@ def _first(names: Iterable[str], users: Mapping[str, Sequence[Unit]]) -> list[st
 
 @dataclass(slots=True)
 class _Slots:
-    """How many pods with one request fit on each node when so many choices had been made.
+    """How many pods with one request fit on each node, after a given number of choices.
 
     `rows` is (3, nodes), the nodes by name: now, beside what runs and the minimums of those that chose; the same
     without training; this beside the maximums of those that chose, below 0 if these exceed the node.
@@ -78,7 +78,7 @@ class _Slots:
 
 @dataclass(slots=True)
 class _Choices:
-    """The nodes that were chosen, and what they have left beside the jobs that chose them."""
+    """The chosen nodes, and the capacity that the jobs on them leave."""
 
     view: View
     capacity: FreeCapacity
@@ -155,7 +155,7 @@ class _Choices:
 
 
 def _most(unit: Unit) -> int:
-    """How many pods of a unit there may be."""
+    """How many pods a group of equal pods may have."""
     if unit.role is not Role.TRAINER or unit.job is None:
         return unit.number
     return max(unit.number, unit.job.bounds.max_trainers)

@@ -1,4 +1,4 @@
-"""The rules of the pods that a job gets in a role: by its manifest, by a pod that it has, or by its template."""
+"""Finds the rules of the pods that a job gets in a role: from its manifest, a pod that it has, or its template."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edl.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class _Templates:
-    """What the controller of a workload makes its pods of."""
+    """The pod templates of a workload's own controller."""
 
     source: object
     pods: Mapping[Role, PodObject]
@@ -45,7 +45,7 @@ class RoleRules:
         self._templates: dict[JobKey, _Templates] = {}
 
     def note(self, workloads: Mapping[JobKey, WorkloadObject]) -> None:
-        """Take the workloads of a snapshot that are no TrainingJobs."""
+        """Take the workloads of a snapshot that are not TrainingJobs."""
         known, self._templates = self._templates, {}
         for key, (reader, source) in workloads.items():
             found = known.pop(key, None)
@@ -90,7 +90,10 @@ class RoleRules:
         return self._shared(known[2])
 
     def _source(self, job: Job, role: Role) -> PodObject | None:
-        """What new pods of a role will be like; a pod of a workload has labels that its template lacks."""
+        """The pod or template from which the rules of new pods are read.
+
+        Pods of a workload have additional labels.
+        """
         if (manifest := self._manifest_of(job.key, role)) is not None:
             return manifest
         pod = next((pod for pod in job.pods if pod.role is role and pod.is_live), None)

@@ -1,4 +1,4 @@
-"""Pods of different kinds that avoid each other in domains of several nodes, or on nodes: who begins in which.
+"""Pods of different kinds that avoid each other in topology domains: divides the domains between the kinds.
 
 Where pods run, those that avoid them are excluded already. In a domain that is free of both, kube-scheduler lets in
 those that come first and keeps the others away; so a plan gives each such domain to one of them. Waiting serving pods
@@ -28,7 +28,7 @@ _Slots = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class _Member:
-    """What a plan places, as the rules with one label see it.
+    """Equal pods to be placed, as one label's rules see them.
 
     Attributes:
         needed: how many of its pods need a node.
@@ -45,12 +45,12 @@ class _Member:
 
     @property
     def avoids_its_like(self) -> bool:
-        """True if a domain has at most one of its pods."""
+        """True if a domain takes at most one of these pods."""
         return any(side == _BOTH for _, side in self.sides)
 
 
 def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, capacity: FreeCapacity) -> None:
-    """Give each domain that is free of pods that avoid each other to one of them, and keep the others from it.
+    """Give each free domain to one of the kinds of pods that avoid each other, and keep the other kinds out of it.
 
     Args:
         view: the snapshot.
@@ -78,7 +78,7 @@ def give_sides(view: View, units: Sequence[Unit], anti: AntiAffinity, capacity: 
 
 
 class _Domains:
-    """The domains of one label.
+    """Divides the domains of one label between kinds of pods.
 
     Args:
         view: the snapshot.
@@ -96,7 +96,7 @@ class _Domains:
             self._give(member, view.values(key, member.unit.live))
 
     def give(self, anti: AntiAffinity) -> None:
-        """Give out the domains, and exclude the others from them."""
+        """Give each kind of pods its domains, and exclude the others from these."""
         for member in self._members:
             if member.needed and self._looks < MOST_LOOKS:
                 member.slots = self._slots_of(member)
@@ -108,7 +108,7 @@ class _Domains:
                 member.unit.exclude(self._key, others, anti.words(term, member.unit))
 
     def _give_rest(self) -> None:
-        """Give the domains that nobody needs to jobs, by turns; nobody is kept from more than there is work for."""
+        """Give the domains that no kind needs to jobs in turn, up to a limit of computing time."""
         got = {id(member): self._got(member) for member in self._members}
         growing = [member for member in self._members if _wants_more(member, got[id(member)])]
         for domain in sorted({domain for member in growing for domain in member.slots}):
@@ -130,13 +130,13 @@ class _Domains:
             self._given.setdefault(where, set()).update(member.has)
 
     def _own(self, member: _Member) -> set[str]:
-        """The domains that a member has; also those of others of its side, unless it avoids them, too."""
+        """The domains given to all sides of this kind; if its pods avoid each other, the domains that have one."""
         if member.avoids_its_like:
             return member.has
         return set.intersection(*(self._given[where] for where in member.sides))
 
     def _got(self, member: _Member) -> int:
-        """How many of its pods fit in its domains."""
+        """How many pods of the kind fit in its domains."""
         return sum(member.slots[domain][1] for domain in self._own(member) if domain in member.slots)
 
     def _of_others(self, term: PodTerm, side: int) -> list[set[str]]:
@@ -144,11 +144,11 @@ class _Domains:
         return [self._given[where] for where in sides if where in self._given]
 
     def _barred(self, member: _Member) -> list[set[str]]:
-        """The domains of those that a member avoids, or that avoid it."""
+        """The domains with pods that this kind avoids, or that avoid it."""
         return [others for where in member.sides for others in self._of_others(*where) if others]
 
     def _chosen(self, member: _Member) -> set[str]:
-        """The domains that a member needs besides those that it has; none if they do not suffice for a job."""
+        """Choose the further domains that the kind needs; none if the free ones do not suffice for a job."""
         missing, own = member.needed - self._got(member), self._own(member)
         self._looks += len(member.slots)
         closed = own.union(*self._barred(member))
@@ -165,7 +165,7 @@ class _Domains:
         return found
 
     def _slots_of(self, member: _Member) -> _Slots:
-        """How many pods of a member fit in each domain; one in each if it avoids its like."""
+        """How many pods of the kind fit in each domain; one in each if they avoid each other."""
         (now, without), nodes = self._capacity.slots(member.unit), self._view.taken(member.unit.placement)
         same = (id(without), id(nodes))
         if same not in self._read:
@@ -180,7 +180,7 @@ class _Domains:
 
 
 def _needed(unit: Unit, beyond: frozenset[JobKey]) -> int:
-    """How many of its pods need a node; of a job that waits for something else, none.
+    """How many pods of the kind need a node; 0 for a job that waits for something else.
 
     Args:
         unit: the pods.
@@ -202,7 +202,7 @@ def _runs(job: Job) -> bool:
 
 
 def _beyond_quotas(snapshot: ClusterSnapshot) -> frozenset[JobKey]:
-    """The new jobs whose minimums exceed a quota of the cluster beside those of the jobs before them."""
+    """The new jobs whose minimums exceed a quota, counted after the jobs before them."""
     table = QuotaTable(all_quotas(snapshot, ()))
     meter, beyond = QuotaMeter({}, {}), set()
     jobs = [job for job in snapshot.jobs if job.is_schedulable and (job.status is None or _has_begun(job))]
@@ -216,13 +216,13 @@ def _beyond_quotas(snapshot: ClusterSnapshot) -> frozenset[JobKey]:
 
 
 def _wants_more(member: _Member, got: int) -> bool:
-    """True for the trainers of a job that has what it needs, and may have more than fits in its domains."""
+    """True for trainers of a job that has its minimum and may have more than fits in its domains."""
     job = member.unit.job
     return job is not None and member.unit.role is Role.TRAINER and 0 < member.needed <= got < job.max_trainers
 
 
 def _order(unit: Unit, position: int) -> tuple[object, ...]:
-    """Sort key: serving as it is placed, then jobs that run, by their turn, each with its trainers last."""
+    """Sort key: serving pods in the order of placement, then jobs in the order of admission, trainers last."""
     if unit.job is None:
         return (0, position)
     return (1, not _runs(unit.job), unit.job.turn, unit.role is Role.TRAINER, position)

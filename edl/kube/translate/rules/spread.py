@@ -1,4 +1,4 @@
-"""How many pods a domain may have: spread constraints, anti-affinity in domains of several nodes, claims of one pod.
+"""Rules that count pods in domains: topology spread, anti-affinity in large domains, claims for one pod.
 
 kube-scheduler places pods one by one, and after each pod the emptiest domain may be another one. Waiting serving pods
 are given their domains in the same way. Of a role of a job, each domain gets as many pods as keep its skew in bounds
@@ -122,7 +122,7 @@ class Spread:
             yield self._tallies[key]
 
     def _values_of(self, key: str, nodes: frozenset[int]) -> frozenset[str]:
-        """The domains of some nodes."""
+        """Return the domains of some nodes."""
         if (key, nodes) not in self._values:
             self._values[key, nodes] = frozenset(self._view.values(key, nodes))
         return self._values[key, nodes]
@@ -145,7 +145,7 @@ class Spread:
         return self._counts[kind]
 
     def _apart_of(self, unit: Unit) -> Iterator[Tally]:
-        """Tallies of the pod's own anti-affinity to its like, in domains of several nodes."""
+        """The counts of pods by domain for a pod's anti-affinity to pods like itself."""
         for term in dict.fromkeys(unit.rules.anti):
             if self._view.is_by_node(term.key) or not self._anti.is_about(term, unit.rules):
                 continue
@@ -174,14 +174,14 @@ class Spread:
         return self._view.domains(tally.key)[node] if tally.key else _WHOLE_CLUSTER
 
     def _all(self, tally: Tally) -> list[str]:
-        """Every domain of a rule."""
+        """Return every domain of a rule."""
         if tally.key not in self._names:
             domains = (self._domain(tally, node) for node in range(len(self._view.nodes)))
             self._names[tally.key] = sorted({domain for domain in domains if domain is not None})
         return self._names[tally.key]
 
     def _admitting(self, unit: Unit, nodes: Sequence[int]) -> list[int]:
-        """Of some nodes, those that take one more pod now by the rules that count."""
+        """Keep of some nodes those that the counting rules let take one more pod now."""
         found = list(nodes)
         for tally in self._obeyed[id(unit)]:
             is_counted = unit in tally.units
@@ -196,7 +196,7 @@ class Spread:
         return found
 
     def _beside_trainers(self, unit: Unit) -> list[Tally]:
-        """The rules of a unit without those of claims that pods of jobs use: their eviction cures these.
+        """Drop the rules about claims that only pods of jobs use: evicting these satisfies the rules.
 
         The node of such a pod then has capacity for one user of the claim, a waiting serving pod, too.
         """
@@ -210,7 +210,7 @@ class Spread:
         return found
 
     def _counting(self, unit: Unit, obeyed: Sequence[Tally]) -> list[Tally]:
-        """The rules that count the pods of a unit; those that do not keep all of them to the same domains."""
+        """Keep the rules that count the pods themselves; the other rules only limit the domains of all of them."""
         found = []
         for tally in obeyed:
             if unit in tally.units:
@@ -312,7 +312,10 @@ class Spread:
         return "; ".join(f"{tally.words}{self._closed(tally, unit)}" for tally in self._obeyed[id(unit)])
 
     def _closed(self, tally: Tally, unit: Unit) -> str:
-        """Say behind a rule why the emptiest domains do not help; empty if that is not known."""
+        """Explain why the emptiest domains do not help a rule, as the end of a sentence.
+
+        Empty if that is not known.
+        """
         if tally.most is not None:
             return "; every one that accepts it has one" if tally.most == 1 and tally.key else ""
         emptiest = {domain for domain in tally.counted if tally.have[domain] <= tally.lowest}
@@ -353,7 +356,7 @@ class Spread:
         return Capacity(name, of_node)
 
     def _shared_out(self, nodes: list[int], most: int, live: Counter[int], role: Unit) -> dict[int, int]:
-        """Which nodes of a domain may have its pods: those that have some, then those with free capacity."""
+        """Choose the nodes of a domain that may have its pods: nodes with some, then nodes with free capacity."""
         now, without = self._free.slots(role)
         order = sorted(nodes, key=lambda n: (-live[n], -without[n], n))
         of_node = {node: live[node] for node in nodes}
@@ -384,7 +387,7 @@ class Spread:
 
 
 def _words(term: SpreadTerm, counted: int) -> str:
-    """Say a rule, if so many domains count."""
+    """Describe a rule for a message, given how many domains count."""
     domain, several = domain_words(term.key), domain_words(term.key, is_plural=True)
     if 0 < counted < term.min_domains:
         why = f"minDomains is {term.min_domains} and only {counted} {'counts' if counted == 1 else 'count'}"

@@ -1,4 +1,4 @@
-"""Where CSI drivers say that they have storage left for a volume that is still to be made.
+"""Reads from CSIStorageCapacity objects where drivers have storage left for new volumes.
 
 A driver takes part if its CSIDriver says so. Then kube-scheduler binds a pod only to a node for which some
 CSIStorageCapacity of the class of the claim is large enough.
@@ -21,7 +21,7 @@ from edl.model.resources import MEMORY, NodeTerm, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a driver makes volumes of a class.
+    """Nodes for which a driver makes volumes of a class, and how much storage is left there.
 
     Attributes:
         nodes: the labels of the nodes that reach it; all expressions must hold.
@@ -42,7 +42,7 @@ def counting_drivers(drivers: Iterable[CsiDriverObject]) -> frozenset[str]:
 
 
 def places_by_class(capacities: Iterable[CsiStorageCapacityObject]) -> dict[str, tuple[Place, ...]]:
-    """Where volumes of each StorageClass can be made; an object that names no nodes is of no use."""
+    """By StorageClass, where its volumes can be made; an object that selects no nodes is ignored."""
     found: dict[str, list[Place]] = {}
     for one in capacities:
         nodes, most = read_selector(one.node_topology), one.maximum_volume_size

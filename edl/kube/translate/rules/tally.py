@@ -1,4 +1,4 @@
-"""The pods of one rule by domain, and how many a domain may have."""
+"""Counts the pods of one rule by domain, and how many each domain may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edl.model.resources import TAKES_NO_MORE
 
 @dataclass(slots=True)
 class Tally:
-    """The pods of one rule by domain, and how many a domain may have.
+    """The pods that one rule counts, by domain, and how many each domain may have.
 
     Attributes:
         key: the label of nodes that makes domains; empty if the whole cluster is one.
@@ -53,7 +53,7 @@ class Tally:
         return self.most if self.most is not None else self.lowest + self.skew
 
     def words_at(self, level: int, final: Mapping[str, int]) -> str:
-        """What the rule says; with the domain that is too small, if it allows no more whatever runs.
+        """Describe the rule for a message, with the domain that limits it if running pods do not matter.
 
         Args:
             level: how many pods a domain may have now.

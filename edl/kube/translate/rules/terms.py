@@ -1,4 +1,4 @@
-"""The required rules of a pod as values that can be compared, and which pods they are about.
+"""The required rules of a pod as comparable values, and tests for the pods that they are about.
 
 Preferred rules and `ScheduleAnyway` only score, so they are left out: they exclude no node.
 
@@ -205,7 +205,7 @@ def _device_claims(spec: PodSpec) -> Iterator[DeviceClaim]:
 
 
 def selector_words(selector: Selector | None) -> str:
-    """A selector as kubectl writes it; the pods of a job by their role."""
+    """Format a selector as kubectl does; the selector of a job's pods is named by their role."""
     if selector is None:
         return "no pod"
     equal = {one.key: one.values[0] for one in selector if one.operator == "In" and len(one.values) == 1}

@@ -1,4 +1,4 @@
-"""Which nodes the rules leave to one pod, in a cluster in which every other pod stays.
+"""Decides which nodes the rules leave to one pod, in a cluster in which every other pod stays.
 
 For a plan, `apply` does this for all waiting pods at once; here one answer of kube-scheduler is looked at.
 """
@@ -19,7 +19,7 @@ from edl.planner.eligibility import is_selected
 
 
 class RuleKind(StrEnum):
-    """What a rule is about."""
+    """The kinds of rules: between pods, by volumes, by devices."""
 
     BETWEEN_PODS = "rules between pods"
     VOLUMES = "volumes"

@@ -1,4 +1,4 @@
-"""The pods that a plan does not move, the pods that it places, and the domains of nodes, as rules read them."""
+"""A snapshot as rules read it: the pods that stay, the pods to be placed, and the domains of nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def domain_words(key: str, *, is_plural: bool = False) -> str:
 
 @dataclass(slots=True)
 class Unit:
-    """Pods that a plan places and that are alike: waiting serving pods, or the pods of one role of a job.
+    """Equal pods to be placed: waiting serving pods that are alike, or the pods of one role of a job.
 
     Attributes:
         rules: what decides about each of them.
@@ -79,26 +79,26 @@ class Unit:
         self.required.append(NodeRule((NodeTerm((Requirement(key, "In", tuple(sorted(values))),)),), why))
 
     def require_rule(self, rule: NodeRule) -> None:
-        """Keep the pods to the nodes that match a rule; by one without terms they are refused."""
+        """Keep the pods to the nodes that match a rule; a rule without terms excludes every node."""
         if rule.terms:
             self.required.append(rule)
         else:
             self.refuse(rule.why)
 
     def refuse(self, why: str) -> None:
-        """Let no node take the pods, whoever leaves."""
+        """Exclude every node for the pods, even if all other pods ended."""
         self.required.append(NodeRule((), why))
         if self.pods:
             self.block(0, why)
 
     def block(self, position: int, why: str) -> None:
-        """Note that the waiting pods from a position on cannot be placed, whoever leaves."""
+        """Note that the waiting pods from a position on cannot be placed, even if all other pods ended."""
         if self.blocked is None or position < self.blocked[0]:
             self.blocked = (position, why)
 
     @property
     def node_rules(self) -> tuple[NodeRule, ...]:
-        """Everything that the rules require of the node of each pod."""
+        """All rules that the pods' nodes must satisfy."""
         apart = (
             NodeRule((NodeTerm((Requirement(key, "NotIn", tuple(sorted(values))),)),), why)
             for (key, why), values in self.excluded.items()
@@ -107,12 +107,12 @@ class Unit:
 
     @property
     def placement(self) -> Placement:
-        """The nodes on which its pods may run by its own placement and the rules."""
+        """The nodes on which the pods may run, by their own placement and the rules."""
         return replace(self.shape.placement, rules=self.node_rules)
 
     @property
     def ruled_shape(self) -> PodShape:
-        """The shape with the rules."""
+        """The shape of the pods with the rules added."""
         rules = self.node_rules
         if not self.request and not rules:
             return self.shape
@@ -121,7 +121,7 @@ class Unit:
 
 
 class LabelIndex(Generic[T]):
-    """Finds what a selector may match without a look at everything: by a label that it requires.
+    """Finds the items that a selector may match by a label that the selector requires, without testing all.
 
     Args:
         items: each with its rules and labels.

@@ -1,4 +1,4 @@
-"""Where the volumes of pods keep them. A claim without a volume that several pods share keeps them in one place.
+"""Keeps pods where their volumes are; pods that share a claim without a volume are kept in one place.
 
 Source: k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding
 """
@@ -45,7 +45,7 @@ class SharedVolumes:
     def _slots(
         self, term: NodeTerm, users: Sequence[tuple[Unit, NodeRule]], capacity: FreeCapacity
     ) -> tuple[int, int]:
-        """How many of the pods fit in a place now, where kube-scheduler begins at once, and without training."""
+        """How many of the pods fit in a place now, and without training."""
         now, fit = 0, 0
         for unit, rule in users:
             placement = replace(unit.placement, rules=(*unit.node_rules, NodeRule((term,), rule.why)))
@@ -57,7 +57,7 @@ class SharedVolumes:
 
 
 def require_volumes(view: View, units: Sequence[Unit]) -> SharedVolumes:
-    """Require what each claim does of the nodes of its pods; those that are shared and not bound yet are returned."""
+    """Require for pods the nodes of their claims; returns shared claims that have no volume yet."""
     users: Counter[Claim] = Counter()
     for unit in units:
         for name in unit.rules.claims:
@@ -115,7 +115,7 @@ def _used(view: View, units: Sequence[Unit]) -> set[Claim]:
 
 
 def _waits(claim: Claim, unit: Unit) -> bool:
-    """Return True for pods that are to wait for a claim, because a refusal would end the trainers beside them.
+    """True if pods should wait for a claim rather than be rejected: a rejection would end the trainers beside them.
 
     These are the other pods of a job whose trainers run, and a master with the claim that edl makes for its journal.
     """

@@ -101,7 +101,7 @@ def to_be_made(rules: PodRules, facts: RuleFacts) -> Iterator[OwnVolume]:
 
 
 def rules_of_own(volume: OwnVolume, facts: RuleFacts) -> Iterator[NodeRule]:
-    """Yield what the node of a new pod must be for a volume whose claim is made with the pod."""
+    """Yield the requirements on the node of a new pod by a volume whose claim is made with the pod."""
     found = _claim_of(volume)
     yield from _rules_of_unbound(("", volume.name), found, facts, is_made=True)
 
@@ -149,7 +149,7 @@ def free_volumes(claim: Claim, facts: RuleFacts) -> FreeVolumes | None:
 
 
 def free_volumes_of_own(volume: OwnVolume, facts: RuleFacts) -> FreeVolumes | None:
-    """Return the same for the claim that is made with a pod."""
+    """Return `free_volumes` for a claim that is made with a pod."""
     return _free_volumes(_claim_of(volume), facts)
 
 
@@ -168,7 +168,7 @@ def _free_volumes(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> FreeV
 
 
 def terms_of_volume(name: str, facts: RuleFacts) -> tuple[NodeTerm, ...]:
-    """Return the nodes from which a volume can be reached; empty if these are all."""
+    """Return the nodes from which a volume can be reached; empty if every node can reach it."""
     spec = facts.volumes[name].spec
     affinity = spec.node_affinity if spec is not None else None
     return read_terms(affinity.required) if affinity is not None and affinity.required is not None else ()
@@ -379,12 +379,12 @@ def _is_named_by(claim: PersistentVolumeClaimObject, volume: PersistentVolumeObj
 
 
 def _requested(wants: ClaimSpec) -> Scalar:
-    """How much storage a claim requests; None if it does not say."""
+    """How much storage a claim requests; None if it does not specify that."""
     return (wants.resources.requests or {}).get("storage") if wants.resources is not None else None
 
 
 def place_words(terms: Iterable[NodeTerm]) -> str:
-    """Where a volume is: `in zone a`, `in zone a or zone b`, `on node n1`."""
+    """Say where a volume is: `in zone a`, `in zone a or zone b`, `on node n1`."""
     found = " or ".join(dict.fromkeys(_words_of_term(term) for term in terms)) or "no place"
     return f"{'on' if found.startswith('node ') else 'in'} {found}"
 
