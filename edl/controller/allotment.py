@@ -83,7 +83,7 @@ class Allotment:
         return replace(decision, victims=victims, moves=moves)
 
     def explained(self, decision: ScaleDecision) -> Allotment:
-        """The same with the sentences of a decision; the allotment itself if more than these differs, or nothing."""
+        """Return the allotment with the sentences of a decision, if the decision differs in nothing else."""
         mine = self.decision
         if mine is decision or (mine.message, mine.details) == (decision.message, decision.details):
             return self
@@ -91,7 +91,7 @@ class Allotment:
 
     @property
     def is_bare(self) -> bool:
-        """True if it is a decision alone: no pod ends or moves, none may be created, and no request changes."""
+        """Return True if the allotment permits no write: no pod is created, deleted or moved, no request changes."""
         return not (self.slots or self.requests or self.pods or self.decision.victims or self.decision.moves)
 
     @property
@@ -143,7 +143,7 @@ class Start(NamedTuple):
 
 
 def serving_needing_capacity(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """UIDs of the serving pods that wait for capacity, also of those that are nominated to a node in vain."""
+    """UIDs of the serving pods that wait for capacity, nominated ones whose node does not become free included."""
     vain = (replace(pod, nominated="") for pod in nominated_in_vain(snapshot))
     return frozenset(pod.uid for pod in chain(snapshot.waiting_serving, vain) if pod.needs_capacity)
 
@@ -173,7 +173,7 @@ def allotment_of(
 def without_taken(
     starts: Sequence[Start], sent: Iterable[CreatePod], jobs: Mapping[JobKey, Job]
 ) -> tuple[Start, ...]:
-    """The starts that still have their capacity, although pods were created since the plan's snapshot.
+    """Return the starts whose capacity pods created since the plan's snapshot have not taken.
 
     A pod that the plan would create on the same node for the same job uses that start. Any other pod uses capacity
     that the plan may have granted to somebody else on its node: as many starts there are dropped, the last ones
@@ -211,13 +211,13 @@ def without_taken(
 
 
 def within(decision: ScaleDecision, most: int) -> ScaleDecision:
-    """Return a decision without growth beyond so many trainers."""
+    """Return a decision limited to so many trainers."""
     target = max(decision.current, most)
     return replace(decision, target=target) if decision.target > target else decision
 
 
 def _as_accepted(decision: ScaleDecision, job: Job) -> ScaleDecision:
-    """Return a decision without growth that the job may not have as it is now, with the reason for that."""
+    """Return a decision without the growth that the changed job may not have, with the reason."""
     refusal = job.refusal
     if refusal is None:
         return decision

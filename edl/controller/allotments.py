@@ -1,4 +1,4 @@
-"""What the last plan grants to all jobs, how much of it is used, and who wants capacity that it does not know of.
+"""The allotments of all jobs, how much of them is used, and what needs capacity that no plan has counted yet.
 
 Each plan replaces all allotments. Growth that was granted and not sent is void then.
 
@@ -100,7 +100,7 @@ class Allotments:
     # --- Plans
 
     def begin(self, snapshot: ClusterSnapshot, unprobed: frozenset[str]) -> None:
-        """A plan is being made from a snapshot; see `Planning`."""
+        """Note that a plan is being made from a snapshot; see `Planning`."""
         self.planning = Planning(snapshot, unprobed)
 
     def publish(
@@ -113,7 +113,7 @@ class Allotments:
         *,
         is_explained: bool = True,
     ) -> list[str]:
-        """A plan was made: it replaces all allotments. None: there is no plan, and nothing grows.
+        """Replace all allotments by those of a new plan; None: there is no plan, and no job may grow.
 
         A job for whose trainers capacity was found ahead of the plan keeps that allotment. If this plan, too, evicts
         for a serving pod that was helped meanwhile, its evictions for serving are left out, but never those of two
@@ -171,7 +171,7 @@ class Allotments:
         return changed
 
     def amend(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> list[str]:
-        """Trainers are evicted ahead of a plan; returns the UIDs of their jobs. Nothing else changes.
+        """Add evictions ahead of a plan to the allotments; returns the UIDs of the jobs that lose trainers.
 
         Args:
             decisions: for the jobs that lose trainers.
@@ -240,7 +240,7 @@ class Allotments:
         return Usable(decision, self._left(allotment), allotment.requests, may_request_nodes=may_request_nodes)
 
     def _with_quota(self, decision: ScaleDecision, job: Job, now: ClusterSnapshot) -> ScaleDecision:
-        """The decision without growth for which somebody else has come to use the quota since the plan began."""
+        """Return the decision without the growth whose quota somebody else has used since the plan began."""
         if self._askable is None or self._askable[0] is not now:
             is_known = now.kueue.nodes == self.trees.nodes
             targets = {key: one.decision.target for key, one in self.by_job.items() if one.grows}
@@ -253,7 +253,7 @@ class Allotments:
         return replace(found, reason=Reason.QUOTA_REACHED, message=_TAKEN_MEANWHILE, details="")
 
     def _left(self, allotment: Allotment) -> list[Slot]:
-        """The slots that were not used, in the order of the plan."""
+        """The slots of an allotment that are not used yet, in the order of the plan."""
         left = Counter(allotment.slots)
         left.subtract(self.used.get(allotment.decision.job, {}))
         slots = []
@@ -264,7 +264,7 @@ class Allotments:
         return slots
 
     def use(self, action: Action) -> None:
-        """An action is being sent: it uses a slot of its job."""
+        """Count the slot of a job as used, because the action that uses it is being sent."""
         if isinstance(action, CreatePod):
             self.used.setdefault(action.job, Counter())[action.role, action.node or ""] += 1
             if self.planning is not None:
@@ -275,17 +275,17 @@ class Allotments:
                 self.planning.node_requests_sent.add(action.job)
 
     def give_back(self, action: CreatePod) -> None:
-        """The pod was not created: its slot may be used again."""
+        """Count a slot as unused again, because its pod was not created."""
         used = self.used.get(action.job)
         if used is not None and used[action.role, action.node or ""] > 0:
             used[action.role, action.node or ""] -= 1
 
     def has_needless_evictions(self, waits: frozenset[str]) -> bool:
-        """True if trainers are to end for serving pods that do not wait any more; they stay."""
+        """True if trainers would end for serving pods that do not wait any more; these trainers stay."""
         return any(a.awaited and not a.awaited & waits for a in self.by_job.values())
 
     def concerned(self, *, waits: bool) -> list[str]:
-        """UIDs of the jobs for which it matters which serving pods wait.
+        """UIDs of the jobs whose writes depend on which serving pods wait.
 
         Args:
             waits: some do now.
@@ -334,7 +334,7 @@ class Allotments:
         return [end_s for end_s in (since_s + HELD_S, since_s + HELD_S + FREE_S) if end_s > now_s]
 
     def keep_donors(self) -> list[str]:
-        """Let no trainer end for other jobs if one that was to grow was edited or deleted since; see `keeps_donors`.
+        """Cancel deletions for other jobs if a job that was to grow was edited or deleted since; see `keeps_donors`.
 
         Returns:
             UIDs of the jobs that keep their trainers; empty if that was so already.
@@ -345,7 +345,7 @@ class Allotments:
         return self.donors()
 
     def donors(self) -> list[str]:
-        """UIDs of the jobs whose trainers end for other jobs."""
+        """UIDs of the jobs that lose trainers to other jobs."""
         return [a.uid for a in self.by_job.values() if a.ends_for_other_jobs]
 
 
@@ -365,7 +365,7 @@ def _granted(
     *,
     before: Mapping[JobKey, Allotment],
 ) -> dict[JobKey, Allotment]:
-    """The allotments of a plan; see `Allotments.publish`. Of a plan that counts on, most are those of before."""
+    """Make the allotments of a plan; of a continued plan most are the earlier ones. See `Allotments.publish`."""
     bases = {job.key: job for job in planning.snapshot.jobs}
     decisions = [d for d in plan.decisions if d.job in bases] if plan is not None else []
     decisions = [d for d in decisions if not (d.is_refused and bases[d.job].uid in planning.unprobed)]

@@ -54,7 +54,7 @@ def _pod(job: Job, action: CreatePod) -> Pod:
 
 
 def is_foreseen(before: Job, now: Job, actions: Iterable[CreatePod | DeletePod]) -> bool:
-    """True if only the expected has happened to a job: pods started, or its writes under way took effect.
+    """Return True if nothing has happened to a job but pods that started and edl's own writes that took effect.
 
     Then what was computed for the job still holds, and only the counts in its status change.
 

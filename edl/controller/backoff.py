@@ -1,4 +1,4 @@
-"""When a refused request is tried again, and how many trainers a job may try for then.
+"""Decides when a rejected request is tried again, and for how many trainers a job may try then.
 
 The server would refuse the same request again at once, so trying it twice a second only adds load. A refusal may end
 at any time (an administrator raises a quota or repairs a webhook), so the controller tries again after pauses that
@@ -68,7 +68,7 @@ class RefusedAction:
     step: int = 1
 
     def is_over(self, now_s: float) -> bool:
-        """True if the server has accepted it: a pod was created since, or a minute has passed."""
+        """True if the API server accepts the action again: a pod was created since, or a minute has passed."""
         return self.accepted_s is not None and (self.step > 1 or now_s - self.accepted_s >= DOUBLED_EACH_S)
 
 
@@ -89,7 +89,7 @@ class Backoff:
         self._in_doubt: set[str] = set()  # UIDs of jobs about which asking failed, and nothing was written since
 
     def knows(self, job_uid: str) -> bool:
-        """True if some action of the job was refused, and that is not forgotten yet."""
+        """Return True if the API server rejected some action of the job, and that is not forgotten yet."""
         return bool(self._of_job.get(job_uid))
 
     def allows(self, job_uid: str, kind: type[Action], now_s: float) -> bool:
@@ -134,7 +134,10 @@ class Backoff:
         return refused if refused is not None and refused.permanent else None
 
     def resize_s(self, now_s: float) -> float:
-        """When a workload may next be resized that may not be resized now; infinity if there is none."""
+        """When the next pause of a workload that may not be resized ends, in monotonic seconds.
+
+        Infinity without any.
+        """
         found = (refused.get(ResizeWorkload) for refused in self._of_job.values())
         return min((one.until_s for one in found if one is not None and one.until_s > now_s), default=inf)
 
@@ -155,7 +158,7 @@ class Backoff:
                 self._prolong(refused, kind, outcome, now_s)
 
     def _fails_alone(self, outcome: Outcome, kind: type[Action], now_s: float) -> bool:
-        """True if creations of the job fail again and again, and nothing else does."""
+        """True if creations of this job fail again and again while those of other jobs succeed."""
         uid = outcome.action.job_uid
         if outcome.is_ok:
             self._succeeded_s = now_s
@@ -178,14 +181,14 @@ class Backoff:
         return kind is CreatePod and max(others_s, default=-inf) < first_s
 
     def _end_doubts(self, now_s: float) -> None:
-        """The server writes: let those be asked about again that may have failed because it did not."""
+        """Let rejections be tried again that may only have been an outage, because the API server writes again."""
         for refused in (self._of_job.get(uid, {}) for uid in self._in_doubt):
             for kind in refused.keys() & {CreatePod, ResizeWorkload}:
                 refused[kind] = replace(refused[kind], until_s=min(refused[kind].until_s, now_s))
         self._in_doubt.clear()
 
     def drop(self, job_uid: str, kind: type[Action]) -> None:
-        """Drop the refusal, because the job needs no such action any more."""
+        """Forget a rejection, because the job no longer needs that action."""
         self._drop(job_uid, _group(kind))
 
     def forget(self, job_uid: str) -> None:
@@ -203,7 +206,7 @@ class Backoff:
         return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 
     def forget_unwanted(self, job_uid: str, wanted: Iterable[Action], now_s: float) -> None:
-        """Drop the refusals of actions other than creations and resizes that the job needs no more.
+        """Forget the rejections of actions that the job no longer needs, but for creations and resizes.
 
         A workload is not resized while that is refused, and a success ends it. An event is wanted only when something
         changes, and a request pod is no action of the life cycle. Their refusals last for their pause.
@@ -239,7 +242,10 @@ class Backoff:
         )
 
     def _prolong(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:
-        """Let what was refused pause again, if asking again fails twice; the words stay, as this may be an outage."""
+        """Double the pause of a rejected request if asking again fails for a while.
+
+        Its message stays (may be an outage).
+        """
         first_s = self._failed_s.get((outcome.action.job_uid, _part(outcome.action)), now_s)
         if (
             refused.permanent

@@ -1,4 +1,4 @@
-"""What the controller sends next: a state machine without input or output, tasks or callbacks.
+"""The state machine of the controller: computes what to send next, without input or output of its own.
 
 It takes what the cache shows (`seen`), when a plan begins and what it grants (`plan_begins`, `published`), what is
 evicted ahead of it (`amended`), and how each write ended (`ended`). It answers with the next write (`take`).
@@ -81,7 +81,7 @@ class Core:
     # --- What happens
 
     def seen(self, snapshot: ClusterSnapshot, unreachable: frozenset[str]) -> None:
-        """Take what the cache shows now; most jobs have not changed, and are the same objects.
+        """Take the jobs that the cache shows now; those that have not changed are the same objects.
 
         Args:
             snapshot: the cluster.
@@ -100,7 +100,7 @@ class Core:
             self.look_at(filter(self._pending.has_of, self.allotments.growing()))
 
     def look_at(self, uids: Iterable[str], *, is_news: bool = False) -> None:
-        """Look at these jobs again: something that they depend on has changed. Until then nothing is sent of them.
+        """Compute the writes of these jobs again, because a fact has changed; until then nothing is sent for them.
 
         Args:
             uids: the UIDs of the jobs.
@@ -114,7 +114,7 @@ class Core:
             self._due.add(uid, job.key.namespace, is_news=is_news, is_after=self._statuses.is_counted(uid))
 
     def look_at_all(self) -> None:
-        """Look at every job again."""
+        """Compute the writes of every job again."""
         self.look_at(self._jobs)
 
     def watch(self, nodes: NodeWatch) -> None:
@@ -155,7 +155,7 @@ class Core:
         self.look_at(self.allotments.explain(plan, self._statuses.explained()))
 
     def amended(self, decisions: Sequence[ScaleDecision], view: ClusterSnapshot, awaited: frozenset[str]) -> None:
-        """Trainers are evicted ahead of a plan; see `Allotments.amend`."""
+        """Take the evictions ahead of a plan; see `Allotments.amend`."""
         self.look_at(self.allotments.amend(decisions, view, awaited), is_news=True)
 
     def ended(self, write: Write, outcomes: Sequence[Outcome]) -> None:
@@ -197,7 +197,7 @@ class Core:
         self._due.end_backoffs()
 
     def stand_down(self) -> None:
-        """The lease is lost: forget what was granted, as another controller acts now."""
+        """Forget all allotments, because the lease is lost and another controller acts now."""
         if self.allotments.by_job or self.allotments.planning is not None:
             self.allotments = Allotments(unknown={job.key for job in self.snapshot.jobs if job.is_schedulable})
             self._due.end_backoffs()
@@ -251,7 +251,7 @@ class Core:
 
     @property
     def has_more(self) -> bool:
-        """True if jobs have yet to be looked at that need not wait for anything."""
+        """True if the writes of some job have yet to be computed, and the job need not wait for anything."""
         return self._due.has_more(self.under_way.jobs_that_wait, self._clock.monotonic_s())
 
     def has_new_spec(self, job: Job) -> bool:
@@ -330,7 +330,7 @@ class Core:
     # --- One job
 
     def _compute(self, now_s: float) -> None:
-        """Compute the writes of some jobs that have changed; the others of these jobs have none until then."""
+        """Compute the writes of some jobs that have changed; no other write of these jobs is sent until then."""
         self.look_at(self._due.take_later(now_s))
         self.look_at(self.allotments.keep_donors())
         for uid in self._due.first(self.under_way.jobs_that_wait(), now_s):
@@ -339,7 +339,7 @@ class Core:
             self._pending.replace(uid, list(self._wanted(self._jobs[uid], now_s)))
 
     def _wanted(self, job: Job, now_s: float) -> Iterator[Write]:
-        """All that may be sent of a job now."""
+        """All writes that may be sent for a job now."""
         mine = self.under_way.pods_of(job.uid)
         again = self.under_way.repeats(job, mine)
         if self._backoff.allows(job.uid, CreatePod, now_s):
@@ -366,7 +366,7 @@ class Core:
         return self._writes.of(job, as_if_done(job, under_way), usable, self._facts, under_way)
 
     def _repeated_s(self, write: Write) -> float:
-        """When a write may be sent that may have been sent just now, in monotonic seconds."""
+        """From when on a write may be sent that equals the last write of its job, in monotonic seconds."""
         done = self._done.get(write.job_uid)
         return done[1] + REPEAT_S if done is not None and done[0].actions == write.actions else -inf
 
@@ -375,7 +375,7 @@ class Core:
         return self._probes.is_due(job, self._quota_now, self._clock.monotonic_s())
 
     def _quota_now(self) -> QuotaNow:
-        """What ResourceQuotas have left in the snapshot."""
+        """What the ResourceQuotas of the snapshot leave."""
         if self._quota is None or self._quota[0] is not self.snapshot:
             self._quota = (self.snapshot, QuotaNow(self.snapshot))
         return self._quota[1]
@@ -383,7 +383,7 @@ class Core:
     # --- Writes that begin and end
 
     def _note_sent(self, write: Write) -> None:
-        """Note what a write uses up that is being sent."""
+        """Count what a write uses of the allotment of its job, because it is being sent."""
         for action in write.actions:
             if isinstance(action, PatchStatus):
                 self._statuses.sent(write.job_uid)

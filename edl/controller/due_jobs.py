@@ -1,4 +1,4 @@
-"""Which jobs are looked at next: those that have changed, and those whose time has come; none that backs off.
+"""Orders the jobs whose writes are to be computed: changed ones and those whose time has come, none in a backoff.
 
 To look at a job is to compute its writes again. What a job needs follows from the job with its pods, its allotment,
 the facts around it, and the time. The time enters only through the ends that are listed in `next_end_s`: of the
@@ -46,7 +46,7 @@ RANKS: tuple[Rank, ...] = ((False, False), (False, True), (True, False), (True, 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a job stands among those to look at.
+    """The position of a job in the order in which jobs are looked at.
 
     Attributes:
         rank: whether it has not changed itself, and whether it comes after those that have changed as much; jobs of
@@ -61,7 +61,7 @@ class _Place:
 
 
 class _InTurn:
-    """Jobs of one rank: the first ones of all namespaces, then their second ones, each time by their numbers.
+    """The jobs of one rank; namespaces take turns, and each gives its jobs by their numbers.
 
     Both heaps may have entries that are out of date. They go once they come first, so to find the next jobs costs as
     much as these are, and not as all are.
@@ -79,7 +79,7 @@ class _InTurn:
             heappush(self._heads, (number, namespace))
 
     def first(self, most: int, judge: Callable[[int, str], bool | None]) -> list[str]:
-        """The next jobs, which stay.
+        """Return the next jobs without removing them.
 
         Args:
             most: so many at most.
@@ -133,7 +133,7 @@ class DueJobs:
         return uid in self._now
 
     def add(self, uid: str, namespace: str, *, is_news: bool, is_after: bool) -> None:
-        """Look at a job.
+        """Add a job, so that its writes are computed.
 
         Args:
             uid: its UID.
@@ -157,7 +157,7 @@ class DueJobs:
         self._in_turn[place.rank].push(place.namespace, place.number, uid)
 
     def later(self, uid: str, at_s: float, *, or_sooner: bool = False) -> None:
-        """Look at a job at that time; `or_sooner`: unless that is due sooner already."""
+        """Add a job once a time has come; with `or_sooner` an earlier time that is set stays."""
         if or_sooner and self._later.get(uid, inf) <= at_s:
             return
         self._later[uid] = at_s
@@ -167,7 +167,7 @@ class DueJobs:
             heapify(self._ends)
 
     def take_later(self, now_s: float) -> list[str]:
-        """The jobs whose time has come, once, the first ones first."""
+        """Return, once, the jobs whose time has come, the earliest first."""
         due = []
         while self._ends and self._ends[0][0] <= now_s:
             at_s, uid = heappop(self._ends)
@@ -181,7 +181,7 @@ class DueJobs:
         return bool(self._now) and bool(self.first(closed(), now_s, 1))
 
     def first(self, closed: Collection[str], now_s: float, most: int = JOBS_AT_ONCE) -> list[str]:
-        """The next jobs: of equal rank, the first ones of all namespaces, then their second ones.
+        """Return the next jobs without removing them; among jobs of equal rank, namespaces take turns.
 
         Args:
             closed: the jobs for which an answer is awaited.
@@ -195,12 +195,15 @@ class DueJobs:
         return found
 
     def remove(self, uid: str) -> None:
-        """A job is being looked at."""
+        """Remove a job, because its writes are being computed."""
         del self._now[uid]
         self._away.discard(uid)
 
     def _judge(self, rank: Rank, closed: Collection[str], now_s: float, number: int, uid: str) -> bool | None:
-        """See `_InTurn.first`; a job that backs off goes, so that thousands of them do not delay others."""
+        """Return whether the job may be looked at now; None to drop the entry: it is stale, or the job backs off.
+
+        None to drop the entry: it is stale, or the job backs off.
+        """
         place = self._now.get(uid)
         if place is None or (place.rank, place.number) != (rank, number):
             return None
@@ -214,7 +217,7 @@ class DueJobs:
         return self._backoffs.get(uid, (0, -inf))[1] > now_s
 
     def _come_back(self, now_s: float) -> None:
-        """Let jobs come back to their places whose backoff is over."""
+        """Put the jobs back whose backoff is over."""
         while self._returns and self._returns[0][0] <= now_s:
             _, uid = heappop(self._returns)
             self._wake(uid)
@@ -247,7 +250,7 @@ class DueJobs:
             self._wake(uid)
 
     def next_s(self) -> list[float]:
-        """The times at which a job may be looked at although nothing changes; some of them may come to nothing."""
+        """The times at which a job may come up although nothing changes; some may be of no effect."""
         return [heap[0][0] for heap in (self._ends, self._returns) if heap]
 
     def forget(self, uid: str) -> None:

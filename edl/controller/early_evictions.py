@@ -86,7 +86,7 @@ class EarlyEvictions:
         self._task: asyncio.Task[None] | None = None
 
     def look(self, limits: Limits) -> None:
-        """Take what the cache shows: begin to find trainers, or evict those that were found."""
+        """Take the snapshot of the cache: begin to search trainers to evict, or evict those that were found."""
         self.judge()
         now_s = self._clock.monotonic_s()
         self._deciding_since_s = min(now_s, self._deciding_since_s) if self._plans.is_deciding else inf
@@ -119,7 +119,7 @@ class EarlyEvictions:
         self.search = None
 
     def begin(self, limits: Limits) -> EarlySearch | None:
-        """Begin to find trainers for the serving pods that have come; None if there are none to find."""
+        """Begin a search for the serving pods that have come; None if there is nothing to search."""
         snapshot = self._core.snapshot
         waiting = serving_needing_capacity(snapshot)
         self._known &= waiting
@@ -148,7 +148,7 @@ class EarlyEvictions:
         self._wake()
 
     def judge(self) -> None:
-        """Evict the trainers that were found once kube-scheduler has found no capacity for every one of the pods."""
+        """Evict the trainers found once kube-scheduler has reported that none of the pods fits anywhere."""
         search, snapshot = self.search, self._core.snapshot
         if search is None or search.decisions is None:
             return

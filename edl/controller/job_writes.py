@@ -266,7 +266,7 @@ class JobWrites:
         return allow_eviction(placed, job, self._limits)
 
     def _resizes(self, job: Job, usable: Usable, facts: Facts) -> Iterator[ResizePod]:
-        """The CPU requests that still differ; none is raised while serving waits."""
+        """The changes of CPU requests that are still to be made; no request is raised while serving waits."""
         if not usable.requests or not self._backoff.allows(job.uid, ResizePod, self._clock.monotonic_s()):
             return
         running = {pod.uid: pod.running_request for pod in job.live_trainers}
@@ -301,7 +301,7 @@ class JobWrites:
             yield Write(needs(job), Lane.BASE)
 
     def _of_workload(self, job: Job, usable: Usable) -> list[Write]:
-        """The changes of its Workloads, and its resize with an event, or the event that says why there is none."""
+        """The writes of a workload that another controller owns: its Kueue Workloads, and its resize or why not."""
         free = sum(role is Role.TRAINER for role, _ in usable.slots)
         actions = workload_actions(job, usable.decision, free, self._clock.now_s())
         now_s = self._clock.monotonic_s()
@@ -342,7 +342,7 @@ class JobWrites:
 
 
 def is_exclusive(write: Write) -> bool:
-    """True if nothing is computed for a job while this write is under way: what follows depends on how it ends."""
+    """Return True if a job's next writes depend on how this one ends, so that none is computed before that."""
     return not isinstance(write.actions[0], CreatePod | DeletePod)
 
 
@@ -351,7 +351,7 @@ def _is_real(pod_uid: str) -> bool:
 
 
 def _end_writes(marks: Iterable[MarkPod], ends: Iterable[DeletePod], moved: Iterable[EmitEvent]) -> Iterator[Write]:
-    """The marks and deletions, which do not wait for each other; the first deletion tells that pods are moved."""
+    """The writes that mark and delete pods; they do not wait for each other. The first one reports moved pods."""
     yield from (Write((mark,), Lane.END) for mark in marks)
     events = tuple(moved)
     for end in ends:
@@ -360,7 +360,7 @@ def _end_writes(marks: Iterable[MarkPod], ends: Iterable[DeletePod], moved: Iter
 
 
 def _lane_of_status(job: Job, updates: Iterable[Action]) -> Lane:
-    """The first status of a job and its last one come before most; others come after growth, unless pods are lost."""
+    """The lane of a status write: early for the first and last status of a job and for lost pods, else late."""
     if job.is_oversized:
         return Lane.OVERSIZED
     status = next((a.status for a in updates if isinstance(a, PatchStatus)), None)
@@ -383,7 +383,7 @@ def _lane_of_resize(job: Job, actions: Iterable[Action]) -> Lane:
 
 
 def _lane_of_workloads(action: WorkloadAction) -> Lane:
-    """What gives quota back comes first; what is asked for comes with the pods that need it."""
+    """The lane of changes of Kueue Workloads: early if they release quota, else beside the pods that need it."""
     if isinstance(action, ChangeWorkloads):
         if action.gone:
             return Lane.END

@@ -1,4 +1,4 @@
-"""The last plan, for as long as a new decision would be the same: nothing has changed, and no timer is over.
+"""Keeps the last plan as long as a new decision would be the same: nothing has changed, and no timer has ended.
 
 A decision depends on the snapshot, the limits and the time. The time enters only through waiting times that end: of
 a serving pod, of a quiet cluster, and of a job that was shrunk, was admitted or waits. So if two snapshots differ
@@ -37,7 +37,7 @@ S = TypeVar("S")
 
 
 class KeptPlan(Generic[S]):
-    """Remembers one plan with its input, and which of its pods may still start.
+    """Holds one plan with its input, and which of its pods may still start.
 
     Args:
         limits: what the operator allows.
@@ -62,12 +62,12 @@ class KeptPlan(Generic[S]):
         self._due_s = self.next_timer_s(view, plan.seconds) if is_whole else 0.0
 
     def explain(self, plan: ScalePlan, said: ScalePlan) -> None:
-        """Keep a plan with its sentences instead of the plan without."""
+        """Replace the kept plan by the same plan with its sentences."""
         if self._plan is plan:
             self._plan = said
 
     def forget(self) -> None:
-        """Make the next plan anew."""
+        """Forget the kept plan, so that the next one is computed."""
         self._view = self._plan = self.starts = None
 
     def plan_for(self, view: ClusterSnapshot) -> ScalePlan | None:
@@ -78,7 +78,7 @@ class KeptPlan(Generic[S]):
         return self._plan if replace(before, observed_at_s=view.observed_at_s) == view else None
 
     def is_kept(self, view: ClusterSnapshot, plan: ScalePlan) -> bool:
-        """True if this is the kept plan, and the view is still the one that it was made from."""
+        """Return True if `plan` is the kept plan, and the view has not changed since it was made."""
         return plan is self._plan and self.plan_for(view) is plan
 
     def next_timer_s(self, view: ClusterSnapshot, took_s: float) -> float:
@@ -99,7 +99,7 @@ class KeptPlan(Generic[S]):
         return min(end_s for end_s in ends_s if end_s > now_s)
 
     def _end_s(self, job: Job, now_s: float) -> float:
-        """The next end of a wait of a job; it is computed anew once it is over, or the job has changed."""
+        """The next time at which a waiting time of a job ends; cached until it is over or the job changes."""
         known = self._ends.get(job.uid)
         if known is None or known[0] is not job or now_s >= known[2]:
             ends_s = _waits(job, self._limits, now_s, rests=self._rests)
@@ -109,7 +109,7 @@ class KeptPlan(Generic[S]):
 
 
 def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
-    """When each waiting time ends that a decision looks at, but for those of single jobs."""
+    """Yield when each waiting time of the whole cluster ends that decisions depend on, in seconds since the epoch."""
     now_s = view.observed_at_s
     for left_s in serving_grace_left_s(view, limits).values():
         yield now_s + left_s
@@ -120,7 +120,7 @@ def _timers(view: ClusterSnapshot, limits: Limits) -> Iterator[float]:
 
 
 def _waits(job: Job, limits: Limits, now_s: float, *, rests: bool) -> Iterator[float]:
-    """When each waiting time of a job ends."""
+    """Yield when each waiting time of a job ends that decisions depend on, in seconds since the epoch."""
     yield now_s + growth_hold_left_s(job, limits, now_s)
     yield now_s + cooldown_left_s(job, now_s)
     if rests:

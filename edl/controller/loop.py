@@ -101,7 +101,7 @@ class Controller:
         pace: Pace | None = None,
         partners: Partners | None = None,
     ) -> None:
-        """Put the parts together.
+        """Assemble the parts.
 
         Args:
             cluster: is observed and changed.
@@ -160,7 +160,7 @@ class Controller:
 
     @property
     def last_sign_of_life_s(self) -> float:
-        """Monotonic time of the last turn, or of the end of the last write; `/healthz` checks it."""
+        """When the loop last ran, or the last write ended, in monotonic seconds; `/healthz` checks it."""
         return max(self.last_turn_s, self._sender.last_write_s)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -300,7 +300,7 @@ class Controller:
             self._cycle.timer.changed(self._clock.monotonic_s())
 
     async def _look(self, *, anyway: bool = False) -> None:
-        """Take what the cache shows, if it has changed or `anyway`.
+        """Take the snapshot of the cache, if it has changed or `anyway` is set.
 
         Raises:
             NotSyncedError: the cache is not complete.
@@ -321,14 +321,14 @@ class Controller:
         self._core.seen(snapshot, lost)
 
     async def _look_again(self) -> None:
-        """Look before a plan is published; if the cache is not complete, what was seen last counts."""
+        """Take a new snapshot before a plan is published; if the cache is not complete, the last one counts."""
         try:
             await self._look(anyway=True)
         except EdlError as error:
             self._recorder.skipped(str(error))
 
     def _follow(self, *, leads: bool) -> bool:
-        """Note whether this replica leads; returns that."""
+        """Note whether this replica holds the lease, and return that."""
         if leads != self._is_leading:
             self._is_leading = leads
             if not leads:
@@ -376,7 +376,7 @@ class Controller:
         return self._observer.view_between_plans(snapshot, self._observer.watch(snapshot), self._is_finishing)
 
     async def _report(self) -> None:
-        """Show what the cluster has, what the queues use and which nodes are avoided; nothing depends on it."""
+        """Update metrics, queue statuses and node reports; no decision depends on them."""
         self._reported_s = self._clock.monotonic_s()
         await self._recorder.observed(self._core.snapshot, leader=True)
         made = self._cycle.taken()

@@ -19,7 +19,7 @@ class NodeMemory:
     """Adds to each snapshot the node groups that are paused and the nodes that are emptied."""
 
     def __init__(self, limits: Limits) -> None:
-        """Use the groups and the time of these limits."""
+        """Begin with these node groups and time limit."""
         self._limits = limits
         self._groups = {group.name: group for group in limits.nodes.expected}
         self._pauses: dict[str, tuple[float, float]] = {}  # (until when, how long) by group

@@ -155,7 +155,10 @@ class Observer:
     def view_between_plans(
         self, snapshot: ClusterSnapshot, watch: NodeWatch, is_finishing: Callable[[Job], bool]
     ) -> ClusterSnapshot:
-        """The same at once, for evictions ahead of a plan: with what the last plan knew about waiting pods."""
+        """Return the planner's view at once, for evictions ahead of a plan.
+
+        Waiting pods as the last plan knew them.
+        """
         view = self._view(snapshot, self._bounded(snapshot, watch, is_finishing, frozenset()), watch)
         return replace(mark(view, self._wait_records, self._clock.monotonic_s()), headroom=self._headroom)
 
@@ -215,7 +218,7 @@ class Observer:
 
 
 def _unused(pod: Pod, pause_s: float) -> str:
-    """What is said of free capacity that a waiting pod fits and does not get."""
+    """Say that a waiting pod does not get free capacity that fits it, why that may be, and what to check."""
     why = "its node has free capacity for it, and its kubelet has not granted it (see its condition PodResizePending)"
     if not pod.is_resize:
         why = (

@@ -1,4 +1,4 @@
-"""When the next plan is due: a little after a change, because changes come in groups.
+"""Decides when the next plan is due: a little after a change, because changes come in groups.
 
 A change that cannot wait (`ports.Cluster.urgent_changes`) brings a plan soon. What the controller's own growth causes
 brings one once the growth is sent, or after an interval.
@@ -55,7 +55,7 @@ class PlanTimer:
         self._began_s = self._ended_s = self._wake_s = -inf
 
     def changed(self, now_s: float, *, urgent: Collection[str] = ()) -> None:
-        """Something has changed that a plan depends on.
+        """Note that something has changed on which a plan depends.
 
         Args:
             now_s: the time.
@@ -78,11 +78,11 @@ class PlanTimer:
         self._ended_s = now_s
 
     def wake(self, at_s: float) -> None:
-        """Make a plan due at that time in any case."""
+        """Make a plan due at a given time, even without a change."""
         self._wake_s = at_s
 
     def due_s(self, *, is_growing: bool, asked_s: Mapping[str, float] = NOTHING_ASKED) -> float:
-        """When the next plan is due.
+        """When the next plan is due, in monotonic seconds.
 
         Args:
             is_growing: trainers that the last plan granted have yet to be created.
@@ -97,6 +97,6 @@ class PlanTimer:
         return due_s
 
     def _after_answers_s(self, due_s: float, asked_s: float) -> float:
-        """When a plan is due that waits a little for the API server, if it was asked by then."""
+        """Delay a plan by PROBES_S if the API server was asked about pods by then, so that the answers count."""
         at_s = max(due_s, self._ended_s)
         return at_s + PROBES_S if asked_s <= at_s else due_s

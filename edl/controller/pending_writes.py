@@ -1,4 +1,4 @@
-"""The writes that may be sent now: which kind comes first, and which job is next.
+"""Orders the writes that may be sent: by lane (kind of write), and in each lane by namespace and job in turn.
 
 A job's writes are replaced as a whole whenever they are computed anew, so a superseded write is not here any more.
 Which write must wait for another one of its job is decided where they are computed (`job_writes`).
@@ -37,7 +37,7 @@ URGENT = tuple(lane for lane in Lane if lane < Lane.SURPLUS)
 
 
 def lanes_in_turn(turn: int, *, background: bool, is_held: bool) -> list[Lane]:
-    """The lanes to send from, the first one first.
+    """The order of lanes in which to look for the next write.
 
     Args:
         turn: counts the writes, from 0 to `STATUS_EVERY`.
@@ -69,19 +69,19 @@ class Write:
 
     @property
     def status(self) -> PatchStatus | None:
-        """The status that it writes, if it writes one."""
+        """The status that the write contains; None if it contains none."""
         return next((action for action in self.actions if isinstance(action, PatchStatus)), None)
 
 
 class PendingWrites:
-    """The writes of all jobs that have not been sent, by lane; in it the namespaces take turns, and their jobs."""
+    """The writes of all jobs that are not sent yet, by lane; within a lane namespaces take turns, and their jobs."""
 
     def __init__(self) -> None:
         self._ready: dict[Lane, dict[str, dict[str, deque[Write]]]] = {lane: {} for lane in Lane}
         self._namespaces: dict[str, str] = {}  # by UID of the job
 
     def replace(self, job_uid: str, writes: Iterable[Write]) -> None:
-        """Replace all writes of a job; the job keeps its place among the others."""
+        """Replace all writes of a job; the job keeps its position among the others."""
         by_lane: dict[Lane, deque[Write]] = {}
         for write in writes:
             by_lane.setdefault(write.lane, deque()).append(write)
@@ -100,7 +100,7 @@ class PendingWrites:
             del self._namespaces[job_uid]
 
     def empty(self, job_uid: str) -> None:
-        """Remove the writes of a job whose writes are computed anew soon; the job keeps its place."""
+        """Remove the writes of a job, because they are computed again soon; the job keeps its position."""
         for jobs in self._of(job_uid):
             jobs[job_uid] = deque()
 

@@ -1,4 +1,4 @@
-"""One plan after the other, made beside the writes, and what each is made from.
+"""Makes one plan after the other while writes are sent, and assembles the input of each.
 
 `pace` says when a plan is due. Until the API server was asked about the pods of a new job, a plan leaves the job out.
 """
@@ -43,7 +43,7 @@ from edl.model.plan import ScalePlan
 
 @dataclass(frozen=True, slots=True)
 class CycleCalls:
-    """What a cycle of plans asks its controller, and tells it.
+    """The functions by which the plan cycle asks and informs its controller.
 
     Attributes:
         recorder: is told how each plan ended.
@@ -134,7 +134,7 @@ class PlanCycle:
         self._wake()
 
     async def close(self) -> None:
-        """Give up the plan under way."""
+        """Cancel the plan under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -194,7 +194,7 @@ class PlanCycle:
         return RoundResult.ACTED
 
     async def show(self, show: Callable[[ClusterSnapshot, ScalePlan], None]) -> RoundResult:
-        """Make one plan and show it; nothing is published."""
+        """Make one plan and show it without publishing it."""
         began_s = self._clock.monotonic_s()
         self.timer.began(began_s)
         snapshot = self._core.snapshot
@@ -212,19 +212,19 @@ class PlanCycle:
         return self._made is not None
 
     def taken(self) -> tuple[ClusterSnapshot, ScalePlan] | None:
-        """The last plan with its view, once."""
+        """Return the last published plan with its view; None if it was returned before."""
         made, self._made = self._made, None
         return made
 
     async def _starts(self, view: ClusterSnapshot, plan: ScalePlan) -> tuple[Start, ...]:
-        """What may start now: one pod alone where a job tries a node."""
+        """The pods of the plan that may start now; on a node to be tested, only one."""
         found = [Start(start.job, start.role, start.node) for start in await self._plans.startable(view, plan)]
         retries, now_s = self._backoff.retries, self._clock.monotonic_s()
         tried = tuple(chain.from_iterable(retries.tried(job, now_s) for job in view.jobs))
         return one_trial_per_node(one_trial_per_node(found, view.avoided), tried, view.jobs, roles=frozenset(Role))
 
     async def allowed(self, view: ClusterSnapshot) -> ClusterSnapshot:
-        """The planner's view: bounds respect what the API server and nodes reject, and no job that pauses starts.
+        """Return the planner's view: rejections by API server and nodes limit jobs, and jobs in a pause do not start.
 
         A rejection ends with the wish: once the job has all that it wants, or its spec changes. Each part looks at
         some thousand jobs at most, and anything else may be done between two of them.

@@ -105,7 +105,10 @@ class PlanMaker:
         self._limits, self._kept = limits, KeptPlan(limits, rests=self._planner.rests)
 
     def next_timer_s(self, view: ClusterSnapshot) -> float:
-        """When a decision on an unchanged view may differ, after one that takes as long as the last one took."""
+        """When a new decision may differ from the last one although nothing changed, in seconds since the epoch.
+
+        `took_s` is subtracted.
+        """
         return self._kept.next_timer_s(view, self.took_s)
 
     async def plan(self, view: ClusterSnapshot) -> ScalePlan | None:

@@ -1,4 +1,4 @@
-"""Decisions on a snapshot without a controller: for `edl plan`, `edl explain`, a replay and the simulator.
+"""Makes plans for a snapshot without a controller: for `edl plan`, `edl explain`, a replay and the simulator.
 
 They look at jobs as the controller does: a job whose trainers have begun to finish neither grows nor needs its
 minimum any more. Plans and reports show the bounds that the job declares.
@@ -31,7 +31,7 @@ from edl.planner.policies.registry import COMPARISONS, policy_named, policy_name
 
 
 def plan_snapshot(snapshot: ClusterSnapshot, policy: str, limits: Limits) -> ScalePlan:
-    """Decide as the controller does, or as a policy does that is only for comparison.
+    """Make a plan as the controller does, or by a policy that exists only for comparison.
 
     Args:
         snapshot: the cluster.

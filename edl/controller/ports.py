@@ -1,4 +1,4 @@
-"""What the controller needs from outside: a cluster, a lease, the masters of the jobs, and a recorder.
+"""The interfaces that the controller needs: a cluster, a lease, the masters of the jobs, and a recorder.
 
 `edl.kube` and `edl.observability` implement these interfaces for a live cluster; the tests implement them for a small
 cluster in virtual time.
@@ -36,7 +36,7 @@ class Cluster(Protocol):
         """Wait until something changes that a decision depends on; False if nothing did since the last snapshot."""
 
     def urgent_changes(self) -> frozenset[str]:
-        """The groups of the changes since the last call that must not wait for the writes under way.
+        """Return the groups of those changes since the last call that must not wait for the writes under way.
 
         A job came, was edited or was deleted; a node came, went or changed (its group is empty); a serving pod
         waits, or waits no more; a pod of a job ended by itself. The group is the namespace. Workloads of Kueue that
@@ -88,7 +88,7 @@ class HeadroomAdvisor(Protocol):
         """Return the capacity that the next plan should reserve; called once for each plan, in the order of time."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """A plan was made for a snapshot with that advice."""
+        """Note that a plan was made for a snapshot with this advice."""
 
 
 class Recorder(Protocol):
@@ -101,29 +101,29 @@ class Recorder(Protocol):
         """Count a plan or an iteration that was skipped for a reason."""
 
     async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
+        """Record a plan that has passed its checks: a new one, or a fallback plan (`plan.fallback` is set)."""
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Trainers of these jobs are evicted for pending serving pods ahead of a plan."""
+        """Record that trainers of these jobs are evicted for pending serving pods ahead of a plan."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
-        """No plan could be made, or the plan broke a rule and was dropped (RefusedPlanError: a bug in edl)."""
+        """Record that no plan could be made, or that one broke a rule (RefusedPlanError: a bug in edl)."""
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A bug in edl stopped a plan, a job or a write; everything else went on."""
+        """Record a bug in edl that has stopped a plan, a job or a write; everything else continues."""
 
     def postponed(self, what: str) -> None:
-        """A planned action waits for a later plan; the text says which one and why."""
+        """Record that a planned action waits for a later plan; the text says which one and why."""
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out, or the API server rejected it."""
+        """Record that an action was carried out, or that the API server rejected it."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A plan was published, or could not be made."""
+        """Record that a plan was published, or could not be made."""
 
 
 class MasterAddress(NamedTuple):
-    """Where the master of a job answers.
+    """The address of the master of a job.
 
     Attributes:
         job, job_uid: the job; the token of a call is derived from them.
@@ -143,7 +143,7 @@ class MasterClient(Protocol):
     """Calls to the masters of jobs. Each call ends within a few seconds and is not repeated."""
 
     async def report(self, master: MasterAddress) -> MasterReport:
-        """Read what the master knows.
+        """Read the report of a master.
 
         Raises:
             TemporaryError: the master does not answer, or asks to try later.

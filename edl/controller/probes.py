@@ -1,4 +1,4 @@
-"""Asking the API server whether it accepts a job's pods, before they cost anybody capacity.
+"""Asks the API server by dry runs whether it accepts a job's pods, before trainers are evicted for them.
 
 A job is asked about once when it comes or its spec changes, and again from time to time while the API server rejects
 its pods. Until the first answer a plan gives it nothing new:
@@ -52,7 +52,9 @@ class Probes:
         return all(quota().has(job, role) for role in missing_roles(job))
 
     def questions(self, job: Job) -> tuple[Action, ...]:
-        """One question for each kind of pod that the job lacks, after what was rejected last.
+        """Return the dry runs that ask the API server about each kind of pod that the job lacks.
+
+        First what it rejected last.
 
         Volcano's admission accepts only pods of a group that exists.
         """

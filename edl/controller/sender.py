@@ -35,7 +35,7 @@ class Source(Protocol):
         """Note how a write ended."""
 
     def has_urgent(self) -> bool:
-        """True if a write can be sent that somebody waits for."""
+        """True if a write can be sent for which a pod or a user waits."""
 
 
 class Sender:
@@ -94,7 +94,7 @@ class Sender:
         self._was_background_full = len(self._tasks) >= concurrency.background and not self._core.has_urgent()
 
     def end(self) -> None:
-        """Tell the state machine of the writes that have ended, in the order in which they were sent.
+        """Report the writes that have ended to the state machine, in the order in which they were sent.
 
         Raises:
             BaseException: whatever ended a write that is no `Exception`.
@@ -105,7 +105,7 @@ class Sender:
 
     @property
     def has_ended(self) -> bool:
-        """True if a write has ended of which the state machine was not told."""
+        """True if a write has ended that was not reported to the state machine."""
         return any(task.done() for task in self._tasks)
 
     async def wait(self) -> None:
@@ -135,7 +135,7 @@ class Sender:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self) -> None:
-        """Give up the writes under way."""
+        """Cancel the writes under way."""
         for task in self._tasks:
             task.cancel()
 

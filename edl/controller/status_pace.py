@@ -1,4 +1,4 @@
-"""When a status is written: at once, or a little later if more changes are likely to follow.
+"""Decides when a status is written: at once, or a little later if more changes are likely to follow.
 
 While many pods start, only the counts of a status change, and each pod would cost a write. And a job that came or was
 edited gets its first plan within moments, unless plans take long: then its status need not be written twice.
@@ -25,7 +25,7 @@ BRIEF_S = 0.1
 
 
 class StatusPace:
-    """Remembers when jobs have changed.
+    """Keeps the times of the last changes of jobs, and from them when each status is due.
 
     Attributes:
         plan_s: how long the last plan took.
@@ -52,7 +52,7 @@ class StatusPace:
             self.counted(job_uid, now_s)
 
     def counted(self, job_uid: str, now_s: float) -> float:
-        """Only the counts of a job have changed; returns when its status is due."""
+        """Note that only the counts of a job have changed; returns when its status is due."""
         first_s, _ = self._counted_s.get(job_uid, (now_s, now_s))
         self._counted_s[job_uid] = (first_s, now_s)
         return min(first_s + LONGEST_S, now_s + DEBOUNCE_S)
@@ -62,16 +62,19 @@ class StatusPace:
         return job_uid in self._counted_s
 
     def sent(self, job_uid: str) -> None:
-        """The status of a job was sent."""
+        """Note that the status of a job was sent."""
         self._counted_s.pop(job_uid, None)
 
     def begins(self, write: Write) -> None:
-        """A write is being sent."""
+        """Note that a write is being sent."""
         if write.lane is Lane.OVERSIZED:
             self.oversized_s = inf
 
     def ended(self, write: Write, outcomes: Iterable[Outcome], now_s: float) -> None:
-        """A write has ended; after that of a large job the API server has as much time for others as it took."""
+        """Note that a write has ended; after one of an oversized job, the next such write waits as long as it took.
+
+        After that of a very large job, the next such write pauses as long as it took.
+        """
         if write.lane is Lane.OVERSIZED:
             self.oversized_s = now_s + sum(outcome.seconds for outcome in outcomes)
 
@@ -118,7 +121,7 @@ class StatusPace:
 
 
 def _differs_in_counts(before: JobStatus | None, now: JobStatus) -> bool:
-    """True if only ready and pending pods, or what they lend, have changed; a wish that changed is no count."""
+    """Return True if two statuses differ only in the numbers of ready and pending pods, and in what these lend."""
     if before is None:
         return False
     roles = [(before.trainer, now.trainer), (before.pserver, now.pserver), (before.master, now.master)]

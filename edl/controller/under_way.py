@@ -1,4 +1,4 @@
-"""The writes that were sent and have not ended, and the creations whose answer was lost.
+"""Keeps the writes that were sent and have not ended, and the creations whose answer was lost.
 
 Both count as done where capacity is counted, so nothing is made in place of a pod that may exist. A creation whose
 answer was lost is sent again with the same name, before other pods of the job are created.
@@ -20,7 +20,7 @@ from edl.model.pods import PodPhase
 
 
 class UnderWay:
-    """Remembers writes until they have ended.
+    """The writes that were sent and have not ended.
 
     Attributes:
         writes: those that were sent, in that order.
@@ -48,7 +48,7 @@ class UnderWay:
         self.unanswered = {key: action for key, action in self.unanswered.items() if key[0] != job_uid}
 
     def jobs_that_wait(self) -> set[str]:
-        """UIDs of the jobs for which something is under way on whose end it depends what follows."""
+        """UIDs of the jobs whose next writes depend on the end of a write under way."""
         return {write.job_uid for write in self.writes if is_exclusive(write) and not is_probe(write)}
 
     def probes(self) -> set[str]:
@@ -111,7 +111,7 @@ class UnderWay:
         return kept
 
     def assumed(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The cluster as it will be once all of this has succeeded.
+        """Return the cluster as it will be once all writes under way have succeeded.
 
         Args:
             snapshot: what the cache shows.
@@ -128,5 +128,5 @@ class UnderWay:
 
 
 def is_probe(write: Write) -> bool:
-    """True for the question whether the API server accepts pods."""
+    """True for a dry run that asks whether the API server accepts pods."""
     return isinstance(write.actions[-1], ProbePod)

@@ -1,4 +1,4 @@
-"""What capacity the controller asks of each plan, by shape of serving pods, from the snapshots of the plans.
+"""Advises how much capacity each plan should keep for serving pods of each shape, from the plans' snapshots.
 
 The memory of an advisor may be lost at any moment: after a restart it starts cold, keeps nothing and says so.
 """
@@ -33,7 +33,7 @@ class Reservation(Protocol):
     """Decides how much capacity to reserve for the pods of one shape."""
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """See `learner.Learner.observe`."""
+        """Note how many pods of the shape there are, and return for how many more to keep capacity."""
 
 
 class Advisor:
@@ -44,7 +44,7 @@ class Advisor:
     """
 
     def __init__(self, slo: float) -> None:
-        """Start cold.
+        """Start without history.
 
         Args:
             slo: idle core-seconds that one waiting pod-second costs, > 0.

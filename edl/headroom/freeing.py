@@ -24,7 +24,7 @@ _LONGEST_S = TICK_S * MOST_TICKS
 
 
 class FreeingTime:
-    """Measures both times from the snapshots that it is shown."""
+    """Measures how long trainers take to end and serving pods to start, from the snapshots that it is shown."""
 
     def __init__(self) -> None:
         self._stops: deque[float] = deque(maxlen=KEPT_SAMPLES)
@@ -50,7 +50,7 @@ class FreeingTime:
         return max(1, ceil(self.seconds / TICK_S))
 
     def observe(self, snapshot: ClusterSnapshot, serving: Iterable[Pod]) -> None:
-        """Note what ends and what starts; call it with each snapshot.
+        """Note which pods end and start; call it with each snapshot.
 
         Args:
             snapshot: the cluster.

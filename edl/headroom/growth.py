@@ -1,4 +1,4 @@
-"""By how much a count grows within a window, from counts that are seen now and then.
+"""Measures by how much a count of pods grows within a window of time, from counts at irregular moments.
 
 Time is cut into ticks. The growth from a tick is the largest count of the ticks in the window after it, less its own
 count at its end; it is known once the window is over. A count holds until another one is seen.
@@ -28,7 +28,7 @@ class Growth:
         self._seen_s: float | None = None
 
     def __len__(self) -> int:
-        """Ticks whose window is not over; at most `MOST_TICKS`."""
+        """How many ticks wait for the end of their window; at most `MOST_TICKS`."""
         return len(self._open)
 
     def observe(self, at_s: float, count: int, window: int) -> Iterator[tuple[float, int]]:

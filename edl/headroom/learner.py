@@ -1,4 +1,4 @@
-"""How much capacity to keep for one shape of serving pods: a newsvendor's answer from the growth that was seen.
+"""Learns for how many serving pods of one shape to keep capacity: the newsvendor problem over past growth.
 
 Capacity that is kept costs idle cores, and a pod without capacity waits for as long as freeing takes. If a waiting
 pod-second costs as much as `slo` idle core-seconds, the capacity at which both cost least together is the quantile
@@ -35,7 +35,7 @@ _NAMES = ("the last hour", "all days", "this hour of the day", "the moments so l
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """For how many pods capacity is to be kept, and why."""
+    """For how many pods to keep capacity, and why."""
 
     pods: int
     reason: str
@@ -75,7 +75,7 @@ class Learner:
         return self._slo / (self._slo + self._cores)
 
     def guesses(self) -> tuple[int, ...]:
-        """The reserve that each history suggests: the last hour, all days, this hour of all days, such moments."""
+        """For how many pods each forecast would keep capacity: of the last hour, all days, this hour, this moment."""
         return tuple(self._guesses)
 
     def memory(self) -> int:
@@ -105,7 +105,7 @@ class Learner:
         return self._answer
 
     def _learn(self, at_s: float, growth: int) -> None:
-        """Charge each account for what it answered in that tick, then let it see the growth."""
+        """Charge each forecast for what it answered at that tick, then let it learn the growth."""
         hour = int(at_s % DAY_S // HOUR_S)
         fading = 0.5 ** (TICK_S / DAY_S)
         while len(self._made) > 1 and self._made[1][0] < at_s + TICK_S:
@@ -121,7 +121,7 @@ class Learner:
         self.peak = max(self.peak, growth)
 
     def _guess(self, at_s: float, *, is_new: bool) -> None:
-        """Ask each account, if something grew or the last answers are old."""
+        """Ask each forecast again, if something grew or the last answers are old."""
         hour, moment, kind = int(at_s % DAY_S // HOUR_S), int(at_s // RENEWED_S), self._moments.kind(at_s)
         if not is_new and self._guessed_at == (hour, moment, kind):
             return

@@ -1,4 +1,4 @@
-"""How much a number of serving pods grows, learned apart for each time since its last change, a rise or a fall.
+"""Learns how much the number of serving pods grows, separately for each time since its last rise or fall.
 
 An autoscaler acts periodically, and waits after each change. So new pods are not equally likely at all moments, and
 at most moments none will come before capacity for it could be freed.
@@ -43,7 +43,7 @@ class Moments:
         self._changes.append((at_s, pods > before))
 
     def add(self, at_s: float, growth: int) -> None:
-        """Note the growth from a tick, which begins at `at_s`; ticks come in their order."""
+        """Note the growth that followed a tick at `at_s`; ticks must come in order."""
         while len(self._changes) > 1 and self._changes[1][0] < at_s + TICK_S:
             self._changes.popleft()
         if not self._changes or self._changes[0][0] >= at_s + TICK_S:

@@ -15,17 +15,17 @@ from edl.model.jobs import Job
 
 
 def creations(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """The objects that new pods need, then the pods."""
+    """The creations of a job in order: objects that new pods need, then the pods."""
     return tuple(a for a in actions if isinstance(a, Need | CreatePod))
 
 
 def status_updates(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """The status, then its events, then the deletion of an expired job."""
+    """The last actions of a job in order: status, its events, and the deletion of an expired job."""
     return tuple(a for a in actions if isinstance(a, PatchStatus | EmitEvent | DeleteJob))
 
 
 def degraded_update(job: Job, actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Of the status and events, only condition Degraded and its event.
+    """Keep of the status and events only the condition Degraded and its event.
 
     For the time in which a mark cannot be written: the rest of the status would count a failure without its mark.
     """

@@ -34,7 +34,7 @@ def next_index(job: Job, role: Role) -> int:
 
 
 def as_allowed(job: Job, refusal: Refusal | None) -> Job:
-    """The job for the planner, with a limit on its trainers that respects a refusal.
+    """Return the job for the planner with its trainers limited to those that the API server accepts.
 
     The limit is no maximum: what share of the cluster is fair for a job depends on its maximum, and stays. A job that
     may try may have what it may try, and at least its minimum. One that must not try keeps the pods it has, and lacks
@@ -67,7 +67,7 @@ def as_allowed(job: Job, refusal: Refusal | None) -> Job:
 
 
 def as_unasked(job: Job) -> Job:
-    """Return the job for the planner while no dry run has checked the pods of its new spec: its pods stay.
+    """Return the job for the planner while no dry run has checked its changed pods: it keeps the pods that it has.
 
     Args:
         job: with pods; one without any is left out of the plan.

@@ -49,15 +49,15 @@ class Start(Protocol):
 
     @property
     def job(self) -> JobKey:
-        """Its job."""
+        """The job of the pod."""
 
     @property
     def role(self) -> Role:
-        """Its role."""
+        """The role of the pod."""
 
     @property
     def node(self) -> str:
-        """Its node."""
+        """The name of the node on which the pod may start."""
 
 
 S = TypeVar("S", bound=Start)
@@ -125,7 +125,7 @@ def _is_large_enough(node: Node, shape: PodShape) -> bool:
 
 
 def as_avoiding(job: Job, avoided: Iterable[AvoidedNode], nodes: Sequence[Node]) -> Job:
-    """The job for the planner: its new trainers fit on no node that they keep away from."""
+    """Return the job for the planner with the avoided nodes excluded for its new trainers."""
     names = closed_nodes(job, avoided, nodes)
     return replace(job, trainer=excluding(job.trainer, names)) if names else job
 
@@ -133,7 +133,7 @@ def as_avoiding(job: Job, avoided: Iterable[AvoidedNode], nodes: Sequence[Node])
 def keep_away(
     actions: Iterable[Action], job: Job, avoided: Sequence[AvoidedNode], nodes: Sequence[Node]
 ) -> tuple[Action, ...]:
-    """The actions of a job; its new trainers exclude the avoided nodes, so that kube-scheduler does too.
+    """Exclude the avoided nodes in the job's creations of trainers, so that kube-scheduler avoids them too.
 
     Only the trainer that is planned for a node that is tried may go there.
     """
@@ -156,7 +156,7 @@ def one_trial_per_node(
     *,
     roles: Container[Role] = TRAINERS,
 ) -> tuple[S, ...]:
-    """The pods that may start; of those that a job tries on a node, only the first one.
+    """Keep the pods that may start; of those that would test the same avoided node, only the first one.
 
     Args:
         starts: the pods, the first to be created first.
@@ -210,7 +210,10 @@ def _reports_by_node(snapshot: ClusterSnapshot) -> dict[str, list[tuple[JobKey, 
 def _judge(
     name: str, reports: Sequence[tuple[JobKey, NodeTrouble]], limits: Limits, now_s: float
 ) -> AvoidedNode | None:
-    """The node to avoid if enough jobs failed there at about the same time, or one after a pause; else None."""
+    """Return a node as avoided if enough jobs failed there at about the same time, or one after a pause.
+
+    Else None.
+    """
     first_s = limits.nodes.avoid_for_s
     reports = [(key, trouble) for key, trouble in reports if now_s < forgotten_s(trouble, first_s)]
     if not reports:
@@ -224,7 +227,7 @@ def _judge(
 
 
 def _with_probe(node: AvoidedNode, snapshot: ClusterSnapshot, limits: Limits) -> AvoidedNode:
-    """The node with the job whose turn it is to start a trainer there, once its time is over."""
+    """Add to an avoided node whose time is over the job that may test it with one trainer; jobs take turns."""
     now_s = snapshot.observed_at_s
     if node.spared or now_s < node.until_s:
         return node

@@ -36,7 +36,7 @@ _MAX_SHOWN = 300
 
 
 class MasterState(StrEnum):
-    """`state` in the status of a master."""
+    """The values of the field `state` in the status of a master."""
 
     EMPTY = "empty"  # no data set is declared yet
     RUNNING = "running"
@@ -46,7 +46,7 @@ class MasterState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HungTrainer:
-    """A trainer without which the others train on, although its process is there.
+    """A trainer whose pod exists, but without which the others continue, because it does not answer.
 
     Attributes:
         pod_uid: the UID of its pod.
@@ -100,7 +100,7 @@ class MasterReport:
 
     @property
     def course(self) -> tuple[int, int]:
-        """(stretch, positions consumed in it): work can be counted within a stretch.
+        """(number of a stretch, positions consumed in it): only within one stretch can readings be subtracted.
 
         That is an epoch, at whose end trainers wait for the last leases. Trainers in step go through all epochs.
         """

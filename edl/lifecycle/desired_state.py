@@ -52,7 +52,7 @@ from edl.model.topology import Labels
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """The facts outside of a job and its decision that its life depends on.
+    """Facts beside the job and its decision that `desired_state` needs.
 
     Attributes:
         unreachable: UIDs of pods whose end no kubelet will confirm: bound to a missing node, or terminating beyond
@@ -160,7 +160,7 @@ def as_planned(job: Job, *, is_finishing: bool = False) -> Job:
 
 
 def _one_by_one(job: Job) -> Job:
-    """The job without slices: what is left of them goes on to its end."""
+    """Return the job without slices, because it is about to end: single trainers of a slice may finish."""
     topology = job.topology
     return job if topology is None else replace(job, topology=replace(topology, slices=None))
 
@@ -191,13 +191,13 @@ def _next(given: _Input) -> _Result:
 
 
 def _counted_pods_to_end(given: _Input) -> list[Pod]:
-    """The pods that are deleted now of a job that has none later; a failed one only once its failure is stored."""
+    """The pods to delete now of a job that shall have none; a failed pod only once the status counts its failure."""
     job, unreachable = given.job, given.context.unreachable
     return [p for p in pods_to_end(job, unreachable) if p.uid in unreachable or not is_uncounted(job, p)]
 
 
 def _without_readmission(given: _Input) -> _Input:
-    """The input without a decision that would take down a job which only waits for the last report of its master."""
+    """Drop a decision that would stop a job whose trainers have ended, while its master's last report is due."""
     job, decision = given.job, given.decision
     is_ending = job.was_admitted and job.completed_trainers > 0 and not job.live_trainers
     is_refused = decision is not None and not decision.admitted

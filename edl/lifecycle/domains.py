@@ -23,7 +23,7 @@ from edl.model.topology import TOGETHER, Labels, Path, Slices, home_of, path_of,
 
 
 def require_domains(actions: Iterable[Action], job: Job, nodes: Sequence[Node]) -> tuple[Action, ...]:
-    """The actions of a job; new pods that must stay in a domain require that of their planned node.
+    """Let new pods of a job that must stay in a topology domain require the domain of their planned node.
 
     Args:
         actions: the actions from the life cycle.
@@ -90,7 +90,7 @@ def _indexes(number: int, size: int) -> range:
 
 
 def _taken(left: dict[Path, list[str]], home: Path, count: int) -> list[str]:
-    """Use some nodes of a domain, at most so many."""
+    """Take at most `count` nodes of a domain out of `left`, and return them."""
     nodes = left.get(home, [])
     taken, nodes[:count] = nodes[:count], []
     return taken

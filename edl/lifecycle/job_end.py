@@ -64,7 +64,7 @@ def _end_by_ledger(job: Job, master_view: MasterView | None) -> Step | None:
 
 
 def _end_by_policy(events: Sequence[PodEvent]) -> Step | None:
-    """The end of a job by the policy for its first event; None if it goes on."""
+    """Return how a job ends by the `policies` of its spec, after the first of these events; None if it continues."""
     if not events:
         return None
     first = events[0]

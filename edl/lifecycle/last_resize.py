@@ -62,7 +62,7 @@ def _resize(job: Job, step: Step, trainer: RoleCount, stamp: float) -> Resize | 
 
 
 def _lower_growth(last: Resize | None, step: Step, stamp: float) -> Resize | None:
-    """The last resize after a lower target that deletes no trainer: a growth that ends earlier is not a shrink."""
+    """Correct the last resize after a lower target that deletes no trainer: the growth only ended earlier."""
     if last is None or last.to_count <= max(last.from_count, step.target):
         return last
     return replace(last, time_s=stamp, from_count=min(last.from_count, step.target), to_count=step.target)

@@ -26,7 +26,7 @@ def lend(
     unpinned: UnpinnedPods,
     closed_nodes: Container[str] = frozenset(),
 ) -> tuple[Action, ...]:
-    """The actions of a job; its new trainers that may lend request a part of their CPU and require their node.
+    """Let new trainers of a job that may lend CPU request a part of it, and require their planned node.
 
     Args:
         actions: the actions from the life cycle.

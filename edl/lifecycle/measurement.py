@@ -105,7 +105,7 @@ class SpeedMeter:
 
 
 def observe(meter: SpeedMeter, reading: ProgressReading, window_s: float = WINDOW_S) -> SpeedMeter:
-    """Add one reading.
+    """Add a reading of the job's progress to the measurement of its speed.
 
     Args:
         meter: the meter after the earlier readings.
@@ -216,19 +216,19 @@ def is_close_to(stored: Measured, measured: Measured) -> bool:
 
 
 def _counts(measured: Measured) -> tuple[list[int], list[tuple[int, int, bool]]]:
-    """The numbers of trainers of which a speed and a goodput is known, and what else of the goodput is whole."""
+    """The counts of trainers with a known speed, and those with a known goodput, for a comparison."""
     goodputs = [(one.trainers, one.batch, one.is_measured) for one in measured.goodputs]
     return [speed.trainers for speed in measured.speeds], goodputs
 
 
 def _follows(last: ProgressReading, reading: ProgressReading) -> bool:
-    """True if the work between two readings can be counted."""
+    """Return True if the work between two readings can be computed: one epoch, and all trainers had work."""
     is_later = reading.at_s > last.at_s and reading.consumed >= last.consumed
     return is_later and reading.epoch == last.epoch and reading.is_steady and last.is_steady
 
 
 def _opened(meter: SpeedMeter, reading: ProgressReading) -> SpeedMeter:
-    """Open a window if every trainer works, or if edl has waited SETTLE_S for those that do not."""
+    """Open a window if every trainer works, or if some have not begun to work within SETTLE_S."""
     all_work = reading.working >= reading.trainers
     if not all_work and reading.at_s - meter.since_s < SETTLE_S:
         return replace(meter, last=reading)

@@ -37,7 +37,7 @@ def is_refused(pod: Pod, now_s: float) -> bool:
 
 
 def note_unpinned(unpinned: UnpinnedPods, job: Job, time_s: float, now_s: float) -> dict[tuple[str, str], float]:
-    """The pods that may run on any node, with those of a job that kube-scheduler does not bind to their node.
+    """Add the pods that kube-scheduler has not bound to their required node to those that may run on any node.
 
     If a controller loses this memory, each such pod costs one more attempt and nothing else.
 
@@ -54,7 +54,7 @@ def note_unpinned(unpinned: UnpinnedPods, job: Job, time_s: float, now_s: float)
 
 
 def pin(actions: Iterable[Action], nodes: int, unpinned: UnpinnedPods) -> tuple[Action, ...]:
-    """The actions of a job; in a large cluster its new pods require their planned nodes.
+    """Let the new pods of a job require their planned nodes if the cluster is large.
 
     Args:
         actions: the actions from the life cycle.

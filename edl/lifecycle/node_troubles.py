@@ -79,7 +79,7 @@ def avoided_problem(job: Job, watch: NodeWatch) -> tuple[str, str] | None:
 
 
 def _is_refuted(trouble: NodeTrouble, job: Job, now_s: float, first_s: float) -> bool:
-    """True if a trainer of the job that started later does well on the node."""
+    """Return True if a trainer of the job that was created after the trouble does well on the same node."""
     return any(
         pod.node == trouble.node and pod.created_s > trouble.time_s and does_well(pod, now_s, PROBE * first_s)
         for pod in job.pods
@@ -89,7 +89,7 @@ def _is_refuted(trouble: NodeTrouble, job: Job, now_s: float, first_s: float) ->
 def _new(
     job: Job, kept: dict[str, NodeTrouble], watch: NodeWatch, now_s: float, master_view: MasterView | None
 ) -> dict[str, NodeTrouble]:
-    """The troubles that are found now, by node. Trainers that were there before the last one tell nothing new."""
+    """Find by node the failures and hangs of trainers that began after the last trouble known of that node."""
     hung = {pod.uid for pod in overdue_trainers(job, master_view)}
     avoided = {node.name: node for node in watch.avoided}
     found: dict[str, NodeTrouble] = {}

@@ -44,7 +44,7 @@ def wait_s(first_s: float, waits: int) -> float:
 
 
 def forgotten_s(trouble: NodeTrouble, first_s: float) -> float:
-    """When a trouble no longer counts, in seconds since the epoch."""
+    """When a failure on a node no longer counts, in seconds since the epoch."""
     return trouble.time_s + wait_s(first_s, trouble.waits) + WINDOW * first_s
 
 

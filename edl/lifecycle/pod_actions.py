@@ -56,7 +56,9 @@ def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[st
 
 
 def _telling_grace_s(pod: Pod, job: Job, intent: str) -> int | None:
-    """The grace period that marks an eviction for serving; None if the reason must be written as an annotation.
+    """The grace period by which the deletion of a pod tells that it is for serving.
+
+    None if an annotation must tell it.
 
     Somebody else may shorten the grace period further, and then the pod says nothing more. So only trainers are
     deleted in this way whose job treats an eviction like a deletion by edl. A pod that does not run is marked, too.
@@ -115,7 +117,7 @@ def create(
 
 
 def _protected(job: Job, created: Sequence[CreatePod]) -> Iterator[CreatePod]:
-    """The new pods, with trainers of higher indexes that are to have the PriorityClass of the minimum.
+    """Give the PriorityClass of the minimum to as many new trainers as the minimum lacks, also of higher indexes.
 
     A pod keeps its class. So trainers of lower indexes may be without that protection, or they are terminating.
     """

@@ -238,7 +238,7 @@ def is_replaceable(job: Job, pod: Pod) -> bool:
 
 
 def is_uncounted(job: Job, pod: Pod) -> bool:
-    """True for a pod with the number of its failure that the stored status does not count yet: it must be kept."""
+    """Return True if the pod carries the number of a failure that the stored status does not count yet."""
     stored = job.status.failures if job.status is not None else 0
     return failure_number(pod) > stored
 
@@ -332,7 +332,7 @@ def _has_vanished(job: Job, role: Role) -> bool:
 
 
 def _intent_word(pod: Pod) -> str:
-    """The intent without the number of a failure."""
+    """The reason for which edl deletes a pod, without the number of a failure."""
     return pod.intent.partition("/")[0]
 
 

@@ -71,7 +71,7 @@ def _reason(decision: ScaleDecision | None, *, is_shrink: bool) -> tuple[str, st
 
 
 def _found_in_plan(decision: ScaleDecision | None) -> str:
-    """Why the plan leaves the workload alone, if only the planner sees it: its pods list more than it can count."""
+    """The message of a plan that leaves the workload alone because its pods list more than the planner can count."""
     return decision.message if decision is not None and decision.reason is Reason.NOT_RESIZED else ""
 
 

@@ -1,4 +1,4 @@
-"""The master of one job: where it answers, what it last reported, and what of that the status of the job stores.
+"""The master of one job: its address, its last report, and which part of it the status of the job stores.
 
 Calls nothing: `monitor` calls the masters and passes each report on.
 """
@@ -169,7 +169,7 @@ class MonitoredMaster:
 
 
 def _about_pods_of(job: Job, report: MasterReport) -> MasterReport:
-    """The report without what it says about pods that the job does not have."""
+    """Remove from a report what it says about pods that the job does not have."""
     known = {pod.uid for pod in job.pods}
     hung = tuple(one for one in report.hung if one.pod_uid in known)[: len(known)]
     return replace(report, working=frozenset(known & report.working), hung=hung)
@@ -186,7 +186,7 @@ def _urgent_part(report: MasterReport) -> tuple[object, ...]:
 
 
 def _address(job: Job) -> MasterAddress | None:
-    """Where the master answers; None while its pod does not run."""
+    """The address of the master; None while its pod does not run."""
     master = master_of(job)
     if master is None or not master.ip or master.phase is not PodPhase.RUNNING:
         return None

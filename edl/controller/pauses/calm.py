@@ -1,4 +1,4 @@
-"""Jobs about whose pods there is nothing to judge, because all of them run: nearly every job of a large cluster."""
+"""Finds jobs whose pods all run: nearly every job of a large cluster, and pauses need not look at them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edl.model.jobs import Job
 
 
 class CalmJobs:
-    """Remembers which jobs are calm, so that a plan looks only at the pods of jobs that have changed."""
+    """Caches which jobs are calm, so that a plan looks only at the pods of jobs that have changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Job, bool]] = {}

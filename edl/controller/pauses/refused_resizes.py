@@ -17,7 +17,7 @@ from edl.model.status import Reason
 
 
 def as_refused(job: Job, refused: RefusedAction | None, now_s: float) -> Job:
-    """The workload for the planner.
+    """Return the workload for the planner with its count fixed to the pods that it has.
 
     Args:
         job: with the bounds that it would have otherwise.

@@ -46,7 +46,7 @@ class _Starts:
 
 
 class UndoneStarts:
-    """Remembers which jobs were started and stopped at once."""
+    """Pauses jobs that plans have started and stopped again at once."""
 
     def __init__(self) -> None:
         self._of_job: dict[str, _Starts] = {}
@@ -72,7 +72,7 @@ class UndoneStarts:
             self._of_job[job.uid] = known
 
     def apply(self, view: ClusterSnapshot, now_s: float) -> ClusterSnapshot:
-        """The planner's view in which a job whose start was undone gets nothing before its pause is over."""
+        """Return the planner's view in which a job whose start was undone gets nothing before its pause is over."""
         waiting = {uid for uid, known in self._of_job.items() if now_s < known.until_s}
         if not waiting:
             return view
@@ -120,7 +120,7 @@ def _after(known: _Starts, job: Job, *, is_admitted: bool, now_s: float) -> _Sta
 
 
 def version_of(job: Job) -> int:
-    """The version of the spec that the owner of a job has set; edl itself changes the spec of a workload."""
+    """The version of a job's spec as its owner has set it, without changes that edl makes to a workload."""
     return job.generation if job.owner_count is None else 0
 
 

@@ -48,13 +48,13 @@ class _Waiting:
 
 
 class UnscheduledTrainers:
-    """Remembers which jobs have trainers that no node takes."""
+    """Limits jobs that have trainers for which kube-scheduler finds no node."""
 
     def __init__(self) -> None:
         self._of_job: dict[str, _Waiting] = {}
 
     def apply(self, view: ClusterSnapshot, now_s: float, calm: Container[str] = ()) -> ClusterSnapshot:
-        """The planner's view, in which a job has only the slots that kube-scheduler accepts.
+        """Return the planner's view in which a job may have only the slots that kube-scheduler accepts.
 
         Args:
             view: the cluster; what has changed in it since the last call is noted.

@@ -50,7 +50,7 @@ class _Growth:
 
 
 class UnstartedGrowth:
-    """Remembers which jobs have trainers above their minimum that do not begin."""
+    """Limits jobs that have trainers above their minimum that do not start."""
 
     def __init__(self) -> None:
         self._of_job: dict[str, _Growth] = {}
@@ -58,7 +58,7 @@ class UnstartedGrowth:
     def apply(
         self, view: ClusterSnapshot, now_s: float, pauses: Callable[[Job], bool], calm: Container[str] = ()
     ) -> ClusterSnapshot:
-        """The planner's view, in which a job whose growth does not start has what has begun, and its minimum.
+        """Return the planner's view in which a job whose growth does not start keeps what has started.
 
         Args:
             view: the cluster; what has changed in it since the last call is noted.
@@ -136,7 +136,7 @@ def _after(known: _Growth, job: Job, missing: int, now_s: float) -> _Growth:
 
 
 def _withdrawn(known: _Growth, job: Job, now_s: float) -> _Growth:
-    """What is known once growth that has not begun is withdrawn."""
+    """The state of a job's pauses after its growth was withdrawn because it had not started."""
     pause_s = min(LONGEST_S, max(known.pause_s, known.last_s) * 2 or FIRST_S)
     return _Growth(version_of(job), _begun(job), len(job.live_trainers), inf, pause_s, now_s + pause_s)
 

@@ -1,4 +1,4 @@
-"""How many background writes are under way at once: those that nobody waits for, surplus growth and events.
+"""Limits the background writes under way (growth above minimums, and events), for which nobody waits.
 
 An urgent write waits for the requests that are under way: with 64 on a busy server that takes 0.3 to 0.5 s, with 16 a
 quarter of it, and as many are written in a second. But if each request takes long because of a webhook and
@@ -28,7 +28,7 @@ SHORTEST_S = 1e-4
 
 
 class _Times:
-    """The usual times of some requests: of each kind the mean logarithm, which a few long ones hardly move."""
+    """The usual durations of requests by kind: mean logarithms, on which single long requests have little effect."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,7 +48,7 @@ class _Times:
 
 
 class BackgroundWrites:
-    """The number of background writes that may be under way.
+    """Decides how many background writes may be under way at once.
 
     Args:
         ceiling: the most, >= 1.
@@ -74,7 +74,7 @@ class BackgroundWrites:
             self._judge(now_s)
 
     def fall_back(self, now_s: float) -> None:
-        """The server is too busy: begin with the least number again, and wait before the next step."""
+        """Return to the least number, because the API server is too busy, and wait before raising it."""
         self.allowed, self._next_step_s = min(LEAST, self._ceiling), now_s + TRY_AGAIN_S
         self._times, self._before = _Times(), None
 

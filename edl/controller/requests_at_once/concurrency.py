@@ -38,13 +38,13 @@ RECENT, USUAL = 32, 200
 
 @dataclass(slots=True)
 class _Usual:
-    """The usual time of a kind of request: the mean of its logarithms, over `USUAL` requests."""
+    """The usual duration of a kind of request: the mean of its logarithms over about `USUAL` requests."""
 
     mean: float = 0.0
     count: int = 0
 
     def ratio(self, seconds: float) -> float:
-        """The logarithm of a time as a multiple of the usual one, which learns from it."""
+        """Compare a duration with the usual one, as a logarithm of the ratio, and let the usual one follow."""
         found = log(max(seconds, SHORTEST_S))
         before = self.mean if self.count else found
         self.count = min(USUAL, self.count + 1)
@@ -53,7 +53,7 @@ class _Usual:
 
 
 class Concurrency:
-    """The number of requests that may be under way.
+    """Decides how many requests may be under way at once.
 
     Args:
         ceiling: the most, >= 1.
@@ -112,7 +112,7 @@ class Concurrency:
             self._allowed = min(float(self._ceiling), self._allowed + (1 if is_unburdened else 1 / self._allowed))
 
     def _lower(self, allowed: float, sent_s: float, now_s: float) -> None:
-        """Lower the number, once for all requests that were sent before the last time it was lowered."""
+        """Lower the number, once for all requests that were sent before it was last lowered."""
         if sent_s >= self._lowered_s:
             self._allowed, self._lowered_s, self._recent = max(1.0, allowed), now_s, 0.0
             self._background.fall_back(now_s)

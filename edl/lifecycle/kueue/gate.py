@@ -26,7 +26,7 @@ def owned(job: Job) -> KueueState | None:
 
 
 def surplus_of(state: KueueState) -> tuple[OwnedWorkload, ...]:
-    """The Workloads of the trainers above the base, by index."""
+    """The Workloads for the trainers above the base, without finished ones, by index."""
     return tuple(one for one in state.workloads if one.index and not one.is_finished)
 
 
@@ -45,7 +45,7 @@ def decision_under(job: Job, decision: ScaleDecision | None) -> ScaleDecision | 
 
 
 def step_under(job: Job, step: Step) -> Step:
-    """The step of a job, which waits as long as Kueue does not let it run."""
+    """Return the step of a job, changed to waiting for as long as Kueue does not let the job run."""
     state = owned(job)
     if state is None or step.stage is not Stage.RUNNING or state.is_unknown:
         return step
@@ -60,7 +60,7 @@ def step_under(job: Job, step: Step) -> Step:
 
 
 def taken_back(job: Job, victims: Collection[str]) -> list[Pod]:
-    """Trainers that end because Kueue has taken their quota back: those of the highest indexes, the minimum last.
+    """Choose the trainers to end because Kueue has taken back their quota: highest indexes first, the minimum last.
 
     Args:
         job: the job.
@@ -93,7 +93,7 @@ def most_new_under(job: Job, most_new: int | None) -> int | None:
 
 
 def admitted_trainers(state: KueueState) -> int:
-    """For how many trainers Kueue lets pods run; 0 if the base is not admitted."""
+    """For how many trainers Kueue has admitted Workloads; 0 if the base is not admitted."""
     base = state.base
     if state.is_unknown or base is None or not base.is_admitted or base.evicted:
         return 0
@@ -101,14 +101,14 @@ def admitted_trainers(state: KueueState) -> int:
 
 
 def used_trainers(job: Job) -> int:
-    """How many trainers use quota: all that have not ended, and those that another controller is about to make."""
+    """Count the trainers that use quota: those that have not ended, or that another controller is about to make."""
     trainers = [pod for pod in job.pods if pod.role is Role.TRAINER and not pod.is_finished]
     ending = sum(pod.terminating for pod in trainers)
     return ending + max(len(trainers) - ending, awaited_trainers(job))
 
 
 def awaited_trainers(job: Job) -> int:
-    """How many trainers another controller keeps, and makes if they are not there; 0 if edl makes them.
+    """How many trainers the workload's own controller keeps, or makes if they are missing; 0 if edl makes the pods.
 
     So does a higher count that it had before, as long as its controller may not have seen the lower one.
     """

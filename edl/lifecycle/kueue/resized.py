@@ -84,7 +84,7 @@ def reason_under(job: Job, wanted: int, kept: int) -> tuple[str, str] | None:
 
 
 def without_seen(job: Job, now_s: float) -> Job:
-    """Return a workload without an earlier count whose time is over, or longer than edl ever writes it.
+    """Return the workload without an earlier count that its controller must have seen replaced by now.
 
     Args:
         job: the workload.
@@ -99,7 +99,7 @@ def without_seen(job: Job, now_s: float) -> Job:
 
 
 def unseen_after(job: Job, before: int, after: int, now_s: float) -> Unseen | None:
-    """Return the count for which the controller of a workload may still make pods once another count is written.
+    """Return the earlier count for which the workload's controller may still make pods after edl has written another.
 
     Once it has made all pods of a count, they are there to be counted until they have ended. Before that it may be
     making them, and neither a Job nor a PyTorchJob says which count its controller has seen.
@@ -122,19 +122,22 @@ def _unseen(job: Job) -> Unseen | None:
 
 
 def _ending(job: Job) -> int:
-    """How many of its pods end, or are about to, and have not ended."""
+    """Count the pods of the workload that are terminating and have not ended."""
     return sum(pod.role is Role.TRAINER and pod.terminating and not pod.is_finished for pod in job.pods)
 
 
 def _is_between_bases(job: Job, state: KueueState) -> bool:
-    """True if edl has started the workload, and its base waits although nobody has evicted it."""
+    """Return True if edl has started the workload, pods of it live, and Kueue has not evicted its base Workload."""
     base = state.base
     last = job.status.last_resize if job.status is not None else None
     return bool(job.live_trainers) and last is not None and last.to_count > 0 and not (base and base.evicted)
 
 
 def _step(job: Job, decision: ScaleDecision | None) -> Step:
-    """The workload as the Workloads of a TrainingJob see it; one that edl does not resize leaves the queue."""
+    """Translate the state of the workload into the step of a TrainingJob.
+
+    If edl does not resize it, it is suspended.
+    """
     status = job.status
     if job.finished and status is not None:
         stage = Stage.SUCCEEDED if status.phase is JobPhase.SUCCEEDED else Stage.FAILED

@@ -79,7 +79,7 @@ def workload_actions(job: Job, step: Step, *, grows: bool = False) -> Iterator[W
 
 
 def digest_of(job: Job, state: KueueState) -> str:
-    """What the base of a job asks for, as a short text: one that waits is made anew if that changes."""
+    """Hash what the base of a job asks for; a waiting base with another digest is replaced."""
     shape = (job.declared or job.trainer.request).amounts
     fixed = [(fixed.role.value, fixed.count) for fixed in job.fixed]
     whole = repr((state.local_queue, state.priority_class, job.min_trainers, sorted(shape), fixed))
@@ -87,7 +87,7 @@ def digest_of(job: Job, state: KueueState) -> str:
 
 
 def _first(job: Job, state: KueueState) -> Iterator[NewWorkload]:
-    """The base, and Workloads for the trainers that run already."""
+    """Make the base Workload of a job, and Workloads for trainers above it that run already."""
     digest = digest_of(job, state)
     yield NewWorkload(0, job.min_trainers, digest)
     lacking = len(job.live_trainers) - job.min_trainers - sum(one.trainers for one in surplus_of(state))
@@ -97,7 +97,7 @@ def _first(job: Job, state: KueueState) -> Iterator[NewWorkload]:
 def _shrink(
     job: Job, state: KueueState, base: OwnedWorkload, surplus: Sequence[OwnedWorkload], target: int | None
 ) -> Iterator[WorkloadAction]:
-    """Delete the Workloads that neither the plan nor any pod needs; what Kueue has taken back, pod by pod.
+    """Delete the Workloads that neither the plan nor a pod needs; those that Kueue evicted, as their pods end.
 
     A Workload that somebody has stopped stays, and the job asks for no other one in its place.
     """
@@ -141,7 +141,7 @@ def _new(state: KueueState, lacking: int, each: int, digest: str) -> Iterator[Ne
 
 
 def _each(job: Job) -> int:
-    """How many trainers a Workload above the base is for."""
+    """How many trainers each Workload above the base covers: more than one for jobs with very many trainers."""
     return max(1, -(-(job.max_trainers - job.min_trainers) // MOST_SURPLUS))
 
 

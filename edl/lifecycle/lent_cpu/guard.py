@@ -25,7 +25,7 @@ Changes = Mapping[JobKey, tuple[ResizePod, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Changes that keep the rules.
+    """The result of checking changes of CPU requests against the rules of this module.
 
     Attributes:
         allowed: by job, the changes that may be written.
@@ -85,7 +85,7 @@ def judge_requests(
 def _forgotten(
     snapshot: ClusterSnapshot, limits: Limits, settled: Collection[str], free: Mapping[str, int]
 ) -> Iterable[str]:
-    """The trainers that may lend no more, have capacity for all that they declare, and are not given it.
+    """Find the trainers that must request all their CPU again and have capacity for it, but are not changed.
 
     `settled` has the UIDs of those that need nothing; `free` the capacity of the nodes where requests may be raised.
     """

@@ -30,7 +30,7 @@ NEW_WINDOW = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SlowedReading:
-    """The report of a master at one moment, with what is lent.
+    """The progress of a job at one moment, and how much CPU its slowed trainers lend.
 
     Attributes:
         at_s: monotonic seconds.
@@ -53,7 +53,7 @@ class SlowedReading:
 
 @dataclass(frozen=True, slots=True)
 class PriceMeter:
-    """The price so far, and the open window.
+    """What lending CPU costs a job, as measured so far, and the window in which it is measured now.
 
     Attributes:
         price: cores' worth of speed lost for each core lent, 0 to MAX_PRICE; None until a window has closed.
@@ -78,7 +78,7 @@ def reading_of(job: Job, at_s: float, epoch: int, consumed: int, *, is_steady: b
 def observe_price(
     meter: PriceMeter, reading: SlowedReading, speeds: tuple[Speed, ...], window_s: float = WINDOW_S
 ) -> PriceMeter:
-    """Add one reading.
+    """Add a reading to the measurement: it opens a window, continues it, or closes it and updates the price.
 
     Args:
         meter: the meter after the earlier readings.
@@ -104,6 +104,6 @@ def observe_price(
 
 
 def _follows(start: SlowedReading, reading: SlowedReading) -> bool:
-    """True if nothing but time and work has changed since the window was opened."""
+    """Return True if the reading continues the window: trainers and lent CPU are those with which it was opened."""
     is_later = reading.at_s > start.at_s and reading.consumed >= start.consumed and reading.epoch == start.epoch
     return is_later and (reading.trainers, reading.cores, reading.lent) == (start.trainers, start.cores, start.lent)

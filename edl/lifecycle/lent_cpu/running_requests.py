@@ -26,7 +26,7 @@ REFUSED_FOR_S = 300.0
 
 
 def keep_refusals(held: Mapping[str, float], snapshot: ClusterSnapshot, now_s: float) -> dict[str, float]:
-    """By UID of a trainer, until when its request stays; a new refusal of its kubelet begins the time again.
+    """Return until when each trainer keeps its CPU request because its kubelet rejected a change, by UID.
 
     Args:
         held: as returned before.

@@ -71,7 +71,7 @@ def as_started(job: Job, now_s: float) -> Job:
 
 
 def _suffers(job: Job, now_s: float) -> bool:
-    """True if no trainer runs, or none has run for a while after a failure, and the job says why."""
+    """Return True if no trainer of the job works, and its condition Degraded or the pods themselves say why."""
     condition = job.status.condition("Degraded") if job.status is not None else None
     stored = condition.reason if condition is not None and condition.status == "True" else ""
     if stored == FAILED:
