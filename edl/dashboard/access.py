@@ -1,4 +1,4 @@
-"""Who may see the page's data: nobody without a token.
+"""Checks who may see the data of the page: nobody without a token.
 
 Two gates: a token that was printed (`edl dashboard`), and the Kubernetes token of the caller (a controller, and the
 kubelet of the sandbox). docs/design/rights.md says why.
@@ -37,7 +37,7 @@ _FORBIDDEN, _UNAUTHORIZED = 403, 401
 
 
 class DeniedError(PermanentError):
-    """The caller may not see the data.
+    """The caller may not see the data of the page.
 
     Attributes:
         status: the HTTP status: 401 if another token may help, else 403.
@@ -49,7 +49,7 @@ class DeniedError(PermanentError):
 
 
 class Gate(Protocol):
-    """Lets a request pass or not.
+    """Decides which requests may see the data.
 
     Attributes:
         login: what the page asks for: `token` or `kubernetes`.
@@ -58,7 +58,7 @@ class Gate(Protocol):
     login: str
 
     async def check(self, headers: Mapping[str, str]) -> None:
-        """Return if the request may see the data.
+        """Return if the request may see the data; else raise an error.
 
         Raises:
             DeniedError: it may not.
@@ -86,7 +86,7 @@ class TokenGate:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The API server's verdict on a token, and until when it counts."""
+    """The API server's answer about a token, and until when it is used."""
 
     until_s: float
     refusal: str = ""
@@ -94,7 +94,7 @@ class _Answer:
 
 
 class ReviewGate:
-    """Lets requests pass whose Kubernetes token has rights.
+    """Accepts requests with the Kubernetes token of a user who may list what the page shows.
 
     Args:
         session: leads to the API server.

@@ -27,7 +27,7 @@ _RETRY_S = 3.0
 
 
 class BusyError(TemporaryError):
-    """Enough calculations wait already."""
+    """A calculation is rejected because enough others wait already."""
 
 
 class Calculator:
@@ -61,7 +61,7 @@ class Calculator:
             process.end()
 
     async def plan(self, snapshot: ClusterSnapshot) -> ScalePlan:
-        """The plan for a snapshot.
+        """Make the plan for a snapshot.
 
         Raises:
             PlanError: there is none.
@@ -70,7 +70,7 @@ class Calculator:
         return await self._run(lambda: plan_snapshot(snapshot, self._policy, self._limits()))
 
     async def report(self, snapshot: ClusterSnapshot, namespace: str, name: str) -> dict[str, Any]:
-        """The report of `edl explain` on one job, as `-o json` prints it.
+        """Make the report of `edl explain` on one job, as `-o json` prints it.
 
         Raises:
             ConfigError: the job does not exist.

@@ -1,4 +1,4 @@
-"""What changed between two views: only that is sent to an open page."""
+"""Compares two views, so that an open page is sent only what has changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edl.dashboard.view import Body, View
 
 
 def differences(before: View, after: View) -> Body | None:
-    """The change as one message; None if nothing changed.
+    """The message with everything that has changed between two views; None if nothing has.
 
     `nodes` and `jobs` hold the values that are new or different under `set` and the names that are gone under `gone`;
     `cluster` is the new value. A section that did not change is missing.

@@ -1,4 +1,4 @@
-"""Messages to every open page: each is written once, and a page that does not keep up starts anew.
+"""Sends messages to every open page: each is encoded once, and a page that does not keep up loads all anew.
 
 No page can hold memory: its backlog is bounded, and if it is full the page gets the whole state instead.
 """
@@ -20,7 +20,7 @@ _RETRY_S = 10.0
 
 
 class TooManyClientsError(TemporaryError):
-    """The page is open as often as it may be."""
+    """A page is rejected because enough others are open."""
 
 
 class Client:
@@ -47,7 +47,7 @@ class Client:
         self._arrived.set()
 
     def clear(self) -> None:
-        """Forget what waits: the page gets the whole state now."""
+        """Drop the queued messages, because the page now gets the whole state."""
         self._messages.clear()
         self._is_behind = False
         self._arrived.clear()
@@ -96,13 +96,13 @@ class Feed:
                 client.put(message)
 
     def close(self) -> None:
-        """End every stream: the server stops."""
+        """End every stream, because the server stops."""
         for client in self._clients:
             client.close()
 
     @contextmanager
     def opened(self) -> Iterator[Client]:
-        """A page that is open while the block runs.
+        """Within the block, count and serve a page as open.
 
         Raises:
             TooManyClientsError: as many pages are open as may be.
@@ -121,7 +121,7 @@ class Feed:
 
 
 def encoded(event: str, body: object) -> bytes:
-    """One message of an event stream; JSON without line breaks is one line of data.
+    """Encode a message for an event stream: one line of JSON without line breaks.
 
     Source: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
     """

@@ -60,13 +60,16 @@ class Live:
         return self._snapshot
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool, problem: str = "") -> None:
-        """A snapshot was taken; if `leader`, its plan is handed over too. The pages say what it lacks."""
+        """Take a snapshot; `leader`: the leader's plans are handed over too.
+
+        The pages say what the snapshot lacks.
+        """
         self._snapshot, self._leads = snapshot, leader
         self._counts.take(snapshot)
         self.note_problem(problem)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """A plan was made."""
+        """Take a new plan."""
         self._plan, self._planned = plan, snapshot
         self._tell(self._problem, "")
         entries = self._log.take(plan, snapshot)
@@ -90,7 +93,7 @@ class Live:
             self._feed.send("problem", problem or no_plan)
 
     def state(self) -> Body:
-        """Everything that a page needs at its start; the messages of the feed go on from here."""
+        """Everything that a page needs when it opens; the messages of the feed continue from there."""
         return {
             "now": self._clock.now_s(),
             "nodes": self._view.nodes,

@@ -1,4 +1,4 @@
-"""Puts the page together: for `edl dashboard` and the sandbox on a live cluster, and for a controller's server."""
+"""Assembles the page: for `edl dashboard` and the sandbox on a live cluster, and for a controller's server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PageSettings:
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """A page without a server: who feeds `live` decides what it shows, and somebody runs `live.run`."""
+    """The page without an HTTP server: the caller feeds `live` and runs `live.run`."""
 
     live: Live
     application: web.Application
@@ -60,7 +60,7 @@ class PageParts:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a page is served.
+    """The address on which the page is served.
 
     Attributes:
         url: what a browser opens; it contains the token after a `#`, which no server sees.
@@ -72,7 +72,7 @@ class Address:
 
 
 def page_of_controller(session: ApiSession, clock: Clock, settings: PageSettings) -> PageParts:
-    """The page of a controller; it asks for a Kubernetes token whose owner may list what it shows."""
+    """Assemble the page of a controller; it asks for a Kubernetes token whose owner may list what the page shows."""
     return _parts(settings, clock, ReviewGate(session, clock))
 
 

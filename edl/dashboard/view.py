@@ -44,7 +44,7 @@ class View:
 
 
 def view_of(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> View:
-    """Make the view of a snapshot and of the newest plan, which may be of a slightly earlier moment.
+    """Build the view of a snapshot and of the newest plan, which may be slightly older than the snapshot.
 
     Args:
         snapshot: the cluster.
@@ -92,7 +92,7 @@ def short(value: str) -> str:
 
 
 def decision_body(decision: ScaleDecision) -> Body:
-    """A decision with its explanation."""
+    """Return what a plan decided for one job, with its reason and victims, as a JSON object."""
     return {
         "target": decision.target,
         "admitted": decision.admitted,
@@ -108,13 +108,13 @@ def decision_body(decision: ScaleDecision) -> Body:
 
 
 def certificate_body(plan: ScalePlan) -> Body:
-    """How good the plan is: what it achieves, and the bound that no plan can exceed."""
+    """How good the plan is, as a JSON object: the achieved objective, and the bound that no plan can exceed."""
     proof = plan.certificate
     return {"objective": proof.objective, "achieved": proof.achieved, "bound": proof.bound, "gap": proof.gap}
 
 
 def _by_node(snapshot: ClusterSnapshot, names: Container[str]) -> dict[str, list[Pod]]:
-    """The pods that occupy one of these nodes, by its name."""
+    """The pods that occupy some nodes, by the name of the node."""
     found: dict[str, list[Pod]] = {}
     for pod in _all_pods(snapshot):
         if pod.node in names and not pod.is_finished:
@@ -187,7 +187,7 @@ def _job(job: Job, decision: ScaleDecision | None) -> Body:
 
 
 def _decision_of_status(job: Job) -> Body | None:
-    """The decision as the controller wrote it to the job; None if it wrote none."""
+    """Read the decision about a job from its status; None if the status has none."""
     status = job.status
     if status is None or not status.reason:
         return None
@@ -227,7 +227,7 @@ def _cluster(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> Body:
 
 
 def _waiting(pod: Pod) -> Body:
-    """A serving pod without a node, and why it has none."""
+    """Describe a serving pod without a node, and why it has none, as a JSON object."""
     why = pod.blocked or pod.unscheduled or ("" if pod.tried else "its scheduler has not tried it yet")
     return {
         "name": f"{pod.namespace}/{pod.name}",

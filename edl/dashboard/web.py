@@ -93,7 +93,7 @@ class Page:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what other sites send, and data without permission; the files hold nothing of the cluster."""
+        """Reject requests from other sites, and requests for data without permission; files are open to all."""
         path = request.path.removeprefix(PREFIX)
         if path in {"", "login"} or path.startswith("static/"):
             return await handler(request)
@@ -133,7 +133,7 @@ class Page:
                 checked_s = self._clock.monotonic_s()
 
     async def _is_admitted(self, request: web.Request) -> bool:
-        """False if the token is refused now; a check that cannot be made ends nothing."""
+        """False if the token is rejected now; True if that cannot be checked."""
         try:
             await self._gate.check(request.headers)
         except DeniedError:
@@ -181,7 +181,7 @@ def _refuse_other_sites(request: web.Request) -> None:
 
 
 async def _bounded_body(request: web.Request) -> bytes:
-    """The body; the limit of aiohttp would be that of the application around this one.
+    """Read the body up to a limit; aiohttp's own limit would be that of the surrounding application.
 
     Raises:
         HTTPRequestEntityTooLarge: it is longer than a text may be.

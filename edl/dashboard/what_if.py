@@ -1,4 +1,4 @@
-"""What pasted jobs would change, computed by a process of its own with little time and memory.
+"""Computes what pasted jobs would change, in a process of its own with little time and memory.
 
 The text comes from whoever may open the page. A text that makes a parser or a plan slow or large ends that process
 and nothing else: not the controller, whose page this is. The process reads what it needs from its standard input
@@ -135,7 +135,7 @@ class BoundedProcess:
         return written
 
     def _read(self, written: bytes, code: int) -> dict[str, Any]:
-        """The answer, of a process that a stranger's text may have broken: believed only as far as it is JSON."""
+        """Read the answer as JSON only: a text from a stranger may have broken the process."""
         body = None
         with suppress(ValueError, RecursionError):
             body = json.loads(written) if len(written) <= MAX_ANSWER else None
@@ -158,7 +158,7 @@ class BoundedProcess:
 
 
 def main() -> None:
-    """Be that process."""
+    """Run the child process: read a question from stdin, and write the answer to stdout."""
     bounds, asked = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by `BoundedProcess._ask`
     _limit(bounds)
     try:

@@ -1,4 +1,4 @@
-"""A bound on the connections that strangers hold: whoever opens many loses the oldest, and others get through.
+"""Limits the connections that clients hold: a client with many loses its oldest ones, so that others get through.
 
 Half-open connections cost nothing to make. Without a bound they fill the table of open files, and neither a probe of
 the kubelet nor a connection to the API server finds a place. A new connection is never refused: if there are too
@@ -40,7 +40,7 @@ _kept: set[asyncio.BaseTransport] = set()
 
 @contextmanager
 def kept(transport: asyncio.BaseTransport | None) -> Iterator[None]:
-    """Neither count nor end a connection for the sake of others while the block runs.
+    """Within the block, neither count a connection nor end it for the sake of others.
 
     Args:
         transport: of somebody who has shown a token, and of whom the caller bounds the number; None if it is closed.
@@ -56,7 +56,7 @@ def kept(transport: asyncio.BaseTransport | None) -> Iterator[None]:
 
 
 class _Entrance(asyncio.Protocol):
-    """Frees capacity for a connection, and hands it to the server."""
+    """Accepts a connection, ends others for it if there are too many, and hands it to the server."""
 
     def __init__(self, server: web.Server) -> None:
         self._server = server

@@ -44,7 +44,7 @@ class LeftOutLog:
 
 
 def _by_turns(problems: Iterable[str]) -> list[str]:
-    """The first one of each namespace, then the second one of each."""
+    """Reorder lines: the first one of each namespace, then the second one of each, and so on."""
     of: dict[str, list[str]] = {}
     for problem in sorted(problems):
         _, _, rest = problem.partition(" ")

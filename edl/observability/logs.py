@@ -99,7 +99,7 @@ class LogfmtFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The same entries as one JSON object."""
+    """Formats an entry as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""

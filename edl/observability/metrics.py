@@ -71,12 +71,12 @@ class Metrics:
         self._rendering = asyncio.Lock()
 
     def render(self) -> bytes:
-        """The page that Prometheus scrapes."""
+        """The metrics in the text format that Prometheus scrapes."""
         self._sum()
         return generate_latest(self.registry)
 
     async def page(self) -> bytes:
-        """The same in a thread, once at a time: on a large cluster it takes half a second."""
+        """Render the metrics in a thread, one call at a time: on a large cluster it takes half a second."""
         async with self._rendering:
             return await asyncio.to_thread(self.render)
 
@@ -86,7 +86,7 @@ class Metrics:
             pass
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
-        """The same, a part at a time, so that other tasks may run in between on a large cluster."""
+        """Set the gauges from a new snapshot in parts, so that other tasks may run in between on a large cluster."""
         before = self._last[0] if self._last is not None else None
         self._last = (snapshot, leader)
         yield from _observing(self._prompt, snapshot, before, leader=leader)
@@ -100,17 +100,17 @@ class Metrics:
                 pass
 
     def limited(self, limits: Limits) -> None:
-        """The limits of the next plan."""
+        """Take the limits of the next plan."""
         for group in self._groups:
             group.limited(limits)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """A plan has passed its checks."""
+        """Take a plan that has passed its checks."""
         for _ in self.planning(snapshot, plan):
             pass
 
     def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:
-        """The same, a part at a time."""
+        """Take a plan that has passed its checks, in parts; see `observing`."""
         for group in self._groups:
             yield from group.planning(snapshot, plan)
 
@@ -120,17 +120,17 @@ class Metrics:
             group.evicted_early(snapshot)
 
     def decided(self, decision: ScaleDecision) -> None:
-        """The decision about one job changed."""
+        """Take a changed decision about one job."""
         for group in self._groups:
             group.decided(decision)
 
     def not_planned(self, failure: PlanFailure) -> None:
-        """No plan could be made, or it broke a rule."""
+        """Count that no plan could be made, or that a plan broke a rule."""
         for group in self._groups:
             group.not_planned(failure)
 
     def acted(self, outcome: Outcome) -> None:
-        """A write was carried out or refused."""
+        """Count a write that was carried out or rejected."""
         for group in self._groups:
             group.acted(outcome)
 
@@ -140,7 +140,7 @@ class Metrics:
             group.queued(queues, statuses)
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A plan ended, or there was none to make."""
+        """Count the end of a plan, or that there was none to make."""
         for group in self._groups:
             group.ended(result, seconds)
 
@@ -150,12 +150,12 @@ class Metrics:
             group.left_out(count)
 
     def rejected_files(self, count: int) -> None:
-        """Changed files of flags were refused (1), or are in force (0)."""
+        """Set whether changed files of flags were rejected (1), or are in force (0)."""
         for group in self._groups:
             group.rejected_files(count)
 
     def led(self, *, leads: bool) -> None:
-        """This replica started to lead, or stopped."""
+        """Set whether this replica leads."""
         for group in self._groups:
             group.led(leads=leads)
 

@@ -1,4 +1,4 @@
-"""Whether a browser addressed this server itself, or a web site sends requests in the user's name.
+"""Tells requests that a browser sends to this server itself from those that a web site sends in the user's name.
 
 A web site can give its own name the address 127.0.0.1 and then read what is served there (DNS rebinding). The browser
 still sends the name of the site as the Host. So a request that comes over loopback must name an address or localhost.
@@ -13,7 +13,7 @@ from aiohttp import web
 
 
 def foreign(request: web.BaseRequest) -> str:
-    """Why a request is not meant for this server; empty if nothing speaks against it.
+    """Why a request is not meant for this server; empty if it may be.
 
     A request over another interface may carry any Host, because names of Services and of proxies lead there.
     """

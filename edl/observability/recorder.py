@@ -40,16 +40,16 @@ class Onlooker(Protocol):
     """An observer of the snapshots and the plans of a controller."""
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken."""
+        """Called after a snapshot was taken."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """A plan was made for a snapshot."""
+        """Called after a plan was made for a snapshot."""
 
     def not_planned(self, error: Exception) -> None:
-        """No plan was made."""
+        """Called if no plan was made."""
 
     def note_problem(self, problem: str) -> None:
-        """The cluster could not be observed, for that reason."""
+        """Called if the cluster could not be observed, with the reason."""
 
 
 class ControllerRecorder:
@@ -81,7 +81,7 @@ class ControllerRecorder:
         self._observing = asyncio.Lock()
 
     async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken."""
+        """Record that a snapshot was taken."""
         self._skip_reason = ""
         async with self._observing:  # two at once would count the same end of a wait twice
             for _ in self._metrics.observing(snapshot, leader=leader):
@@ -90,7 +90,7 @@ class ControllerRecorder:
             self._onlooker.observed(snapshot, leader=leader)
 
     def skipped(self, reason: str) -> None:
-        """The cluster could not be observed; a reason is logged at info level once, until it changes."""
+        """Record why the cluster could not be observed, at info level once until the reason changes."""
         level = logging.DEBUG if reason == self._skip_reason else logging.INFO
         self._skip_reason = reason
         if self._onlooker is not None:
@@ -98,7 +98,7 @@ class ControllerRecorder:
         log_event(_log, level, "round skipped", reason=reason)
 
     async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
-        """A plan has passed its checks: log each decision that changed, and record the plan if any did."""
+        """Record a plan that has passed its checks: log each changed decision, and write a record if there is any."""
         changed = self._note_changed(plan)
         if plan.fallback is not None:
             victims = sum(len(d.victims) for d in plan.decisions)
@@ -140,7 +140,7 @@ class ControllerRecorder:
             self._write_record(DecisionRecord(self._policy, limits, snapshot, plan))
 
     def _note_changed(self, plan: ScalePlan) -> list[tuple[ScaleDecision, str]]:
-        """The decisions of a plan that differ from the last ones, each with its trace, which its writes have, too."""
+        """Select the decisions that differ from the last ones, and give each a trace id, as their writes get it."""
         changed = [d for d in plan.decisions if _is_new(d, self._last.get(d.job))]
         traces = dict.fromkeys((d.job for d in changed), self._new_trace()) if changed else {}
         known = {**self._traces, **traces}
@@ -149,7 +149,7 @@ class ControllerRecorder:
         return [(d, traces[d.job]) for d in changed]
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Capacity is made for waiting serving pods ahead of a plan: log each decision, and record them."""
+        """Record evictions for waiting serving pods ahead of a plan: log each decision, and write a record."""
         self._metrics.evicted_early(snapshot)
         for decision in decisions:
             self._metrics.decided(decision)
@@ -161,7 +161,7 @@ class ControllerRecorder:
         )
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
-        """No plan could be made, or it broke a rule: log how it failed, and the stack if it is a bug."""
+        """Record that no plan could be made or that it broke a rule, with the stack if it is a bug."""
         failure = failure_of(error)
         self._metrics.not_planned(failure)
         if self._onlooker is not None:
@@ -175,16 +175,16 @@ class ControllerRecorder:
         log_event(_log, logging.ERROR, "no plan", failure=failure, jobs=len(snapshot.jobs), err=error)
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A bug in edl: log it with its stack."""
+        """Log a bug in edl with its stack."""
         fields = {"fields": {"what": what}}
         _log.error("unexpected error", exc_info=(type(error), error, error.__traceback__), extra=fields)
 
     def postponed(self, what: str) -> None:
-        """A planned action is left out of this plan."""
+        """Record that a planned action is left out of this plan."""
         log_event(_log, logging.INFO, "postponed", what=what)
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out, or the API server rejected it."""
+        """Record that an action was carried out, or that the API server rejected it."""
         self._metrics.acted(outcome)
         action = outcome.action
         pod = getattr(action, "pod", None) or getattr(action, "pod_name", None)
@@ -206,7 +206,7 @@ class ControllerRecorder:
         )
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A plan ended, or there was none to make."""
+        """Record that a plan has ended, or that there was none to make."""
         self._metrics.ended(result, seconds)
         log_event(_log, logging.DEBUG, "round done", result=result, seconds=seconds)
 

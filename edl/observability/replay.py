@@ -61,7 +61,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field with another value than in the record; `job` is empty for a field of the whole plan."""
+    """A field whose value differs from the record; `job` is empty for a field of the whole plan."""
 
     job: str
     field: str

@@ -105,7 +105,7 @@ class SharedPage:
         self._page, self._until_s = b"", float("-inf")
 
     async def get(self) -> bytes:
-        """The page as it is, or was a short while ago: see `REST` and `KEPT_PER_S`."""
+        """Return the page, computed now or a short while ago; see `REST` and `KEPT_PER_S`."""
         async with self._making:
             begun_s = self._now_s()
             if begun_s >= self._until_s:
@@ -119,7 +119,7 @@ class SharedPage:
 async def refuse_foreign(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Answer 403 to what a web site sends in the name of its visitor."""
+    """Answer 403 to a request that a web site sends in the name of its visitor."""
     if why := foreign(request):
         return web.Response(status=403, text=f"{why}\n")
     return await handler(request)

@@ -103,7 +103,7 @@ def with_code_names(encoded: bytes) -> bytes:
 
 
 def _flat(value: Any, groups: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    """The fields of an object by their stored names, those of its groups among them."""
+    """The fields of an object by their stored names; the fields of its groups are among them."""
     found: dict[str, Any] = {}
     for field in fields(value):
         item = getattr(value, field.name)
@@ -113,7 +113,7 @@ def _flat(value: Any, groups: Mapping[str, Mapping[str, str]]) -> dict[str, Any]
 
 
 def _grouped(encoded: bytes) -> bytes:
-    """A stored record whose flat fields are in their groups again."""
+    """Put the flat fields of a stored record back into their groups."""
     record = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
     for name, groups in STORED_FLAT.items():
         if name not in record:

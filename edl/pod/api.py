@@ -31,7 +31,7 @@ class AccessDeniedError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class PodApiAddress:
-    """Where the API is, and which account calls it.
+    """The address of the API server, and the account that calls it.
 
     Attributes:
         host: a name or an address, without brackets.
@@ -74,7 +74,7 @@ class PodApi:
         return self._list(selector)
 
     def _list(self, selector: str) -> list[dict[str, Any]]:
-        """One try: every page of the list."""
+        """Try once to list the pods, page by page."""
         pods: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -114,7 +114,7 @@ class PodApi:
         raise PermanentError(message)
 
     def _exchange(self, path: str) -> tuple[int, bytes]:
-        """The status and the body of one GET request."""
+        """Send one GET request; returns status and body."""
         connection = self._connect()
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self._token()}"})

@@ -67,7 +67,7 @@ class PodSource(Protocol):
     knows_phases: bool
 
     def pods(self, selector: str) -> list[PeerPod]:
-        """The pods that match a label selector.
+        """List the pods that match a label selector.
 
         Raises:
             TemporaryError: there was no answer.
@@ -114,7 +114,7 @@ class ApiPods:
         self._api, self._fallback = api, fallback
 
     def pods(self, selector: str) -> list[PeerPod]:
-        """See `PodSource`."""
+        """List the pods that match a label selector, by the API or, without that right, by DNS."""
         if self.knows_phases:
             try:
                 return [_pod(body) for body in self._api.list_pods(selector)]
@@ -142,7 +142,7 @@ class DnsPods:
         self._job, self._namespace, self._resolve, self._services = job, namespace, resolve, services
 
     def pods(self, selector: str) -> list[PeerPod]:
-        """See `PodSource`; the selector must name a job, and a role by its own label or `paddlepaddle.org/role`."""
+        """List the pods of a job by DNS; the selector must name the job, and may name a role."""
         job, role = _job_and_role(selector)
         domain = self._domain(job)
         # Trainers' indices may have gaps, so their addresses are counted: the Service has all addresses of the job.

@@ -34,7 +34,7 @@ Environment = dict[str, str]
 
 
 def paddle_k8s() -> NoReturn:
-    """The command `paddle_k8s`."""
+    """Run the command `paddle_k8s`, which starts a role of a job."""
     parser = argparse.ArgumentParser("paddle_k8s", description="Start a role of a TrainingJob in its pod.")
     parser.add_argument("role", choices=list(_STARTS), metavar="|".join(_STARTS))
     parser.add_argument("version", nargs="?", choices=["v2"], help="only for existing files; v1 is not supported")
@@ -43,7 +43,7 @@ def paddle_k8s() -> NoReturn:
 
 
 def k8s_tools() -> NoReturn:
-    """The command `k8s_tools`."""
+    """Run the command `k8s_tools`, which finds the pods of a job."""
     parser = argparse.ArgumentParser("k8s_tools", description="Find the other pods of a TrainingJob from a pod.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     arguments: dict[str, dict[str, Callable[[str], object]]] = {
@@ -82,7 +82,7 @@ def _run_tool(parsed: argparse.Namespace, environment: Environment) -> int:
 
 
 def _start_fluid(environment: Environment) -> int:
-    """A pserver or a trainer of a fixed number; each gets the addresses of all the others."""
+    """Start a pserver or trainer of a job with fixed numbers; each gets the addresses of all the others."""
     role = _role(environment)
     tools = Tools(find_source(environment))
     _await_pservers(tools, environment, "PADDLE_PSERVERS_NUM")
@@ -95,14 +95,14 @@ def _start_fluid(environment: Environment) -> int:
 
 
 def _start_pserver(environment: Environment) -> int:
-    """A pserver of a gang."""
+    """Start a pserver of a gang."""
     tools = Tools(find_source(environment))
     _await_pservers(tools, environment, "PSERVERS")
     return _run_in_workspace(_with_addresses(tools, environment, _PSERVER))
 
 
 def _start_trainer(environment: Environment) -> int:
-    """A trainer of a gang, in which no trainer may fail."""
+    """Start a trainer of a gang, in which no trainer may fail."""
     tools = Tools(find_source(environment))
     _refuse_after_failures(tools, environment, 0)
     _await_pservers(tools, environment, "PSERVERS")
@@ -114,13 +114,13 @@ def _start_trainer(environment: Environment) -> int:
 
 
 def _start_new_pserver(environment: Environment) -> int:
-    """A pserver of a fault-tolerant job; it may restart while the other pods run."""
+    """Start a pserver of a fault-tolerant job; it may restart while the other pods run."""
     _await_master(Tools(find_source(environment)), environment)
     return _run_in_workspace(_with_names(environment))
 
 
 def _start_new_trainer(environment: Environment) -> int:
-    """A trainer of a fault-tolerant job; other trainers come and go while it runs."""
+    """Start a trainer of a fault-tolerant job; other trainers come and go while it runs."""
     tools = Tools(find_source(environment))
     _refuse_after_failures(tools, environment, _number(environment, "TRAINERS"))
     _await_pservers(tools, environment, "PSERVERS")
@@ -129,7 +129,7 @@ def _start_new_trainer(environment: Environment) -> int:
 
 
 def _start_master(environment: Environment) -> int:
-    """The data master, for people who start it by hand; the controller calls `edl master` itself."""
+    """Start the data master, for people who do it by hand; the controller runs `edl master` itself."""
     program = shutil.which("edl", path=environment.get("PATH"))
     if program is None:
         raise ConfigError(

@@ -116,7 +116,7 @@ class Tools:
         return pods
 
     def _wait(self, look: Callable[[], _T], is_enough: Callable[[_T], bool], describe: Callable[[_T], str]) -> None:
-        """Look until it is enough; errors of an API that does not answer are printed, and do not end the wait."""
+        """Ask again until a condition holds; errors of an API server that does not answer are only printed."""
         while True:
             try:
                 found = look()

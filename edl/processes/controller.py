@@ -77,7 +77,7 @@ OPEN_FILES = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Connections:
-    """The connections of the process, and the key that its tokens for masters are made with."""
+    """The session with the API server, and the key for the masters' tokens."""
 
     session: ApiSession
     key: MasterKey
@@ -86,7 +86,7 @@ class _Connections:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The parts that run side by side."""
+    """The parts of the process that run side by side."""
 
     cache: ClusterCache
     controller: Controller

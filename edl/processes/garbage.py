@@ -1,4 +1,4 @@
-"""When Python searches for cycles of unused objects, in a process that holds a large cluster in memory.
+"""Limits how often Python searches for unused cycles in a process that holds a large cluster in memory.
 
 By default Python searches after 700 new objects, and all objects after a hundred such searches. With a large cluster
 a search of everything takes some tenths of a second, and it came three times a minute while nothing happened. edl's

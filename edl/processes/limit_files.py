@@ -42,7 +42,7 @@ class LimitFiles:
         self.limits = settings.read_limits()
 
     async def changed(self) -> Limits | None:
-        """The new limits if a file has changed since the last call and all can be used; else None."""
+        """Return the new limits if a file has changed since the last call and all files are valid; else None."""
         if not self._paths or (now := self._signature()) == self._read_from:
             return None
         self._read_from = now

@@ -1,4 +1,4 @@
-"""Each answer of kube-scheduler, compared with what edl would have said of the cluster just before it.
+"""Compares each answer of kube-scheduler with what edl would have said of the cluster just before.
 
 kube-scheduler binds a pod, or says why no node takes it. Bindings and deletions reach a watcher a little later than
 the scheduler's own memory, so an answer that edl does not understand at once is judged again 2 s later. If edl agrees
@@ -28,7 +28,7 @@ _DEFAULT = {None, "", "default-scheduler"}
 
 @dataclass(slots=True)
 class _Doubt:
-    """An answer that edl did not agree with at once."""
+    """An answer of kube-scheduler that contradicts edl's own; it is judged again at `due_s`, before it counts."""
 
     due_s: float
     pod: PodObject
@@ -45,7 +45,7 @@ class _Doubt:
 
 @dataclass(slots=True)
 class Answers:
-    """Counts answers; `agreement` is what goes into the report.
+    """Counts in how many answers kube-scheduler and edl agree; `agreement` goes into the report.
 
     Attributes:
         now_s: seconds since the epoch.
@@ -65,7 +65,7 @@ class Answers:
     _doubts: list[_Doubt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Take the rows of the counts that a former run left."""
+        """Continue the counts that an earlier run has left."""
         self.rules = RuleJudge(self.monotonic_s, self.cpu_s)
         self.book = Book(self.rules)
         self._rows = {row.predicate: row for row in self.agreement.predicates}
@@ -76,7 +76,7 @@ class Answers:
         self.agreement.predicates = [self._rows[predicate] for predicate in Predicate]
 
     def note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
-        """Take one event of a watch, in the order of the watch."""
+        """Handle one event of the watch of pods; events must come in order."""
         now_s = self.monotonic_s()
         self.settle()
         if isinstance(after or before, NodeObject):
@@ -93,7 +93,7 @@ class Answers:
             self.on_end(_metadata(before).uid or "", False)
 
     def settle(self, *, all_of_them: bool = False) -> None:
-        """Judge again the answers that were doubted long enough ago, or all of them."""
+        """Judge contradictory answers again that are old enough, or all of them."""
         now_s = self.monotonic_s()
         due = [doubt for doubt in self._doubts if all_of_them or doubt.due_s <= now_s]
         if not due:
@@ -200,7 +200,7 @@ class Answers:
             self._rows[predicate].refused_agreed += 1
 
     def _is_compared(self, pod: PodObject) -> bool:
-        """Count the answers that are not compared: those about pods of DaemonSets, and those of other schedulers."""
+        """Count answers that cannot be compared: pods of DaemonSets and of other schedulers. False for these."""
         if any(owner.kind == "DaemonSet" for owner in _metadata(pod).owner_references or ()):
             self.agreement.daemon_pods += 1
             return False

@@ -1,4 +1,4 @@
-"""Nodes with what is used on them, event by event: the cluster just before an answer of kube-scheduler.
+"""The use of each node, updated event by event: the cluster just before an answer of kube-scheduler.
 
 The snapshots of the cache come a few times a second and leave out what happened in between. This book follows each
 event, and is filled anew after each list. It keeps the requests of bound pods as `edl.kube.translate` computes them.
@@ -41,7 +41,7 @@ class _NodeUse:
     free: Resources | None = None
 
     def change(self, difference: Resources) -> None:
-        """Let the pods request so much more."""
+        """Add to what the pods of the node request."""
         self.used += difference
         self.free = None
 
@@ -86,7 +86,7 @@ class Book:
         self._found: dict[PodShape, str] = {}  # of shapes that were looked for since capacity was last made
 
     def fill(self, nodes: Iterable[NodeObject], pods: Iterable[PodObject]) -> None:
-        """Forget everything, and take what a list shows."""
+        """Replace everything by what a list shows."""
         self._uses, self._places = {}, {}
         self._found.clear()
         self._rules.clear()
@@ -96,7 +96,7 @@ class Book:
             self.note_pod(pod, self.freed_s)
 
     def note_node(self, before: NodeObject | None, after: NodeObject | None, now_s: float) -> None:
-        """Take a node that came, changed or went."""
+        """Update the node that an event is about."""
         source = after or before
         name = (source.metadata or NodeMetadata()).name or "" if source else ""
         use = self._uses.setdefault(name, _NodeUse())
@@ -111,7 +111,7 @@ class Book:
             self._make_room(now_s)
 
     def note_pod(self, pod: PodObject, now_s: float, *, is_gone: bool = False) -> None:
-        """Take a pod that came, changed or went."""
+        """Update the pod that an event is about."""
         metadata, spec, status = pod.metadata or PodMetadata(), pod.spec or PodSpec(), pod.status or PodStatus()
         uid, node = metadata.uid or "", spec.node_name or ""
         uses_node = bool(node) and not is_gone and status.phase not in _FINISHED

@@ -19,12 +19,12 @@ _SHORTEST_S = 1e-4
 
 
 def class_of(seconds: float) -> int:
-    """The class of a length."""
+    """The number of the histogram class that a duration falls into."""
     return max(0, math.ceil(math.log(max(seconds, _SHORTEST_S) / _SHORTEST_S) / math.log(_STEP)))
 
 
 def length_of(number: int) -> float:
-    """The longest length of a class, in seconds."""
+    """The longest duration of a histogram class, in seconds."""
     return float(_SHORTEST_S * _STEP**number)
 
 
@@ -48,7 +48,7 @@ def resident_bytes() -> int:
 
 
 class CostMeter:
-    """Measures this process, on top of what former runs have cost.
+    """Measures the cost of this process, and adds it to that of earlier runs.
 
     Attributes:
         classes: how many decisions there were of each class of length.
@@ -72,7 +72,7 @@ class CostMeter:
         self.costs.worst_s = max(self.costs.worst_s or 0.0, seconds)
 
     def planned(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Count the writes that a plan would bring and the one before it did not.
+        """Count the writes that the plan needs and the plan before it did not.
 
         Of a TrainingJob: each victim, each pod that is to be created, its status and an event. Of a workload with a
         controller of its own: one patch and one event for a new count.

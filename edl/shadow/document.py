@@ -39,7 +39,7 @@ class Part(BaseModel):
 
 
 class PredicateRow(Part):
-    """One predicate."""
+    """The counts for one predicate."""
 
     predicate: Annotated[Predicate, Field(description="`resources`, `taints`, `selector` and so on")]
     judged: Annotated[bool, Field(description="true if edl judges it itself")]
@@ -150,7 +150,7 @@ class Interval(Part):
 
 
 class Estimate(Part):
-    """A mean and the uncertainty of it."""
+    """A mean and its uncertainty."""
 
     mean: Annotated[float, Field(description="mean over the intervals")]
     low: Annotated[
@@ -160,7 +160,7 @@ class Estimate(Part):
 
 
 class ResourceGain(Part):
-    """One resource."""
+    """The expected gain in one resource."""
 
     resource: Annotated[str, Field(description="`cpu`, `memory` or a device")]
     capacity: Annotated[float, Field(description="mean of what ready nodes have: millicores, bytes, devices")]
@@ -172,7 +172,7 @@ class ResourceGain(Part):
 
 
 class Gain(Part):
-    """The gain that edl expects."""
+    """The use of resources that edl expects to add."""
 
     method: Annotated[str, Field(description="how it is computed, and what it leaves out")]
     intervals: Annotated[int, Field(description="how many intervals there are")] = 0

@@ -1,4 +1,4 @@
-"""What edl expects to gain, with the uncertainty of a mean over minutes that resemble their neighbours.
+"""Estimates what edl would gain: a mean over minutes, with its uncertainty by a block bootstrap.
 
 The mean of a difference over all intervals, each weighted by the time that was observed in it; between the 5th and
 the 95th percentile of a moving-block bootstrap. Blocks of n^(1/3) intervals in a row are drawn together, because a
@@ -85,7 +85,7 @@ def estimate(pairs: Sequence[tuple[float, float]], block: int, outside: float = 
 def _drawn(
     pairs: Sequence[tuple[float, float]], block: int, starts: range, chance: random.Random
 ) -> list[tuple[float, float]]:
-    """As many intervals as there are, in whole blocks."""
+    """Draw as many intervals as there are, with replacement, in whole blocks."""
     drawn: list[tuple[float, float]] = []
     while len(drawn) < len(pairs):
         start = chance.choice(starts)

@@ -101,7 +101,7 @@ def readers_of(settings: ShadowSettings) -> Mapping[WorkloadKind, MirroredKind]:
 
 
 def _asks(reader: MirroredKind) -> bool:
-    """True for a kind whose objects have to ask: makers are no jobs, and most LeaderWorkerSets serve requests."""
+    """True for a kind whose objects count only if they ask for it; most LeaderWorkerSets serve requests."""
     return isinstance(reader, MakerReader) or reader.kind is WorkloadKind.LEADER_WORKER_SET
 
 
@@ -179,7 +179,7 @@ async def _look(parts: _Parts, stop: asyncio.Event) -> None:
 
 
 async def _sleep(seconds: float, stop: asyncio.Event) -> None:
-    """Sleep, or until `stop` is set."""
+    """Sleep for a time, or until `stop` is set."""
     try:
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -206,7 +206,7 @@ def json_of(report: Report) -> str:
 
 
 async def _note_unknowns(parts: _Parts) -> None:
-    """Look for what edl does not understand; what was found last stays if that takes too long."""
+    """Look for objects that edl does not understand; if that takes too long, keep those found last."""
     watcher, cache = parts.watcher, parts.cache
     try:
         async with asyncio.timeout(LAST_LOOK_S):

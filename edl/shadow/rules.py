@@ -1,4 +1,4 @@
-"""What the rules between pods, volumes and devices say about a pod that kube-scheduler has answered about.
+"""Judges pods by the rules between pods, volumes and devices, to compare that with kube-scheduler's answers.
 
 Each such answer is judged on the cluster just before it, with the code that plans use. That takes a look at every pod
 with a node, so there is a bound on the time for it; answers beyond it are counted and not compared.
@@ -31,7 +31,7 @@ _PREDICATES = {
 
 @dataclass(slots=True)
 class _Known:
-    """A pod that a node has, with its rules."""
+    """A pod on a node, with its rules."""
 
     pod: Pod
     rules: PodRules

@@ -1,4 +1,4 @@
-"""What kube-scheduler says of a pod that it refuses, by predicate.
+"""Reads from kube-scheduler's message about an unschedulable pod how many nodes each predicate excludes.
 
 A message such as `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint {a: b}.` has a number
 for each reason; a node may have several reasons. What follows `preemption:` is about evictions, not about nodes.
@@ -28,7 +28,7 @@ _MEANINGS = (
 
 
 def predicates_of(message: str) -> dict[Predicate, int]:
-    """How many nodes a message gives for each predicate; a reason without nodes counts 1.
+    """How many nodes a message names for each predicate; a reason without a number counts as 1.
 
     Args:
         message: the message of the condition PodScheduled.

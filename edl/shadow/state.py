@@ -1,4 +1,4 @@
-"""What a run has collected, kept in a file so that a later run goes on with it."""
+"""The state of a run of `edl shadow` in a file, so that a later run continues it."""
 
 from __future__ import annotations
 

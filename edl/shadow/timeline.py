@@ -1,4 +1,4 @@
-"""What the cluster used minute by minute, and what it would have used if the plan of each moment had held.
+"""Records what the cluster used minute by minute, and what it would have used with the plan of each moment.
 
 Each plan is made from the real cluster, which edl does not change, so a line `with edl` is a sequence of first steps:
 no plan sees what the one before it would have brought. docs/how-to/shadow.md says what follows from that.
@@ -58,7 +58,7 @@ class Timeline:
     _since_s: float = 0.0
 
     def planned(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Take a plan with the cluster that it was made from."""
+        """Take a plan, and the snapshot that it was made from."""
         self.hold()
         self._last, self._since_s = sample(view, plan), self.monotonic_s()
 
@@ -150,7 +150,7 @@ def _empty(start: str) -> Interval:
 
 
 def _add(interval: Interval, seen: Sample, seconds: float) -> None:
-    """Let a sample count for so many seconds in the means of an interval."""
+    """Add a sample to the means of an interval, weighted by so many seconds."""
     before, after = interval.seconds, interval.seconds + seconds
     for name in ("capacity", "used", "training", "with_edl", "training_with_edl"):
         old, new = getattr(interval, name), getattr(seen, name)

@@ -1,4 +1,4 @@
-"""What the controller's parts tell, taken down: each event, each plan and how long it took. Nothing is answered."""
+"""Notes what the controller's parts report in a shadow run (events, plans, durations); nothing is written."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Watcher:
         self._answers.rules.facts = facts
 
     def note(self, before: HasMetadata | None, after: HasMetadata | None) -> None:
-        """Take an event of a watch; before the first list is taken, there is nothing to compare it with."""
+        """Take an event of a watch; events before the first list cannot be compared with anything."""
         if self._lists:
             self._answers.note(before, after)
 
     def look(self, cache: ClusterCache) -> None:
-        """Take the lists that have come, and let time pass; call it about once a second."""
+        """Process the lists that have come, and the time that has passed; call it about once a second."""
         if cache.is_synced and cache.lists_done != self._lists:
             self._answers.book.fill(cache.nodes(), cache.pods())
             self._lists = cache.lists_done
@@ -81,7 +81,7 @@ class Watcher:
         self._meter.look()
 
     def show(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Take a plan with the cluster that it was made from."""
+        """Take a plan and the snapshot that it was made from."""
         began_s = time.perf_counter()
         self.jobs, self.uncounted = view.jobs, _uncounted(view)
         self._wishes.planned(view, plan)
@@ -90,7 +90,7 @@ class Watcher:
         self._shown_s = time.perf_counter() - began_s
 
     def note_unknown(self, found: Unknown) -> None:
-        """Take what edl does not understand now; what was found earlier stays known.
+        """Take the objects that edl does not understand now; those found earlier stay in the report.
 
         A webhook or an object that is gone may have had its part in what was observed.
         """
@@ -133,42 +133,42 @@ class Watcher:
     # --- What a recorder is told
 
     async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken: plans bring what is counted."""
+        """Ignore snapshots: what is counted comes with the plans."""
 
     def skipped(self, reason: str) -> None:
-        """No plan was made, for that reason."""
+        """Note the reason for which no plan was made."""
         self._note_problem(reason)
 
     async def planned(self, snapshot: ClusterSnapshot, limits: Limits, plan: ScalePlan) -> None:
         """Pass a checked plan to `show`."""
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Capacity is made ahead of a plan: not in a run that shows its plans."""
+        """Ignore evictions ahead of a plan: a run that only shows its plans has none."""
 
     def not_planned(self, _: ClusterSnapshot, error: Exception) -> None:
-        """No plan could be made."""
+        """Note that no plan could be made."""
         self._note_problem(f"no plan: {error}")
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A bug in edl stopped something; the rest goes on."""
+        """Note a bug of edl that has stopped a part; the rest continues."""
         log_event(_log, logging.ERROR, "a bug in edl", what=what, err=repr(error))
         self._note_problem(f"a bug in edl stopped {what}: {error!r}")
 
     def postponed(self, what: str) -> None:
-        """A planned action waits for a later plan."""
+        """Log a postponed action; nothing is carried out."""
         log_event(_log, logging.DEBUG, "postponed", what=what)
 
     def acted(self, outcome: Outcome) -> None:
-        """An action was carried out: none is."""
+        """Ignore actions: none is carried out."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A plan was shown, or could not be made; what this class spent on it does not count."""
+        """Note how long a plan took, without the time that this class has spent on it."""
         shown_s, self._shown_s = self._shown_s, 0.0
         if result in {RoundResult.SHOWN, RoundResult.FAILED}:
             self._meter.decided(max(0.0, seconds - shown_s), is_plan=result is RoundResult.SHOWN)
 
     def _note_problem(self, problem: str) -> None:
-        """Remember the last problems, each once."""
+        """Add a problem to the last ones, unless it is among them."""
         line = one_line(problem, _LONGEST)
         problems = self._state.unknown.problems
         with suppress(ValueError):
@@ -178,7 +178,7 @@ class Watcher:
 
 
 def _uncounted(view: ClusterSnapshot) -> dict[str, int]:
-    """The waiting pods, and those that jobs want, whose devices are not counted, by the reason."""
+    """Count by reason the waiting and wanted pods whose devices edl cannot count."""
     found: Counter[str] = Counter()
     wanted = [(pod.shape, 1) for pod in view.waiting_serving] + [(job.trainer, job.max_trainers) for job in view.jobs]
     for shape, pods in wanted:

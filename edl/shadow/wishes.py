@@ -1,4 +1,4 @@
-"""The trainers that plans want evicted, and the serving pods that would get their capacity.
+"""Collects the trainers that plans would evict, and the serving pods that would get their capacity.
 
 Nothing is evicted, so each plan wants the same again. A wish begins with the first plan that has a trainer among its
 victims, and counts once, however many plans repeat it. A plan does not say which victim is for which pod; the waiting
@@ -39,13 +39,13 @@ class Wishes:
     _awaited: set[str] = field(default_factory=set)  # UIDs of serving pods that are counted
 
     def __post_init__(self) -> None:
-        """Know again what a former run has counted."""
+        """Continue the counts of an earlier run."""
         self._by_uid = {one.uid: one for one in self.evictions.evictions}
         self._served = {one.uid: one for one in self.evictions.served}
         self._wanted, self._awaited = set(self._by_uid), set(self._served)
 
     def planned(self, view: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Take a plan with the cluster that it was made from."""
+        """Take a plan and the snapshot that it was made from."""
         victims = _victims(view, plan)
         if not victims:
             return

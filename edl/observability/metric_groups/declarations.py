@@ -98,21 +98,21 @@ class Metric(ABC, Generic[C]):
 
     @abstractmethod
     def create(self, registry: CollectorRegistry) -> C:
-        """The collector that holds the values."""
+        """Create the collector that holds the values."""
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names of its series in Prometheus."""
+        """The names of the metric's time series in Prometheus."""
         return (self.name,)
 
     @property
     def samples(self) -> int:
-        """How many series one set of labels has."""
+        """How many time series each set of labels has."""
         return 1
 
     @property
     def most_series(self) -> str:
-        """How many series a process exports at most: a number, times what bounds the labels without a list."""
+        """How many time series a process exports at most: a number, times the bounds of labels without a list."""
         values: Mapping[str, tuple[str, ...]] = self.values
         counting = [label for label in self.labels if label not in self.describing]
         number: int = self.samples * prod(len(values[label]) for label in counting if label in values)
@@ -144,7 +144,7 @@ class GaugeMetric(Metric[Gauge]):
     kind: ClassVar[str] = "gauge"
 
     def create(self, registry: CollectorRegistry) -> Gauge:
-        """See `Metric.create`."""
+        """Create the collector that holds the values."""
         return Gauge(self.name, self.help, self.labels, registry=registry)
 
 
@@ -156,11 +156,11 @@ class CounterMetric(Metric[Counter]):
 
     @property
     def samples(self) -> int:
-        """See `Metric.samples`: the count and the time of creation."""
+        """How many time series each set of labels has: the count and the time of creation."""
         return 2
 
     def create(self, registry: CollectorRegistry) -> Counter:
-        """See `Metric.create`."""
+        """Create the collector that holds the values."""
         counter = Counter(self.name, self.help, self.labels, registry=registry)
         self._begin(counter)
         return counter
@@ -178,19 +178,19 @@ class HistogramMetric(Metric[Histogram]):
     kind: ClassVar[str] = "histogram"
 
     def create(self, registry: CollectorRegistry) -> Histogram:
-        """See `Metric.create`."""
+        """Create the collector that holds the values."""
         histogram = Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
         self._begin(histogram)
         return histogram
 
     @property
     def samples(self) -> int:
-        """See `Metric.samples`: the buckets, the one without a bound, the count, the sum and the time of creation."""
+        """How many time series each set of labels has: all buckets, the count, the sum and the time of creation."""
         return len([bound for bound in self.buckets if bound != inf]) + 4
 
     @property
     def series(self) -> tuple[str, ...]:
-        """See `Metric.series`."""
+        """The names of the metric's time series in Prometheus."""
         return tuple(self.name + suffix for suffix in ("_bucket", "_count", "_sum"))
 
 
@@ -209,5 +209,5 @@ class MetricGroup:
 
     @classmethod
     def declared(cls) -> tuple[Metric[Any], ...]:
-        """Its metrics, in the order of their declaration."""
+        """The metrics of the group, in the order of their declaration."""
         return tuple(value for value in vars(cls).values() if isinstance(value, Metric))

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items a part at a time."""
+    """Yield items in groups of limited size, so that other tasks may run in between."""
     for begin in range(0, len(items), size):
         yield items[begin : begin + size]
 
 
 def remove_series(metric: Counter | Gauge, *values: str) -> None:
-    """Remove the series with these values of the labels, if there is one; by the others it is not looked for."""
+    """Remove the series with these values of the labels, if it exists."""
     with suppress(KeyError):
         metric.remove(*values)
 
@@ -45,59 +45,59 @@ class ControllerMetricGroup(MetricGroup):
     is_sum: ClassVar[bool] = False
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """A snapshot was taken; `leader` is True if this replica leads."""
+        """Called after a snapshot was taken; `leader` is True if this replica leads."""
 
     def observing(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
-        """The same a part at a time; see `ObservesInParts`."""
+        """Called in place of `observed` for groups that handle a snapshot in parts; see `ObservesInParts`."""
         self.observed(snapshot, leader=leader)
         yield
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """The same, if nothing in the cluster has changed since the last snapshot: set only what time changes."""
+        """Called in place of `observed` if nothing in the cluster has changed: set only what depends on the time."""
 
     def limited(self, limits: Limits) -> None:
-        """The next plan keeps these limits."""
+        """Called with the limits that the next plan keeps."""
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Count a plan that has passed its checks; `plan.fallback` is set if it is a fallback plan."""
+        """Called after a plan has passed its checks; `plan.fallback` is set if it is a fallback plan."""
 
     def planning(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> Iterator[None]:
-        """The same a part at a time; a group that has a metric of each job overrides this instead of `planned`."""
+        """Called after a plan, in parts: a group with a metric for each job overrides this in place of `planned`."""
         self.planned(snapshot, plan)
         yield
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
-        """Capacity is made for waiting serving pods ahead of a plan."""
+        """Called when trainers are evicted for waiting serving pods ahead of a plan."""
 
     def decided(self, decision: ScaleDecision) -> None:
-        """The decision about one job changed, or deletes or moves pods."""
+        """Called if the decision about one job changes, or deletes or moves pods."""
 
     def not_planned(self, failure: PlanFailure) -> None:
-        """No plan could be made, or it broke a rule."""
+        """Called if no plan could be made, or if the plan broke a rule."""
 
     def acted(self, outcome: Outcome) -> None:
-        """A write was carried out or refused."""
+        """Called after a write was carried out or rejected."""
 
     def queued(self, queues: Sequence[Queue], statuses: Mapping[str, QueueStatus]) -> None:
-        """The queues, and what a plan gives each of them, by name."""
+        """Called after a plan with the status of each queue, by name."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """A plan ended, or there was none to make."""
+        """Called after a plan has ended, or if there was none to make."""
 
     def left_out(self, count: int) -> None:
-        """Set the number of objects that edl cannot read."""
+        """Called with the number of objects that edl cannot read."""
 
     def rejected_files(self, count: int) -> None:
-        """Changed files of flags were refused (1), or are in force (0)."""
+        """Called after files of flags were read again: 1 if changed files are rejected, 0 if all are in force."""
 
     def led(self, *, leads: bool) -> None:
-        """This replica started to lead, or stopped."""
+        """Called when this replica begins or ceases to lead."""
 
 
 class ObservesInParts(ControllerMetricGroup):
     """A group that looks at each job or pod: a subclass overrides `observing`."""
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """See `ControllerMetricGroup.observed`."""
+        """Handle a snapshot in one go, by all parts of `observing`."""
         for _ in self.observing(snapshot, leader=leader):
             pass

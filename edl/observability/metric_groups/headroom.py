@@ -42,17 +42,17 @@ class HeadroomMetrics(ControllerMetricGroup):
     )
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
-        """Remember what the plan was made for; the counts are of the last plan."""
+        """Note for how many serving pods the plan keeps capacity; the gauges show the last plan."""
         self._planned = snapshot
 
     def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Set both counts."""
+        """Set for how many pods capacity is kept, and for how many it suffices now."""
         planned, self._planned = self._planned, None
         if planned is not None:
             self._count(planned)
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """The same: the plan may be another one."""
+        """Set both gauges again, because the plan may be another one."""
         self.observed(snapshot, leader=leader)
 
     def _count(self, snapshot: ClusterSnapshot) -> None:
@@ -65,7 +65,7 @@ class HeadroomMetrics(ControllerMetricGroup):
         self.pods.labels("held").set(held)
 
     def limited(self, limits: Limits) -> None:
-        """Remember how much is wanted for each shape."""
+        """Note for how many pods of each shape the operator wants capacity."""
         self._wanted = limits.serving.headroom
 
     _wanted = 0

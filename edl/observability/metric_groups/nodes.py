@@ -42,7 +42,7 @@ class NodeMetrics(ControllerMetricGroup):
     )
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
-        """Set what the planner saw."""
+        """Set how many nodes the plan asks for and empties."""
         found = Counter(request.is_open for request in snapshot.node_requests if request.pod.is_live)
         self.requests.labels("open").set(found[True])
         self.requests.labels("bound").set(found[False])

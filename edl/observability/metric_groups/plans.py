@@ -100,7 +100,7 @@ class PlanMetrics(ControllerMetricGroup):
     )
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:  # noqa: ARG002 - the event has both
-        """Set duration and gap, and count what was cut short; a fallback plan has none of them."""
+        """Set duration and gap of a plan, and count stages that were cut short; a fallback plan has none of these."""
         if plan.fallback is None:
             self.decision_seconds.observe(plan.seconds)
             self.gap.set(plan.certificate.gap)

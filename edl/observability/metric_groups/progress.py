@@ -1,4 +1,4 @@
-"""What the cluster achieves: how much of what jobs could use they have, and how fast they read their data."""
+"""What the cluster achieves: the fulfilment of jobs, and how fast they read their data."""
 
 from __future__ import annotations
 

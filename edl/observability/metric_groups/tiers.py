@@ -1,4 +1,4 @@
-"""The QoS classes of trainers, and how much more pods may use by their limits than there is."""
+"""The QoS classes of trainers, and by how much the limits of pods exceed the capacity of nodes."""
 
 from __future__ import annotations
 

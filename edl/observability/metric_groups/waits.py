@@ -29,7 +29,7 @@ _TRAINING, _OTHER = "training", "other"
 
 
 class WaitMetrics(ObservesInParts):
-    """The waits of jobs and of serving pods."""
+    """How long jobs wait for trainers, and serving pods for a node."""
 
     title = "Waiting"
 
@@ -106,16 +106,16 @@ class WaitMetrics(ObservesInParts):
         self._is_first = False
 
     def observed_again(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:  # noqa: ARG002 - the event has both
-        """Nothing has ended; the oldest wait has become longer."""
+        """Set the longest wait again: nothing has changed but the time."""
         self._set_oldest(snapshot.observed_at_s)
 
     def planned(self, snapshot: ClusterSnapshot, plan: ScalePlan) -> None:
-        """Remember which pods wait for trainers that the plan deletes."""
+        """Note which serving pods wait for trainers that the plan deletes."""
         if any(d.victims and d.shrink_reason == Reason.SERVING_NEEDS_ROOM for d in plan.decisions):
             self.evicted_early(snapshot)
 
     def evicted_early(self, snapshot: ClusterSnapshot) -> None:
-        """Remember which pods wait for trainers that are deleted for them."""
+        """Note which serving pods wait for trainers that are evicted ahead of the plan."""
         self._waiting |= {pod.uid: _TRAINING for pod in snapshot.waiting_serving if pod.needs_capacity}
 
     def _observing_jobs(self, snapshot: ClusterSnapshot, *, leader: bool) -> Iterator[None]:
@@ -174,6 +174,6 @@ def _reached(job: Job) -> Iterator[str]:
 
 
 def _wait_s(pod: Pod, now_s: float) -> float:
-    """Until kube-scheduler found a node, or until now if its answer has no time."""
+    """How long a pod has waited: until kube-scheduler found a node, or until now if that time is not known."""
     end_s = now_s if pod.answered_s is None else pod.answered_s
     return max(0.0, end_s - pod.created_s)
