@@ -46,7 +46,7 @@ _MOST_EPOCHS = 4.0  # times those of two cores: beyond, the parameter servers ar
 
 @dataclass
 class Account:
-    """The notes taken while the demonstration runs.
+    """What the demonstration notes while it runs, for its summary.
 
     Attributes:
         trainers: job -> (seconds, running trainers) at each change; likewise `serving` with its ready pods.
@@ -166,7 +166,7 @@ class Demo:
         return sum(epoch.redispatched for report in self.audits(job) for epoch in report.epochs)
 
     def _leased(self, job: str) -> Counter[str]:
-        """Trainer -> the records that it holds, by the journal."""
+        """By trainer, how many records it holds according to the journal."""
         return sum((report.leased for report in self.audits(job)), Counter[str]())
 
     def _holder(self, job: str) -> Object | None:
@@ -208,7 +208,7 @@ class Demo:
         self.account.notes.append(f"{job}: {outcome if is_ready_again() else 'it ended while its master was killed'}")
 
     async def _until(self, done: Callable[[], bool], what: str, timeout_s: float = _STEP_S) -> float:
-        """Wait for something; returns the seconds."""
+        """Wait until a condition holds; returns how long that took, in seconds."""
         since_s = self._view.seconds
         while not done():
             if self._view.seconds - since_s > timeout_s:
@@ -285,7 +285,7 @@ def demo_jobs(cores: int | None = None) -> list[Object]:
 
 
 def serving_manifest() -> Object:
-    """A Deployment without pods yet."""
+    """A Deployment with 0 replicas, which the demonstration scales."""
     labels = {"app": SERVING}
     container = {
         "name": "server",
@@ -337,14 +337,14 @@ def summary(account: Account, seconds: float, *, is_whole: bool = True) -> list[
 
 
 def why_slow(load: float, cores: int) -> str:
-    """What to try if a step took too long, by the load of the machine over the last minute."""
+    """Advise what to try after a step that took too long, from the load of the machine in the last minute."""
     if load > BUSY * cores:
         return f"this machine is busy (load {load:.1f} on {cores} cores); try again when it is not"
     return "the log of the controller, and of each job (edl logs), say what went on"
 
 
 def audit_line(job: str, report: AuditReport) -> str:
-    """One line about the audit of a job's journal."""
+    """Say in one line what the audit of a job's journal has found."""
     done, total = sum(one.done for one in report.epochs), sum(one.total for one in report.epochs)
     again = sum(one.redispatched for one in report.epochs)
     return (

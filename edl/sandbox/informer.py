@@ -29,7 +29,7 @@ _PACE = ReflectorPace(backoff_s=0.2, backoff_cap_s=5.0)
 
 
 class PlainObject(msgspec.Struct):
-    """An object with its metadata decoded, and as a dictionary."""
+    """One object in two forms: its metadata decoded, and the whole of it as a dictionary."""
 
     metadata: ObjectMetadata | None = None
     body: Object = msgspec.field(default_factory=dict)
@@ -88,7 +88,7 @@ class Informer:
 
     @property
     def problem(self) -> str:
-        """Why the objects are out of date; empty while the watch works."""
+        """Why the objects may be stale; empty while the watch works."""
         return self._reflector.problem
 
     @property
@@ -105,7 +105,7 @@ class Informer:
         await self._reflector.synced.wait()
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """One object; None if there is none. Do not change it."""
+        """Return one object, which the caller must not change; None if there is none."""
         found = self._store.objects.get((namespace, name))
         return found.body if found is not None else None
 
@@ -114,7 +114,7 @@ class Informer:
 
 
 class Wakeup:
-    """Wakes a loop after changes; many changes in a short time wake it once.
+    """Lets a loop wait for changes; many changes in a short time end one wait.
 
     Args:
         pause_s: how long to collect changes before the loop goes on, in seconds.
@@ -124,7 +124,7 @@ class Wakeup:
         self._event, self._pause_s = asyncio.Event(), pause_s
 
     def set(self) -> None:
-        """Let the loop go on."""
+        """Note a change: the loop that waits continues."""
         self._event.set()
 
     async def wait(self, longest_s: float) -> None:
@@ -138,7 +138,7 @@ class Wakeup:
 
 
 async def ignoring(*errors: type[EdlError], call: Any) -> Any:  # noqa: ANN401 - any answer of the API
-    """Await a call and return its answer; None after one of the errors."""
+    """Await a call and return its answer; None if it raises one of the given errors."""
     try:
         return await call
     except errors:

@@ -1,4 +1,4 @@
-"""Everything that a sandbox consists of, started in order and stopped in the reverse order.
+"""Starts the parts of a sandbox in order, and stops them in reverse order.
 
 API server, scheduler, controllers and kubelet run in this process. The controller of edl is a process of its own,
 started like a container, so it ends with the sandbox however that ends.

@@ -1,4 +1,4 @@
-"""Admission: what a request needs besides a valid object: a namespace, a priority, an account, an address, capacity.
+"""Admission: what a request needs besides a valid object: namespace, priority, account, address, quota.
 
 Source: the admission plugins that kube-apiserver enables by default (NamespaceLifecycle, Priority, ServiceAccount,
 DefaultTolerationSeconds, DefaultStorageClass), v1.36.
@@ -139,7 +139,7 @@ def _service_account(cluster: Cluster, pod: Object) -> None:
 
 
 def _mount_token(cluster: Cluster, spec: Object) -> None:
-    """The volume with the token of the account, in each container that mounts nothing at its path."""
+    """Mount the token of the account in each container that mounts nothing at its path."""
     name = f"kube-api-access-{cluster.suffix()}"
     used = False
     for _, container in containers_of(spec):
@@ -163,7 +163,7 @@ def _mount_token(cluster: Cluster, spec: Object) -> None:
 
 
 def _tolerations(pod: Object) -> None:
-    """A pod stays 300 s on a node that is not ready, unless it says otherwise."""
+    """Add the tolerations by which a pod stays 300 s on a node that is not ready, unless it has its own."""
     tolerations = list(pod["spec"].get("tolerations", ()))
     for taint in _NOT_READY:
         covers = (one.get("key") in {taint, None} and one.get("effect") in {"NoExecute", None} for one in tolerations)

@@ -105,7 +105,7 @@ class Api:
     # Reading
 
     def _aged(self, request: Request, behind: int) -> Request:
-        """The same request about the past."""
+        """Change a request to one about an earlier version (fault `Stale`)."""
         version = max(self.cluster.store.version - behind, 1)
         return replace(request, as_of=version)
 
@@ -163,7 +163,7 @@ class Api:
         return _warned(self._one(kind, entry, form, request, 201 if created else 200), write.warnings)
 
     def _follow(self, request: Request, kind: Kind, entry: Entry) -> None:
-        """Do what a cluster's own controllers do at once after a write."""
+        """Do what the controllers of a real cluster do at once after a write."""
         if request.is_dry_run:
             return
         if kind.qualified == "namespaces":

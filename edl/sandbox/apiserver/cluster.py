@@ -43,7 +43,7 @@ class Cluster:
     tokens: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def timestamp(self) -> str:
-        """Now, as the API writes it."""
+        """The present time in the format of the API."""
         return timestamp(self.now())
 
     def uid(self) -> str:
@@ -55,7 +55,7 @@ class Cluster:
         return "".join(self.chance.choices(_NAME_LETTERS, k=5))
 
     def entry(self, kind: Kind, key: Key) -> Entry:
-        """One object.
+        """Return one object of the store; an error if it does not exist.
 
         Raises:
             ApiError: 404, there is none.
@@ -66,6 +66,6 @@ class Cluster:
         return found
 
     def find(self, resource: str, namespace: str, name: str) -> Object | None:
-        """One object of a collection, if it exists."""
+        """Return one object of a collection; None if it does not exist."""
         found = self.store.get(resource, (namespace, name))
         return None if found is None else found.value

@@ -130,7 +130,7 @@ class Deleter:
 
     @staticmethod
     def _grace_s(kind: Kind, value: Object, options: Object) -> int:
-        """Seconds until the object may go; only a pod on a node has any."""
+        """The grace period of a deletion in seconds; 0 for everything but a pod on a node."""
         if kind.qualified != "pods":
             return 0
         if not dig(value, "spec", "nodeName") or dig(value, "status", "phase") in FINISHED:
@@ -170,7 +170,7 @@ class Deleter:
         return entry
 
     def _undefine(self, name: str) -> None:
-        """Custom resources go with their definition."""
+        """Delete the custom resources of a CustomResourceDefinition that is deleted."""
         for kind in self._cluster.registry.custom(name):
             for key in list(self._cluster.store.keys(kind.resource)):
                 self.delete(kind, key, {}, dry_run=False)

@@ -1,4 +1,4 @@
-"""The error responses of a Kubernetes API server: metav1.Status with the code, reason and words of the real one.
+"""The error responses of a Kubernetes API server: metav1.Status with the code, reason and message of the real one.
 
 Source: recorded from kube-apiserver v1.36.3; `tests/contract` compares them.
 """
@@ -40,7 +40,7 @@ class ApiError(EdlError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One field that a rule refuses.
+    """One field of an object that breaks a rule.
 
     Attributes:
         field: the path, such as `spec.containers[0].name`; `<nil>` for the whole object.
@@ -57,22 +57,22 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A required field is missing."""
+    """Make the error for a required field that is missing."""
     return FieldError(field, "FieldValueRequired", f"Required value{': ' + detail if detail else ''}")
 
 
 def invalid_value(field: str, value: object, detail: str) -> FieldError:
-    """A value breaks a rule."""
+    """Make the error for a value that breaks a rule."""
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}")
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
-    """A field must not be set or changed."""
+    """Make the error for a field that must not be set or changed."""
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
-    """A value is not one of the possible values."""
+    """Make the error for a value that is not one of the possible values."""
     words = ", ".join(f'"{word}"' for word in supported)
     return FieldError(
         field, "FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {words}"
@@ -80,7 +80,7 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldE
 
 
 def go_value(value: object) -> str:
-    """A value as the server's messages print it."""
+    """Format a value as the error messages of the real API server print it."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
@@ -97,69 +97,69 @@ def _qualified(plural: str, group: str) -> str:
 
 
 def not_found(plural: str, group: str, name: str) -> ApiError:
-    """404: the object does not exist."""
+    """Make the error 404: the object does not exist."""
     message = f'{_qualified(plural, group)} "{name}" not found'
     return ApiError(404, "NotFound", message, _details(name, plural, group))
 
 
 def no_such_path() -> ApiError:
-    """404: the resource or subresource does not exist."""
+    """Make the error 404: the resource or subresource does not exist."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
-    """409: an object of that name exists."""
+    """Make the error 409: an object of that name exists."""
     message = f'{_qualified(plural, group)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, _details(name, plural, group))
 
 
 def conflict(plural: str, group: str, name: str, why: str = "") -> ApiError:
-    """409: the object has changed, or a precondition does not hold."""
+    """Make the error 409: the object has changed, or a precondition does not hold."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}'
     return ApiError(409, "Conflict", message, _details(name, plural, group))
 
 
 def bad_request(message: str) -> ApiError:
-    """400: the request cannot be read."""
+    """Make the error 400: the request cannot be read."""
     return ApiError(400, "BadRequest", message)
 
 
 def method_not_allowed() -> ApiError:
-    """405: the resource has no such verb."""
+    """Make the error 405: the resource has no such verb."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def rejected_patch() -> ApiError:
-    """422: a JSON patch does not apply."""
+    """Make the error 422: a JSON patch does not apply."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def unsupported_media() -> ApiError:
-    """415: the body has a content type that the resource does not take."""
+    """Make the error 415: the body has a content type that the resource does not take."""
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def not_acceptable(offered: str) -> ApiError:
-    """406: the client accepts none of the server's forms."""
+    """Make the error 406: the client accepts none of the server's forms."""
     message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
     return ApiError(406, "NotAcceptable", message, {})
 
 
 def unauthorized() -> ApiError:
-    """401: there is no valid token."""
+    """Make the error 401: there is no valid token."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
-    """403: admission or authorization refuses the request."""
+    """Make the error 403: admission or authorization refuses the request."""
     resource = _qualified(plural, group)
     head = f'{resource} "{name}" is forbidden' if name else f"{resource} is forbidden"
     return ApiError(403, "Forbidden", f"{head}: {why}", _details(name, plural, group))
 
 
 def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: rules refuse the object.
+    """Make the error 422: rules refuse the object.
 
     Args:
         kind: the kind of the object.
@@ -175,25 +175,25 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> A
 
 
 def expired(message: str) -> ApiError:
-    """410: the version or the token of the next page is too old."""
+    """Make the error 410: the version or the token of the next page is too old."""
     return ApiError(410, "Expired", message)
 
 
 def too_large_version(wanted: int, current: int) -> ApiError:
-    """504: the server has not seen this resourceVersion yet."""
+    """Make the error 504: the server has not seen this resourceVersion yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
 def too_many(message: str, retry_after_s: int = 1, cause: Object | None = None) -> ApiError:
-    """429: try again later."""
+    """Make the error 429: try again later."""
     details = {"retryAfterSeconds": retry_after_s} if cause is None else {"causes": [cause]}
     return ApiError(429, "TooManyRequests", message, details)
 
 
 def internal(message: str) -> ApiError:
-    """500: the server failed."""
+    """Make the error 500: the server failed."""
     return ApiError(
         500,
         "InternalError",

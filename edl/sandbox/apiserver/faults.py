@@ -46,7 +46,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Answer with an error Status; `AFTER`: although the request was executed."""
+    """Answer with an error Status; with `AFTER`, although the request was executed."""
 
     code: int
     message: str = "injected fault"
@@ -162,7 +162,7 @@ class Happened:
 
 @dataclass(slots=True)
 class Faults:
-    """The faults of one server.
+    """The faults that one server has to produce, and those that it has produced.
 
     Attributes:
         chance: decides where a rule has a probability; seeded by the test.
@@ -180,11 +180,14 @@ class Faults:
         return fault
 
     def clear(self) -> None:
-        """Remove all faults; what happened stays."""
+        """Remove all faults; the record of those that happened stays."""
         self._faults.clear()
 
     def next(self, request: Request) -> Effect | None:
-        """The effect that a request meets; each matching fault counts it."""
+        """Return the effect of the first fault that matches a request and is due, None without one.
+
+        Other faults only count it.
+        """
         found: Fault | None = None
         for fault in self._faults:
             if fault.rule.holds(request) and self._is_due(fault) and found is None:

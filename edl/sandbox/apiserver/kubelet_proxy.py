@@ -61,7 +61,7 @@ class KubeletProxy:
         return self._client
 
     async def logs(self, request: Request, target: Target) -> Response:
-        """The log of a container.
+        """Stream the log of a container from its kubelet.
 
         Raises:
             ApiError: 400, 404, or what the kubelet answers.
@@ -82,7 +82,7 @@ class KubeletProxy:
         return Response(stream=_chunks(reply), content_type="text/plain")
 
     async def exec(self, raw: web.BaseRequest, request: Request, target: Target) -> web.StreamResponse:
-        """A command in a container, over a WebSocket on both sides.
+        """Run a command in a container: connect the WebSocket of the client to that of the kubelet.
 
         Raises:
             ApiError: 400, 404, or what the kubelet answers.
@@ -105,7 +105,7 @@ class KubeletProxy:
         return near
 
     async def _refusal(self, url: str, query: list[tuple[str, str]]) -> str:
-        """Why a kubelet refuses, which a failed handshake does not tell."""
+        """Ask the kubelet why it rejects a request; a failed WebSocket handshake does not tell."""
         async with self._session().post(url, params=query, ssl=False, allow_redirects=False) as reply:
             return (await reply.text()).strip()
 

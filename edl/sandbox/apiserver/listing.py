@@ -22,7 +22,7 @@ from edl.sandbox.apiserver.storage.store import Entry, Key, TooOldError
 
 
 class Selection:
-    """The objects of a collection that a request is about."""
+    """The objects of a collection that the selectors of a request choose."""
 
     def __init__(self, kind: Kind, namespace: str, request: Request) -> None:
         """Read the selectors of a request.

@@ -46,14 +46,14 @@ class Policies:
         self._evaluator = Evaluator(_VARIABLES, [*map(_step, _STEPS), check, *answers])
 
     def _check(self, authorizer: Object, verb: str) -> Object:
-        """What the authorizer answers."""
+        """Evaluate what a policy asks the authorizer."""
         resource = "/".join(filter(None, (authorizer.get("resource"), authorizer.get("subresource"))))
         about = {name: authorizer[name] for name in ("group", "namespace", "name", "path") if name in authorizer}
         user = User(authorizer["user"], tuple(authorizer["groups"]))
         return asdict(judge(self._cluster, user, Attempt(verb, resource=resource, **about)))
 
     def admit(self, write: Write, value: Object, old: Object | None) -> None:
-        """Refuse an object that a policy denies.
+        """Reject an object that some policy denies.
 
         Raises:
             ApiError: with the code of the policy's reason.
@@ -70,7 +70,7 @@ class Policies:
                     raise _denied(write.kind, value["metadata"].get("name", ""), source, rule, detail)
 
     def _bound(self) -> Iterator[tuple[str, str, Object]]:
-        """Each binding that denies: the names of the policy and of the binding, and the policy."""
+        """Yield each binding that denies objects: the names of policy and binding, and the policy."""
         for (_, binding), entry in self._cluster.store.entries(_BINDINGS):
             spec = entry.value.get("spec", {})
             policy = self._cluster.find(_POLICIES, "", spec.get("policyName", ""))
@@ -100,7 +100,7 @@ class Policies:
         }
 
     def _refusal(self, rule: Object, given: Any, failure_policy: str) -> str:
-        """Why a rule refuses; empty if it does not."""
+        """Why a validation of a policy denies the object; empty if it does not."""
         text = rule["expression"]
         try:
             if self._evaluator.evaluate(text, given) is True:

@@ -152,7 +152,7 @@ def require_quota(cluster: Cluster, kind: Kind, value: Object, old: Object | Non
 
 
 def _added(usage: dict[str, str], before: dict[str, str], hard: Object) -> dict[str, str]:
-    """What an object counts more than before towards the limits of a quota; all that it counts if it is new."""
+    """How much more than before an object counts towards the limits of a quota; everything if it is new."""
     added = {key: text for key, text in usage.items() if key in hard}
     if not before:
         return added

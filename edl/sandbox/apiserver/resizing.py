@@ -19,7 +19,7 @@ _FIELDS = ("requests", "limits")
 
 
 def resized_spec(old: Object, new: Object) -> Object:
-    """The old spec with what the new one says about the resources of its containers; the rest is left out."""
+    """Take the old spec with the resources that the new one gives its containers; other changes are dropped."""
     spec = dict(old)
     for field in ("initContainers", "containers"):
         if field in old:

@@ -1,4 +1,4 @@
-"""Reviews: who am I, may I, what may I."""
+"""Access reviews: SelfSubjectReview, SubjectAccessReview and SelfSubjectRulesReview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: RBAC over the stored roles and bindings.
+"""Authorization: RBAC over the stored roles and bindings.
 
 The administrator's token may do everything. Every other user, such as the ServiceAccount of a pod, may do what the
 bound roles say, read what a client needs to find its way, and ask what it may do. Not here: the ready-made roles of a
@@ -39,7 +39,7 @@ _OPEN = ("/healthz", "/livez", "/readyz", "/version")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The user who makes a request."""
 
     name: str
     groups: tuple[str, ...]
@@ -47,7 +47,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A request to authorize: a verb on a resource, or on a path that is no resource.
+    """What a user wants to do: a verb on a resource, or on a path that is no resource.
 
     Attributes:
         resource: the plural, with the subresource: `pods/log`.
@@ -70,7 +70,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether it is allowed, and what the authorizer says about it."""
+    """The answer of the authorizer: whether it allows an attempt, and why."""
 
     allowed: bool
     reason: str = ""
@@ -89,7 +89,7 @@ def attempt_of(request: Request) -> Attempt:
 
 
 def require(cluster: Cluster, request: Request) -> None:
-    """Let a request pass that its user may make.
+    """Reject a request that its user may not make.
 
     Raises:
         ApiError: 403.
@@ -103,7 +103,7 @@ def require(cluster: Cluster, request: Request) -> None:
 
 
 def refused(user: User, attempt: Attempt, answer: Answer) -> ApiError:
-    """The error for what a user may not do."""
+    """Make the error for an attempt that a user may not make."""
     detail = f'User "{user.name}" cannot {attempt}' + (f": {answer.reason}" if answer.reason else "")
     if attempt.path:
         return ApiError(403, "Forbidden", f"forbidden: {detail}", {})
@@ -111,7 +111,7 @@ def refused(user: User, attempt: Attempt, answer: Answer) -> ApiError:
 
 
 def judge(cluster: Cluster, user: User, attempt: Attempt) -> Answer:
-    """Whether a user may do something, and by which binding."""
+    """Decide whether a user may do something, and by which binding."""
     if MASTERS in user.groups:
         return Answer(allowed=True)
     missing = []

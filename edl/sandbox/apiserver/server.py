@@ -75,7 +75,7 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """Begin to listen.
 
         Raises:
             ConfigError: the port is in use, or the address is not one of this machine.
@@ -115,7 +115,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without credentials."""
+        """The URL of the server, without credentials."""
         return f"http://{self._host}:{self._port}"
 
     def url_for(self, token: str = "") -> str:
@@ -221,7 +221,7 @@ class ApiServer:
         return request
 
     def _who(self, raw: web.BaseRequest, authorization: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
-        """The path without a token, and who sends the request.
+        """Split a path into its token and the rest; returns the rest, and the user of the request.
 
         Raises:
             ApiError: 401.

@@ -24,7 +24,7 @@ _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 
 def scale_of(kind: Kind, value: Object) -> Object:
-    """The Scale of an object."""
+    """Make the Scale of an object."""
     scale = kind.scale
     if scale is None:
         raise AssertionError("the kind has no scale")
@@ -162,7 +162,7 @@ def _spend(cluster: Cluster, budget: Object, *, dry_run: bool) -> None:
 
 
 def _mark_disrupted(cluster: Cluster, kind: Kind, key: Key) -> None:
-    """The condition by which controllers tell an eviction from a failure."""
+    """Add the condition by which controllers tell an eviction from a failure."""
     pod = cluster.entry(kind, key).value
     condition = {
         "type": "DisruptionTarget",

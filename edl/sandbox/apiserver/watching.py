@@ -32,7 +32,7 @@ class Watch:
     """One watch: it listens from the moment it is made, so that nothing is missed before it is read."""
 
     def __init__(self, cluster: Cluster, selection: Selection, request: Request, form: Accepted) -> None:
-        """Begin to listen.
+        """Begin to listen for changes.
 
         Raises:
             ApiError: 400, a parameter is wrong; 504, the version is in the future.
@@ -98,7 +98,7 @@ class Watch:
             self.close()
 
     def _take(self) -> bytes:
-        """All waiting changes as lines."""
+        """Return all changes that wait, as lines."""
         lines = []
         while self._waiting:
             change = self._waiting.popleft()
@@ -108,7 +108,7 @@ class Watch:
         return b"".join(lines)
 
     def _begin(self) -> Iterator[bytes]:
-        """The events before the first change: the state, or what happened since the asked version."""
+        """Yield the events before the first change: the present objects, or the changes since the asked version."""
         store = self._cluster.store
         if self._initial == "true" or (self._since == 0 and self._initial is None):
             for key, entry in store.entries(self._kind.resource, self._selection.namespace):
@@ -129,7 +129,7 @@ class Watch:
         yield from filter(None, map(self._line_of, changes))
 
     def _line_of(self, change: Change) -> bytes:
-        """The line for a change, as seen through the selector; empty if it is not."""
+        """Encode a change as seen through the selector; empty if it concerns no selected object."""
         selection = self._selection
         is_in = change.type is not ChangeType.DELETED and selection.holds(change.key, change.entry)
         was_in = change.previous is not None and selection.holds(change.key, change.previous)

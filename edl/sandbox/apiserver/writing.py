@@ -51,7 +51,7 @@ _LONGEST_MANAGER = 128
 
 @dataclass(slots=True)
 class Write:
-    """How one write is done.
+    """The options of one write: who writes, what is dry-run, and how strictly fields are checked.
 
     Attributes:
         request: the request.
@@ -83,7 +83,7 @@ class Writer:
     def __init__(
         self, cluster: Cluster, deleter: Deleter, admit: Callable[[Write, Object, Object | None], None]
     ) -> None:
-        """Write into a cluster.
+        """Prepare to write into a cluster.
 
         Args:
             cluster: the objects and kinds.
@@ -244,7 +244,7 @@ class Writer:
         return self._deleter.finish_if_ready(kind, write.key, entry)
 
     def _merged(self, write: Write, old: Object, new: Object) -> Object:
-        """The new state with what a client cannot change taken from the old one."""
+        """Return the new state with those fields of the old one that a client cannot change."""
         kind = write.kind
         before, metadata = old["metadata"], dict(new.get("metadata", {}))
         wanted = metadata.get("resourceVersion")
@@ -288,7 +288,7 @@ class Writer:
             value["metadata"] = {**value["metadata"], "generation": dig(old, "metadata", "generation", default=0) + 1}
 
     def _record(self, write: Write, value: Object, old: Object | None) -> None:
-        """Note who set which fields."""
+        """Record in the managed fields who has set which fields."""
         kind, time = write.kind, self._cluster.timestamp()
         schema = type_of(kind)
         if write.applied is None:
@@ -325,7 +325,7 @@ def type_of(kind: Kind) -> Object:
 
 
 def schema_errors_of(kind: Kind, value: Object, old: Object | None, before: Sequence[FieldError]) -> list[FieldError]:
-    """The errors before, and what the schema of a custom resource and its expressions refuse."""
+    """Extend a list of errors by what the schema of a custom resource and its expressions reject."""
     if kind.schema is None:
         return list(before)
     former = ABSENT if old is None else old
@@ -336,7 +336,7 @@ def schema_errors_of(kind: Kind, value: Object, old: Object | None, before: Sequ
 
 
 def _scale_errors(kind: Kind, value: Object) -> Iterator[FieldError]:
-    """What the scale subresource cannot read in an object."""
+    """List what the scale subresource cannot read in an object."""
     if kind.scale is not None:
         yield from number_at_errors(value, kind.scale.spec)
         yield from number_at_errors(value, kind.scale.status)

@@ -41,7 +41,7 @@ class EndpointsController:
         self._session, self._informers = session, informers
 
     async def run(self) -> None:
-        """Write them forever."""
+        """Write the Endpoints again after each change, forever."""
         await self._informers.after_each_change(self._write_all)
 
     async def _write_all(self) -> None:
@@ -163,7 +163,7 @@ class NodeController:
         await attempt(self._session.patch(f"/api/v1/nodes/{name_of(node)}", body))
 
     async def _mark_pods(self, node: str) -> None:
-        """Nobody knows whether the pods of a lost node still work, so no Service sends them anything."""
+        """Mark the pods of a lost node as not ready, so that no Service sends them requests."""
         found = {"type": "Ready", "status": "False", "lastTransitionTime": now_text()}
         for pod in self._informers["Pod"]:
             if pod["spec"].get("nodeName") == node and is_true(pod, "Ready"):

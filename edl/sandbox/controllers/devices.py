@@ -36,7 +36,7 @@ class DeviceClaimController:
         self._created: dict[tuple[str, str], Object] = {}
 
     async def run(self) -> None:
-        """Keep the claims forever."""
+        """Make and free claims after each change, forever."""
         await self._informers.after_each_change(self._reconcile)
 
     async def _reconcile(self) -> None:
@@ -112,7 +112,10 @@ class DeviceClaimController:
             self._events.emit(pod, WARNING, "FailedResourceClaimCreation", text)
 
     async def _free(self, claim: Object, pods: dict[str, Object]) -> None:
-        """Drop the pods that use a claim no more; without any it loses its devices, and goes if it was theirs."""
+        """Remove ended pods from a claim's users.
+
+        Without users it loses its devices, and is deleted if a pod owned it.
+        """
         users = (claim.get("status") or {}).get("reservedFor") or []
         kept = [one for one in users if await self._is_used(claim, one, pods)]
         version = claim["metadata"]["resourceVersion"]
@@ -131,7 +134,7 @@ class DeviceClaimController:
             await delete(self._session, CLAIM, claim)  # if the pod is gone, the garbage collector does it
 
     async def _is_used(self, claim: Object, user: Object, pods: dict[str, Object]) -> bool:
-        """Whether a pod that a claim is reserved for is there and may run; a new one may not be seen yet."""
+        """True if a pod for which the claim is reserved exists and may run; a new pod may not be known yet."""
         pod = pods.get(user["uid"])
         if pod is None and user.get("resource") == "pods":
             pod = await read(self._session, f"/api/v1/namespaces/{namespace_of(claim)}/pods/{user['name']}")

@@ -1,4 +1,4 @@
-"""The garbage collector: deletes what belongs to an object that is gone, and keeps the promises of its deletion.
+"""The garbage collector: deletes dependents of objects that are gone, and carries out finalizers of deletion.
 
 Source: https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 
@@ -21,7 +21,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
 class GarbageCollector:
-    """Collects the kinds that its informers watch.
+    """Collects the garbage among the kinds that its informers watch.
 
     Args:
         session: the API server.
@@ -36,7 +36,7 @@ class GarbageCollector:
         await self._informers.after_each_change(self.collect)
 
     async def collect(self) -> None:
-        """One round over all objects."""
+        """Check all objects once."""
         everything = [(kind, obj) for kind, informer in self._informers for obj in informer]
         alive = {uid_of(obj) for _, obj in everything}
         dependents: dict[str, list[tuple[str, Object]]] = {}
@@ -62,7 +62,7 @@ class GarbageCollector:
             await self._drop(kind, obj, {one["uid"] for one in gone})
 
     async def _exists(self, obj: Object, owner: Object) -> bool:
-        """Ask the API server, because an informer may be late, or may not watch that kind."""
+        """Ask the API server if an owner exists: an informer may be late, or may not watch its kind."""
         try:
             path = path_of({"metadata": {**owner, "namespace": _namespace(obj, owner["kind"])}}, owner["kind"])
         except KeyError:
@@ -86,7 +86,7 @@ class GarbageCollector:
                 await self._remove_finalizer(kind, obj, FOREGROUND)
 
     async def _drop(self, kind: str, obj: Object, uids: set[str]) -> None:
-        """Remove references to owners."""
+        """Remove references to owners from an object."""
         kept = [one for one in _owners(obj) if one["uid"] not in uids]
         body = {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"], "ownerReferences": kept or None}}
         await attempt(self._session.patch(path_of(obj, kind), body))

@@ -1,4 +1,4 @@
-"""`batch/v1` Jobs: pods up to the parallelism, and their end, as kube-controller-manager keeps them.
+"""The controller of `batch/v1` Jobs: creates pods up to the parallelism, and ends Jobs, as the real one does.
 
 Work queues (no completions), fixed completions and Indexed Jobs; suspension, backoffLimit, podReplacementPolicy, and
 pod failures that a policy ignores because of a disruption. Finished pods are counted when they are first seen, by
@@ -35,7 +35,7 @@ JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 @dataclass
 class _Counted:
-    """What the controller remembers of a Job.
+    """What the controller remembers of one Job between two rounds.
 
     Attributes:
         expected: names of pods that were created and not seen yet.
@@ -55,7 +55,7 @@ class _Counted:
 
 
 class JobController:
-    """Keeps Jobs.
+    """Creates and deletes the pods of Jobs, and writes their status.
 
     Args:
         session: the API server.
@@ -68,11 +68,11 @@ class JobController:
         self._known: dict[str, _Counted] = {}
 
     async def run(self) -> None:
-        """Keep them forever."""
+        """Look at the Jobs again after each change, forever."""
         await self._informers.after_each_change(self.reconcile)
 
     async def reconcile(self) -> None:
-        """One round over all Jobs."""
+        """Look at all Jobs once."""
         jobs = [job for job in self._informers["Job"] if not is_deleted(job)]
         pods: dict[str, list[Object]] = {uid_of(job): [] for job in jobs}
         for pod in self._informers["Pod"]:
@@ -205,7 +205,7 @@ def _end(job: Object, known: _Counted, active: int) -> tuple[str, str] | None:
 
 
 def _wanted(job: Object, known: _Counted, active: int) -> int:
-    """How many pods should be active; a work queue of which a pod has succeeded keeps those that it has."""
+    """How many pods should be active; a work queue with a succeeded pod gets no new pods."""
     completions = job["spec"].get("completions")
     if completions is None:
         return active if known.succeeded else int(job["spec"]["parallelism"])
@@ -220,7 +220,7 @@ def _surplus(job: Object, active: list[Object], wanted: int) -> list[Object]:
 
 
 def _deletion_order(pod: Object) -> tuple[bool, int, bool, float, int, float]:
-    """Not bound, then not running, not ready, ready for the shortest time, restarted most, youngest."""
+    """Sort key of pods to delete: not bound, not running, not ready, ready shortest, restarted most, youngest."""
     phase = {"Pending": 0, "Unknown": 1}.get((pod.get("status") or {}).get("phase") or "Pending", 2)
     ready = condition(pod, "Ready") or {}
     since = _number(ready.get("lastTransitionTime")) if ready.get("status") == "True" else 0.0
@@ -231,7 +231,7 @@ def _deletion_order(pod: Object) -> tuple[bool, int, bool, float, int, float]:
 
 
 def _number(time: object) -> float:
-    """A time as a number that grows with it."""
+    """Convert a timestamp to a number for sorting; later is larger."""
     return float("".join(letter for letter in str(time or "") if letter.isdigit()) or 0)
 
 

@@ -65,11 +65,11 @@ class Informers:
                 group.create_task(informer.run())
 
     async def wait_until_synced(self) -> None:
-        """Wait for the first list of each."""
+        """Wait until each collection is listed once."""
         await asyncio.gather(*(informer.wait_until_synced() for informer in self._informers.values()))
 
     async def after_each_change(self, reconcile: Callable[[], Awaitable[None]]) -> None:
-        """Reconcile once all is listed, after each change, and at least every LONGEST_S, forever."""
+        """Call `reconcile` once all collections are listed, then after each change, at least every LONGEST_S."""
         wakeup = Wakeup()
         self._wakeups.append(wakeup)
         await self.wait_until_synced()
@@ -97,7 +97,7 @@ def collection_of(kind: str, namespace: str) -> str:
 
 
 async def attempt(call: Awaitable[Any]) -> bool:
-    """Make a call that the next round repeats if it is still needed; True if it succeeded."""
+    """Make a call whose failure does not matter, because the next round repeats it; True if it succeeded."""
     try:
         await call
     except (NotFoundError, ConflictError, AlreadyExistsError):
@@ -109,7 +109,7 @@ async def attempt(call: Awaitable[Any]) -> bool:
 
 
 async def delete(session: ApiSession, kind: str, obj: Object, propagation: Propagation = "Background") -> bool:
-    """Delete an object, if it is still that one."""
+    """Delete an object, if it still has the same UID."""
     return await attempt(session.delete(path_of(obj, kind), uid=uid_of(obj), propagation=propagation))
 
 

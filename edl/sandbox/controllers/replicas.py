@@ -38,7 +38,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 class ReplicaController:
-    """Keeps Deployments and ReplicaSets.
+    """Creates and deletes the pods of ReplicaSets, and the ReplicaSets of Deployments.
 
     Args:
         session: the API server.
@@ -52,11 +52,11 @@ class ReplicaController:
         self._expected: dict[str, set[str]] = {}
 
     async def run(self) -> None:
-        """Keep them forever."""
+        """Look at Deployments and ReplicaSets again after each change, forever."""
         await self._informers.after_each_change(self.reconcile)
 
     async def reconcile(self) -> None:
-        """One round over all of them."""
+        """Look at all Deployments and ReplicaSets once."""
         sets = list(self._informers["ReplicaSet"])
         deployments = [one for one in self._informers["Deployment"] if not is_deleted(one)]
         await asyncio.gather(*(self._deploy(one, [s for s in sets if _owns(one, s)]) for one in deployments))
@@ -246,7 +246,7 @@ def _share(value: int | str, total: int, *, is_up: bool) -> int:
 
 
 def _deletion_order(pod: Object) -> tuple[bool, bool, bool, int, float]:
-    """Which pods go first: not bound, then not running, then not ready, then cheapest, then youngest."""
+    """Sort key of pods to delete: not bound, not running, not ready, cheapest to delete, youngest."""
     cost = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0")
     created = str(pod["metadata"].get("creationTimestamp") or "")
     youth = -float("".join(letter for letter in created if letter.isdigit()) or 0)

@@ -22,7 +22,7 @@ _MARKS = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-c
 
 
 class VolumeController:
-    """Binds claims.
+    """Binds volume claims to volumes.
 
     Args:
         session: the API server.
@@ -54,7 +54,7 @@ class VolumeController:
                 await self._bind_to_folder(claim)
 
     async def _keep_phase(self, volume: Object, claims: dict[str, Object]) -> None:
-        """A new volume becomes Available; one whose claim is gone is Released, or deleted."""
+        """Set the phase of a volume: Available if new, Released if its claim is gone; or delete it then."""
         reference = volume["spec"].get("claimRef") or {}
         phase = "Available"
         if reference.get("uid"):

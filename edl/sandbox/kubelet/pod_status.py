@@ -43,7 +43,7 @@ class ContainerRecord:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code if it has terminated."""
+        """The exit code of the container if it has terminated."""
         ended = self.state.get("terminated")
         return int(ended["exitCode"]) if ended else None
 

@@ -134,7 +134,7 @@ class Devices:
         self._taken = {device for claim in claims.values() for device in _devices_of(claim)}
 
     def note(self, claim: Object) -> None:
-        """See a claim as it was written just now."""
+        """Take a claim as it was just written, before the watch shows it."""
         self._claims = {**self._claims, (claim["metadata"]["namespace"], name_of(claim)): claim}
         self._taken.update(_devices_of(claim))
 

@@ -78,7 +78,7 @@ class NodeView:
     avoiding: tuple[PodView, ...] = ()
 
     def with_pods(self, pods: Iterable[PodView]) -> NodeView:
-        """The same node with other pods."""
+        """Return the same node with other pods."""
         chosen = tuple(pods)
         return NodeView(
             self.name,

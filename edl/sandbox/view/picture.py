@@ -60,7 +60,7 @@ class ServingLine:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything at one moment."""
+    """What the sandbox shows of one moment."""
 
     nodes: tuple[NodeLine, ...]
     jobs: tuple[JobLine, ...]

@@ -48,7 +48,7 @@ def answer_error(error: ApiError) -> Response:
 
 
 def as_yaml(response: Response) -> Response:
-    """The same response as YAML."""
+    """Convert a JSON response to YAML."""
     value = msgspec.json.decode(response.body)
     response.body = yaml.safe_dump(value, sort_keys=True).encode()
     response.content_type = "application/yaml"

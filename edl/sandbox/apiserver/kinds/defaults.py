@@ -16,7 +16,7 @@ from edl.sandbox.apiserver.storage.selectors import LabelSelector
 
 
 def deployment(value: Object, old: Object | None) -> None:
-    """A Deployment."""
+    """Fill in the defaults of a Deployment."""
     spec = _with_template(value)
     spec.setdefault("replicas", 1)
     strategy = spec.setdefault("strategy", {})
@@ -31,14 +31,14 @@ def deployment(value: Object, old: Object | None) -> None:
 
 
 def replica_set(value: Object, old: Object | None) -> None:
-    """A ReplicaSet."""
+    """Fill in the defaults of a ReplicaSet."""
     spec = _with_template(value)
     spec.setdefault("replicas", 1)
     _fresh_status(value, old, {"replicas": 0})
 
 
 def daemon_set(value: Object, old: Object | None) -> None:
-    """A DaemonSet."""
+    """Fill in the defaults of a DaemonSet."""
     spec = _with_template(value)
     strategy = spec.setdefault("updateStrategy", {})
     strategy.setdefault("type", "RollingUpdate")
@@ -50,7 +50,7 @@ def daemon_set(value: Object, old: Object | None) -> None:
 
 
 def job(value: Object, old: Object | None) -> None:
-    """A batch/v1 Job."""
+    """Fill in the defaults of a batch/v1 Job."""
     spec = _with_template(value)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -107,7 +107,7 @@ def _template_errors(value: Object, old: Object | None) -> Iterator[FieldError]:
 
 
 def namespace(value: Object, old: Object | None) -> None:
-    """A Namespace; the label with its name is what selectors of namespaces rely on."""
+    """Fill in the defaults of a Namespace; the label with its name is what selectors of namespaces rely on."""
     value["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = value["metadata"].get("name", "")
     if old is None:
         value["spec"] = {"finalizers": ["kubernetes"]}
@@ -115,14 +115,14 @@ def namespace(value: Object, old: Object | None) -> None:
 
 
 def node(value: Object, old: Object | None) -> None:
-    """A Node; what it can hold is what it has, unless its kubelet says otherwise."""
+    """Fill in the defaults of a Node; what it can hold is what it has, unless its kubelet says otherwise."""
     value.setdefault("spec", {})
     if old is None and "capacity" in value.setdefault("status", {}):
         value["status"].setdefault("allocatable", dict(value["status"]["capacity"]))
 
 
 def service(value: Object, old: Object | None) -> None:
-    """A Service, without the address that admission gives it."""
+    """Fill in the defaults of a Service, without the address that admission gives it."""
     spec = value.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -164,7 +164,7 @@ def service_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
 
 
 def secret(value: Object, _old: Object | None) -> None:
-    """A Secret: `stringData` is only for writing."""
+    """Fill in the defaults of a Secret: `stringData` is only for writing."""
     value.setdefault("type", "Opaque")
     texts = value.pop("stringData", None)
     if texts:
@@ -204,7 +204,7 @@ def immutable_data(value: Object, old: Object | None) -> Sequence[FieldError]:
 
 
 def claim(value: Object, old: Object | None) -> None:
-    """A PersistentVolumeClaim."""
+    """Fill in the defaults of a PersistentVolumeClaim."""
     value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
     _fresh_status(value, old, {"phase": "Pending"})
 
@@ -233,7 +233,7 @@ def claim_rules(value: Object, old: Object | None) -> Sequence[FieldError]:
 
 
 def volume(value: Object, old: Object | None) -> None:
-    """A PersistentVolume."""
+    """Fill in the defaults of a PersistentVolume."""
     spec = value.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
@@ -241,13 +241,13 @@ def volume(value: Object, old: Object | None) -> None:
 
 
 def storage_class(value: Object, _old: Object | None) -> None:
-    """A StorageClass."""
+    """Fill in the defaults of a StorageClass."""
     value.setdefault("reclaimPolicy", "Delete")
     value.setdefault("volumeBindingMode", "Immediate")
 
 
 def priority_class(value: Object, _old: Object | None) -> None:
-    """A PriorityClass."""
+    """Fill in the defaults of a PriorityClass."""
     value.setdefault("value", 0)
     value.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
@@ -270,12 +270,12 @@ def priority_class_rules(value: Object, old: Object | None) -> Sequence[FieldErr
 
 
 def emptied_status(value: Object, old: Object | None) -> None:
-    """A kind whose status is not taken from the one who creates it."""
+    """Empty the status of a new object: whoever creates it may not set it."""
     _fresh_status(value, old, {})
 
 
 def limit_range(value: Object, old: Object | None) -> None:
-    """A LimitRange: what it does not say of containers follows from what it says."""
+    """Fill in the defaults of a LimitRange: what it does not say of containers follows from what it says."""
     del old
     for item in dig(value, "spec", "limits", default=()):
         if item.get("type") == "Container":
@@ -285,13 +285,13 @@ def limit_range(value: Object, old: Object | None) -> None:
 
 
 def budget(value: Object, old: Object | None) -> None:
-    """A PodDisruptionBudget."""
+    """Fill in the defaults of a PodDisruptionBudget."""
     counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
     _fresh_status(value, old, dict.fromkeys(counts, 0))
 
 
 def role_binding(value: Object, _old: Object | None) -> None:
-    """A RoleBinding or ClusterRoleBinding."""
+    """Fill in the defaults of a RoleBinding or ClusterRoleBinding."""
     for subject in value.get("subjects", ()):
         if subject.get("kind") in {"User", "Group"}:
             subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
@@ -339,7 +339,7 @@ def selector_text_rules(value: Object, _old: Object | None) -> Sequence[FieldErr
 
 
 def admission_policy(value: Object, _old: Object | None) -> None:
-    """A ValidatingAdmissionPolicy."""
+    """Fill in the defaults of a ValidatingAdmissionPolicy."""
     spec = value.setdefault("spec", {})
     spec.setdefault("failurePolicy", "Fail")
     constraints = spec.setdefault("matchConstraints", {})

@@ -16,20 +16,20 @@ SLICE_FIELDS = ("spec.nodeName", "spec.driver")
 
 
 def claim(value: Object, old: Object | None) -> None:
-    """A ResourceClaim."""
+    """Fill in the defaults of a ResourceClaim."""
     _default_requests(dig(value, "spec", default={}))
     if old is None:
         value["status"] = {}
 
 
 def template(value: Object, _old: Object | None) -> None:
-    """A ResourceClaimTemplate."""
+    """Fill in the defaults of a ResourceClaimTemplate."""
     value.setdefault("spec", {}).setdefault("metadata", {})
     _default_requests(dig(value, "spec", "spec", default={}))
 
 
 def resource_slice(value: Object, _old: Object | None) -> None:
-    """A ResourceSlice."""
+    """Fill in the defaults of a ResourceSlice."""
     for device in dig(value, "spec", "devices", default=()):
         for taint in device.get("taints", ()):
             taint.setdefault("timeAdded", now_text())

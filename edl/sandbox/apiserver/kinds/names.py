@@ -1,4 +1,4 @@
-"""The rules for names, with the real server's words."""
+"""The rules for names of objects, with the error messages of the real API server."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 def merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """The live value with an applied one merged into it, by the type; nothing is changed in place."""
+    """Merge an applied value into the live one by their type; nothing is changed in place."""
     if isinstance(applied, dict) and isinstance(live, dict) and schema.get("x-kubernetes-map-type") != "atomic":
         result = dict(live)
         for key, value in applied.items():

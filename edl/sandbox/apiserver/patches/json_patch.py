@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """The target with a merge patch applied; nothing is changed in place."""
+    """Apply a merge patch to a target and return the result; nothing is changed in place."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -25,7 +25,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """The target with a JSON patch applied; nothing is changed in place.
+    """Apply a JSON patch to a target and return the result; nothing is changed in place.
 
     Raises:
         ApiError: 400, it is not a JSON patch; 422, an operation does not apply.
@@ -124,7 +124,7 @@ def _remove(document: Any, path: Sequence[str]) -> Any:
 
 
 def require_object(patch: Any) -> Object:
-    """The patch, which must be a JSON object.
+    """Return a patch if it is a JSON object; else raise an error.
 
     Raises:
         ApiError: 400.

@@ -27,7 +27,7 @@ APPLY, UPDATE = "Apply", "Update"
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who writes, and how."""
+    """A field manager: its name, and the kind of its writes."""
 
     name: str
     operation: str
@@ -36,7 +36,7 @@ class Manager:
 
     @property
     def label(self) -> str:
-        """The manager as messages show it."""
+        """The field manager as messages show it."""
         if self.operation == APPLY:
             return f'"{self.name}"'
         part = f' with subresource "{self.subresource}"' if self.subresource else ""
@@ -121,7 +121,7 @@ def record_update(
 
 @dataclass(slots=True)
 class Applied:
-    """What an apply request sets, and what it no longer sets.
+    """What a server-side apply sets, and what the same manager has set before and omits now.
 
     Attributes:
         paths: the paths of the fields that the manager owns from now on.

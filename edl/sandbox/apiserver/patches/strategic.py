@@ -19,7 +19,7 @@ _FROM_LIST = "$deleteFromPrimitiveList/"
 
 
 def strategic_patch(schema: Schema, target: Any, patch: Object) -> Object:
-    """The target with a patch applied; nothing is changed in place.
+    """Apply a strategic merge patch to a target and return the result; nothing is changed in place.
 
     Args:
         schema: the type of the target.

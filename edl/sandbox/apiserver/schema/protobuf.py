@@ -1,4 +1,4 @@
-"""Protobuf bodies, which kubectl's typed commands send, as the objects that JSON would give.
+"""Decodes protobuf bodies, which kubectl's typed commands send, into the objects that JSON would give.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding; the numbers of the fields are
 recorded from the API's Go modules (`builtin_numbers.json`).
@@ -32,7 +32,7 @@ class ProtobufError(Exception):
 
 @cache
 def _numbers() -> dict[str, dict[int, tuple[str, str]]]:
-    """For each type the name and the kind of each field number."""
+    """By type, the name and the kind of each field number."""
     raw = files("edl.sandbox.apiserver.schema").joinpath("builtin_numbers.json").read_bytes()
     recorded: dict[str, dict[str, str]] = msgspec.json.decode(raw)
     return {
@@ -42,7 +42,7 @@ def _numbers() -> dict[str, dict[int, tuple[str, str]]]:
 
 
 def decode_protobuf(body: bytes, type_name: str) -> Object:
-    """The object of a body.
+    """Decode the object in a protobuf body.
 
     Args:
         body: as sent.

@@ -32,7 +32,7 @@ _HAS, _IN = re.compile(r"has\(([\w.]+)\.(\w+)\)"), re.compile(r"('[^']+') in ([\
 
 
 def rule_errors(schema: Schema, value: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
-    """What the expressions of a schema refuse.
+    """Evaluate the expressions of a schema on an object, and list the errors.
 
     Args:
         schema: of the value.
@@ -60,7 +60,7 @@ def _name(name: str, value: Any) -> str:
 
 
 def _typed(schema: Schema, value: Any) -> Any:
-    """The value as expressions see it: JSON's 2.0 passes for an integer elsewhere, but not in an expression."""
+    """Convert a value to the types of expressions: JSON's 2.0 counts as an integer elsewhere, but not in these."""
     if isinstance(value, dict):
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         rest = others if isinstance(others, dict) else {}
@@ -93,7 +93,7 @@ def _errors(schema: Schema, value: Any, old: Any, path: str, *, marked: bool) ->
 
 
 def _parts(schema: Schema, value: dict[str, Any]) -> Iterator[tuple[str, str, Schema]]:
-    """Of each part that has a schema its name, its name in expressions, and the schema."""
+    """Yield each part of a value that has a schema: its name, its name in expressions, and the schema."""
     properties, others = schema.get("properties", {}), schema.get("additionalProperties")
     for name in sorted(properties):
         if _escaped(name) in value:
@@ -113,7 +113,7 @@ def _matching(schema: Schema, item: Any, old: Any) -> Any:
 
 
 def _judged(rules: list[Schema], value: Any, old: Any, path: str, unfit: str) -> Iterator[FieldError]:
-    """What the rules of one value refuse; what was stored before a rule was made may stay.
+    """Evaluate the rules of one value; a value that was stored before a rule existed may stay as it is.
 
     Args:
         rules: of its schema.
@@ -140,13 +140,13 @@ def _judged(rules: list[Schema], value: Any, old: Any, path: str, unfit: str) ->
 
 
 def _guarded(text: str) -> str:
-    """An expression for values with marks: a property with one is there, and asking for such an entry fails."""
+    """Extend an expression so that reading a part of a wrong type fails, while asking for its presence works."""
     text = _HAS.sub(rf"(has(\1.\2) || has(\1.{_UNFIT_NAME}\2))", text)
     return _IN.sub(rf"(\1 in \2 && string(\2[\1]) != '{_UNFIT_NAME}')", text)
 
 
 def _marks(value: Any) -> Iterator[str]:
-    """What is wrong with each part that its type does not allow."""
+    """Yield the error message of each part of a value that has a wrong type."""
     if isinstance(value, bytes):
         yield value.removeprefix(_UNFIT).decode()
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

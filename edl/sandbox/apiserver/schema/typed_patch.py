@@ -1,4 +1,4 @@
-"""The types of what a server-side apply sets, with the words of the real server.
+"""Checks the types of what a server-side apply sets, with the error messages of the real server.
 
 Source: sigs.k8s.io/structured-merge-diff typed/validate.go.
 """
@@ -22,7 +22,7 @@ _GO = {
 
 
 def typed_patch_errors(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """What has a type that the field managers cannot merge."""
+    """List the values whose type the field managers cannot merge."""
     schema = inner(schema)
     if (
         value is None

@@ -76,7 +76,7 @@ def decode(type_name: str, kind: str, version: str, body: Object) -> Decoded:
 
 
 def decode_plain(type_name: str, body: Object) -> Decoded:
-    """The same, for a caller that says in its own words what is wrong.
+    """Decode as `decode` does, for a caller that writes its own error messages.
 
     Raises:
         WrongTypeError: a value has the wrong type.
@@ -93,7 +93,7 @@ def strict_error(kind: str, version: str, unknown: list[str]) -> ApiError:
 
 
 class WrongTypeError(Exception):
-    """A value of a wrong type; the innermost struct around it completes the message."""
+    """A value has a wrong type; the decoder of the struct around the value completes the message."""
 
     def __init__(self, value: str, path: str, expected: str) -> None:
         super().__init__(value, path, expected)
@@ -101,7 +101,7 @@ class WrongTypeError(Exception):
 
     @property
     def restored(self) -> str:
-        """The words of the real server where it has the value from a strategic merge patch."""
+        """The error message of the real server for a value that a strategic merge patch has set."""
         found = {"number": "int64", "array": "slice", "object": "map"}.get(self.value, self.value)
         if self.expected.startswith("v1."):
             return f"cannot restore struct from: {found}"

@@ -1,4 +1,4 @@
-"""Custom resources: the rules of a structural schema, with the words of the real server.
+"""Custom resources: the rules of a structural schema, with the error messages of the real server.
 
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/validation and k8s.io/kube-openapi pkg/validation.
 """
@@ -41,7 +41,7 @@ def is_blocking(errors: list[FieldError]) -> bool:
 
 
 def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> Iterator[FieldError]:
-    """What a schema refuses in a value, expressions apart.
+    """Check a value against a schema, without its expressions, and list the errors.
 
     Args:
         schema: the schema of the value.
@@ -193,7 +193,7 @@ def _object_errors(schema: Schema, value: Object, path: str, old: Any) -> Iterat
 
 
 def number_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
-    """What the scale subresource refuses in the number at its path, before the schema is asked."""
+    """List what the scale subresource rejects in the number at its path; the schema is checked later."""
     detail, number = _problem_at(value, path, int, "int64")
     if not detail and number is not None and number < 0:
         detail = "should be a non-negative integer"
@@ -205,14 +205,14 @@ def number_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]
 
 
 def text_at_errors(value: Object, path: Sequence[str]) -> Iterator[FieldError]:
-    """What the scale subresource refuses in the text at its path."""
+    """List what the scale subresource rejects in the text at its path."""
     detail, _ = _problem_at(value, path, str, "string")
     if detail:
         yield FieldError(f".{'.'.join(path)}", "FieldValueInvalid", f'Invalid value: "": {detail}')
 
 
 def _problem_at(value: Any, path: Sequence[str], wanted: type, name: str) -> tuple[str, Any]:
-    """Why there is no such value at a path, empty if there is one or nothing; and the value."""
+    """Return why no value can be read at a path (empty if one can, or if it is absent), and the value."""
     for place, key in enumerate(path):
         if value is None:
             return "", None

@@ -63,7 +63,7 @@ Listener = Callable[[Change], None]
 
 
 class TooOldError(Exception):
-    """The asked version is older than the kept changes."""
+    """A watch or list asks for a version older than the changes that the store keeps."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Store:
         return found
 
     def get(self, resource: str, key: Key) -> Entry | None:
-        """One object."""
+        """Return one object; None if it does not exist."""
         return self._of(resource).entries.get(key)
 
     def keys(self, resource: str) -> list[Key]:

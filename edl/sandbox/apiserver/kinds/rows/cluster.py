@@ -14,7 +14,7 @@ LEASE_COLUMNS = (NAME, *plain("Holder"), AGE)
 
 
 def lease_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Lease."""
+    """Return the cells of `kubectl get` for a Lease."""
     name, since = head(value, now)
     return name, dig(value, "spec", "holderIdentity", default=""), since
 
@@ -29,7 +29,7 @@ PRIORITY_CLASS_COLUMNS = (
 
 
 def priority_class_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A PriorityClass."""
+    """Return the cells of `kubectl get` for a PriorityClass."""
     name, since = head(value, now)
     policy = value.get("preemptionPolicy", "PreemptLowerPriority")
     return name, value.get("value", 0), bool(value.get("globalDefault")), since, policy
@@ -44,7 +44,7 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def storage_class_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A StorageClass."""
+    """Return the cells of `kubectl get` for a StorageClass."""
     name, since = head(value, now)
     if dig(value, "metadata", "annotations", DEFAULT_CLASS) == "true":
         name += " (default)"
@@ -62,7 +62,7 @@ SLICE_COLUMNS = (NAME, *plain("AddressType", "Ports", "Endpoints"), AGE)
 
 
 def slice_row(value: Object, now: datetime) -> Sequence[Any]:
-    """An EndpointSlice."""
+    """Return the cells of `kubectl get` for an EndpointSlice."""
     name, since = head(value, now)
     ports = [str(one["port"]) if one.get("port") is not None else "*" for one in value.get("ports", ())]
     addresses = [text for one in value.get("endpoints", ()) for text in one.get("addresses", ())]
@@ -74,7 +74,7 @@ DEVICE_CLAIM_COLUMNS = (NAME, *plain("State"), AGE)
 
 
 def device_claim_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ResourceClaim."""
+    """Return the cells of `kubectl get` for a ResourceClaim."""
     name, since = head(value, now)
     return name, state_of(value), since
 
@@ -83,7 +83,7 @@ RESOURCE_SLICE_COLUMNS = (NAME, *plain("Node", "Driver", "Pool"), AGE)
 
 
 def resource_slice_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ResourceSlice."""
+    """Return the cells of `kubectl get` for a ResourceSlice."""
     name, since = head(value, now)
     node, driver = (dig(value, "spec", field, default="") for field in ("nodeName", "driver"))
     return name, node, driver, dig(value, "spec", "pool", "name", default=""), since
@@ -93,7 +93,7 @@ BINDING_COLUMNS = (NAME, *plain("Role"), AGE, *wide("Users", "Groups", "ServiceA
 
 
 def binding_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A RoleBinding or ClusterRoleBinding."""
+    """Return the cells of `kubectl get` for a RoleBinding or ClusterRoleBinding."""
     name, since = head(value, now)
     subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for one in value.get("subjects", ()):
@@ -109,7 +109,7 @@ CREATED_AT = (NAME, Column("Created At", "date"))
 
 
 def created_at_row(value: Object, _now: datetime) -> Sequence[Any]:
-    """A kind that shows its time of creation (roles, CustomResourceDefinitions)."""
+    """Return the cells of `kubectl get` for a kind with a time of creation (roles, CustomResourceDefinitions)."""
     return value["metadata"]["name"], value["metadata"].get("creationTimestamp")
 
 
@@ -117,7 +117,7 @@ NETWORK_POLICY_COLUMNS = (NAME, *plain("Pod-Selector"), AGE)
 
 
 def network_policy_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A NetworkPolicy."""
+    """Return the cells of `kubectl get` for a NetworkPolicy."""
     name, since = head(value, now)
     return name, format_selector(dig(value, "spec", "podSelector")), since
 
@@ -126,7 +126,7 @@ POLICY_COLUMNS = (NAME, *whole("Validations"), *plain("ParamKind"), AGE)
 
 
 def admission_policy_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ValidatingAdmissionPolicy."""
+    """Return the cells of `kubectl get` for a ValidatingAdmissionPolicy."""
     name, since = head(value, now)
     kind = dig(value, "spec", "paramKind")
     detail = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
@@ -137,7 +137,7 @@ POLICY_BINDING_COLUMNS = (NAME, *plain("PolicyName", "ParamRef"), AGE)
 
 
 def admission_binding_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ValidatingAdmissionPolicyBinding."""
+    """Return the cells of `kubectl get` for a ValidatingAdmissionPolicyBinding."""
     name, since = head(value, now)
     param = dig(value, "spec", "paramRef", "name", default="<unset>")
     return name, dig(value, "spec", "policyName", default=""), param, since

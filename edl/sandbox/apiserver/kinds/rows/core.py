@@ -17,7 +17,7 @@ SERVICE_COLUMNS = (NAME, *plain("Type", "Cluster-IP", "External-IP", "Port(s)"),
 
 
 def service_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Service."""
+    """Return the cells of `kubectl get` for a Service."""
     name, since = head(value, now)
     spec = value.get("spec", {})
     ports = ",".join(_port(one) for one in spec.get("ports", ())) or NONE
@@ -48,7 +48,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def node_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Node."""
+    """Return the cells of `kubectl get` for a Node."""
     name, since = head(value, now)
     status, labels = value.get("status", {}), value["metadata"].get("labels") or {}
     ready = [one for one in status.get("conditions", ()) if one.get("type") == "Ready"]
@@ -89,7 +89,7 @@ EVENT_COLUMNS = (
 
 
 def event_row(value: Object, now: datetime) -> Sequence[Any]:
-    """An Event of core/v1."""
+    """Return the cells of `kubectl get` for an Event of core/v1."""
     first = age(value.get("firstTimestamp") or value.get("eventTime"), now)
     last = age(value["lastTimestamp"], now) if value.get("lastTimestamp") else first
     count = value.get("count") or 1
@@ -117,7 +117,7 @@ NAMESPACE_COLUMNS = (NAME, *plain("Status"), AGE)
 
 
 def namespace_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Namespace."""
+    """Return the cells of `kubectl get` for a Namespace."""
     name, since = head(value, now)
     return name, dig(value, "status", "phase", default=""), since
 
@@ -126,7 +126,7 @@ SECRET_COLUMNS = (NAME, *plain("Type", "Data"), AGE)
 
 
 def secret_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Secret."""
+    """Return the cells of `kubectl get` for a Secret."""
     name, since = head(value, now)
     return name, value.get("type", ""), len(value.get("data") or {}), since
 
@@ -135,7 +135,7 @@ CONFIG_MAP_COLUMNS = (NAME, *plain("Data"), AGE)
 
 
 def config_map_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ConfigMap."""
+    """Return the cells of `kubectl get` for a ConfigMap."""
     name, since = head(value, now)
     return name, len(value.get("data") or {}) + len(value.get("binaryData") or {}), since
 
@@ -154,7 +154,7 @@ def _modes(modes: Sequence[str]) -> str:
 
 
 def claim_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A PersistentVolumeClaim."""
+    """Return the cells of `kubectl get` for a PersistentVolumeClaim."""
     name, since = head(value, now)
     spec, status = value.get("spec", {}), value.get("status", {})
     phase = "Terminating" if value["metadata"].get("deletionTimestamp") else status.get("phase", "")
@@ -182,7 +182,7 @@ VOLUME_COLUMNS = (
 
 
 def volume_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A PersistentVolume."""
+    """Return the cells of `kubectl get` for a PersistentVolume."""
     name, since = head(value, now)
     spec, status = value.get("spec", {}), value.get("status", {})
     claim = spec.get("claimRef")
@@ -205,7 +205,7 @@ QUOTA_COLUMNS = (NAME, *plain("Request", "Limit"), AGE)
 
 
 def quota_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ResourceQuota."""
+    """Return the cells of `kubectl get` for a ResourceQuota."""
     name, since = head(value, now)
     hard, used = dig(value, "status", "hard", default={}), dig(value, "status", "used", default={})
     detail = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
@@ -218,7 +218,7 @@ ENDPOINTS_COLUMNS = (NAME, *plain("Endpoints"), AGE)
 
 
 def endpoints_row(value: Object, now: datetime) -> Sequence[Any]:
-    """An Endpoints object."""
+    """Return the cells of `kubectl get` for an Endpoints object."""
     name, since = head(value, now)
     pairs = [
         f"{address.get('ip', '')}:{port.get('port')}" if port else str(address.get("ip", ""))
@@ -233,5 +233,5 @@ SERVICE_ACCOUNT_COLUMNS = (NAME, AGE)
 
 
 def aged_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A kind with a name and an age."""
+    """Return the cells of `kubectl get` for a kind with a name and an age."""
     return head(value, now)

@@ -22,7 +22,7 @@ DEPLOYMENT_COLUMNS = (NAME, *plain("Ready", "Up-to-date", "Available"), AGE, *TE
 
 
 def deployment_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A Deployment."""
+    """Return the cells of `kubectl get` for a Deployment."""
     name, since = head(value, now)
     status, desired = value.get("status", {}), dig(value, "spec", "replicas", default=0)
     ready = f"{status.get('readyReplicas', 0)}/{desired}"
@@ -34,7 +34,7 @@ REPLICA_SET_COLUMNS = (NAME, *whole("Desired", "Current", "Ready"), AGE, *TEMPLA
 
 
 def replica_set_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A ReplicaSet."""
+    """Return the cells of `kubectl get` for a ReplicaSet."""
     name, since = head(value, now)
     status, desired = value.get("status", {}), dig(value, "spec", "replicas", default=0)
     counts = desired, status.get("replicas", 0), status.get("readyReplicas", 0)
@@ -58,7 +58,7 @@ DAEMON_SET_COLUMNS = (
 
 
 def daemon_set_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A DaemonSet."""
+    """Return the cells of `kubectl get` for a DaemonSet."""
     name, since = head(value, now)
     counts = [dig(value, "status", field, default=0) for field in _DAEMON_COUNTS]
     nodes = format_labels(dig(value, "spec", "template", "spec", "nodeSelector"))
@@ -69,7 +69,7 @@ JOB_COLUMNS = (NAME, *plain("Status", "Completions", "Duration"), AGE, *TEMPLATE
 
 
 def job_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A batch/v1 Job."""
+    """Return the cells of `kubectl get` for a batch/v1 Job."""
     name, since = head(value, now)
     status, spec = value.get("status", {}), value.get("spec", {})
     done = status.get("succeeded", 0)
@@ -87,7 +87,7 @@ BUDGET_COLUMNS = (NAME, *plain("Min Available", "Max Unavailable"), *whole("Allo
 
 
 def budget_row(value: Object, now: datetime) -> Sequence[Any]:
-    """A PodDisruptionBudget."""
+    """Return the cells of `kubectl get` for a PodDisruptionBudget."""
     name, since = head(value, now)
     bounds = (str(dig(value, "spec", field, default="N/A")) for field in ("minAvailable", "maxUnavailable"))
     return name, *bounds, dig(value, "status", "disruptionsAllowed", default=0), since
