@@ -1,4 +1,4 @@
-"""Many runs: every policy with every seed, over the cores of the machine, and what they come to."""
+"""Runs every policy with every seed, on all cores of the machine, and computes means and intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def run_in_processes(count: int, call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> Generator[T]:
-    """Call a function in so many processes; results come as they are there.
+    """Call a function for many arguments in several processes; results come in the order in which they are ready.
 
     If the caller stops, on SIGINT or SIGTERM or because of an error, all processes end at once.
     """
@@ -45,7 +45,7 @@ def run_in_processes(count: int, call: Callable[..., T], arguments: Sequence[tup
 def _submit(
     pool: ProcessPoolExecutor, call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]
 ) -> list[Future[T]]:
-    """Submit every call; each process that starts for them has SIGINT blocked from its first moment.
+    """Submit every call; the processes that start for them have SIGINT blocked from the first moment.
 
     A terminal sends SIGINT to all processes, and a Python process that still loads modules answers with a traceback.
     """
@@ -58,7 +58,7 @@ def _submit(
 
 @contextmanager
 def _terminates() -> Iterator[None]:
-    """SIGTERM ends this process in order: as an exception, which ends the others."""
+    """Within the block, let SIGTERM raise an exception, so that this process ends the others before itself."""
     is_free = (
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
@@ -114,7 +114,7 @@ def run_all(
 
 
 def _each(scenario: Scenario, wanted: Sequence[tuple[str, int]], count: int) -> Generator[Run]:
-    """Runs in this process if there is only one at a time, else in others."""
+    """Yield the results of all runs, made in this process if only one may run at a time, else in others."""
     arguments = [(scenario, policy, seed) for policy, seed in wanted]
     if count <= 1:
         return (simulate(*each) for each in arguments)
@@ -122,13 +122,13 @@ def _each(scenario: Scenario, wanted: Sequence[tuple[str, int]], count: int) -> 
 
 
 def summarise(runs: Sequence[Run]) -> Mapping[str, Interval]:
-    """Each figure of the runs of one policy, in the order in which runs list them."""
+    """Compute the interval of each figure over the runs of one policy."""
     names = list(dict.fromkeys(name for run in runs for name in run.figures))
     return {name: interval([run.figures[name] for run in runs if name in run.figures]) for name in names}
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean and Student's interval around it."""
+    """Compute the mean of values, and Student's 95 % interval around it."""
     count = len(values)
     mean = float(np.mean(values))
     if count == 1:

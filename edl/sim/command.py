@@ -1,4 +1,4 @@
-"""What `edl simulate` does with a scenario: check the policies and the folder of plots, run with a progress bar."""
+"""`edl simulate`: checks the policies and the folder for plots, and runs a scenario with a progress bar."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_campaign(
 
 @contextmanager
 def stdout_for_the_report() -> Iterator[None]:
-    """Send what libraries and other processes write to file descriptor 1 to stderr meanwhile.
+    """Within the block, send to stderr what libraries and other processes write to stdout.
 
     HiGHS, for one, prints there from C, whatever `sys.stdout` is.
     """
@@ -64,7 +64,7 @@ def stdout_for_the_report() -> Iterator[None]:
 
 @contextmanager
 def written_to_stdout() -> Iterator[None]:
-    """Write out what is printed meanwhile.
+    """Flush stdout at the end of the block, so that a failed write is reported as an error.
 
     Raises:
         EdlError: it cannot be written; a closed pipe is no error of ours and stays a BrokenPipeError.

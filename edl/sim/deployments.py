@@ -21,7 +21,7 @@ NAMESPACE = "serving"
 
 
 class Deployment:
-    """One Deployment.
+    """A simulated Deployment with its pods.
 
     Attributes:
         target: replicas that it should have now.
@@ -43,11 +43,11 @@ class Deployment:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the Deployment."""
         return self.spec.name
 
     def scale(self, replicas: int) -> None:
-        """Ask for that many replicas."""
+        """Set the number of replicas."""
         self.target = replicas
         live = self._live()
         surplus = len(live) - replicas
@@ -63,7 +63,7 @@ class Deployment:
         self._create()
 
     def _age_rank(self, pod: Pod) -> int:
-        """The binary logarithm of the time since a pod became ready, or was created, in nanoseconds."""
+        """The binary logarithm of a pod's age since it became ready (or was created), in nanoseconds."""
         since_s = pod.started_s if pod.ready and pod.started_s is not None else pod.created_s
         age_s = self._engine.now_s() - since_s
         return int(math.log2(age_s * 1e9)) if age_s > 0 else -1

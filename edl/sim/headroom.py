@@ -1,4 +1,4 @@
-"""How much capacity to keep for serving, by name: learned as in the controller, and what to compare it with.
+"""The ways to decide how much capacity to keep for serving: the controller's own, and others to compare with it.
 
 All of them ask through the same port and are charged by the same rules: cooldown, dead band, surplus trainers only.
 """
@@ -28,7 +28,7 @@ PACE_GAIN = 0.5
 
 
 class _Past:
-    """Growths of the last `PEAK_OVER_S`."""
+    """The growths within the last `PEAK_OVER_S`."""
 
     def __init__(self) -> None:
         self._growth = Growth()
@@ -44,19 +44,19 @@ class _Past:
 
 
 class Peak:
-    """The largest growth of the last hour."""
+    """Keeps capacity for the largest growth of the last hour."""
 
     def __init__(self) -> None:
         self._past = _Past()
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """See `advisor.Reservation`."""
+        """Note how many pods there are, and return for how many more to keep capacity."""
         self._past.observe(at_s, pods, window)
         return Answer(max((growth for _, growth in self._past.seen), default=0), "the peak of the last hour")
 
 
 class Conformal:
-    """A quantile of the last hour whose level follows the misses.
+    """Keeps capacity for a quantile of the last hour's growths; its level rises with each miss.
 
     Adaptive conformal inference corrects the level for each miss, and a proportional-integral controller for the pace
     at which the budget of misses is used up, as BACC does (arXiv 2606.20575). Its forecast is that nothing grows.
@@ -68,7 +68,7 @@ class Conformal:
         self._alpha, self._misses, self._ticks, self._kept = self._budget, 0, 0, 0
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:
-        """See `advisor.Reservation`."""
+        """Note how many pods there are, and return for how many more to keep capacity."""
         new = self._past.observe(at_s, pods, window)
         for growth in new:
             miss = growth > self._kept
@@ -83,14 +83,14 @@ class Conformal:
 
 
 class Foresight:
-    """The growth to come, from the timelines of the scenario."""
+    """Keeps capacity for the growth to come, which it reads from the timelines of the scenario."""
 
     def __init__(self, timelines: Sequence[Sequence[tuple[float, int]]], margin_s: float, *, pays: bool) -> None:
         self._timelines, self._margin_s, self._pays = timelines, margin_s, pays
         self._next = [0] * len(timelines)
 
     def observe(self, at_s: float, pods: int, window: int) -> Answer:  # noqa: ARG002 - it knows the count
-        """See `advisor.Reservation`."""
+        """Note how many pods there are, and return for how many more to keep capacity."""
         until_s, growth = at_s + window * TICK_S + self._margin_s, 0
         for number, steps in enumerate(self._timelines):
             while self._next[number] < len(steps) and steps[self._next[number]][0] <= at_s:
@@ -106,10 +106,10 @@ class Foresight:
 
 
 class NewReservation(Protocol):
-    """Makes what decides for one shape."""
+    """Makes the reservation of a pod shape."""
 
     def __call__(self, shape: PodShape) -> Reservation:
-        """See `advisor.Advisor.new_reservation`."""
+        """Make the reservation of a pod shape that was not seen before."""
 
 
 class Baseline(Advisor):
@@ -120,7 +120,7 @@ class Baseline(Advisor):
         self._make = make
 
     def new_reservation(self, shape: PodShape) -> Reservation:
-        """See `Advisor.new_reservation`."""
+        """Make the reservation of a pod shape that was not seen before."""
         return self._make(shape)
 
 

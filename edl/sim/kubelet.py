@@ -1,4 +1,4 @@
-"""Nodes that start pods that were bound to them, change their CPU requests and end them, each after a while."""
+"""Simulated kubelets: they start bound pods, change their CPU requests and end them, each after a delay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADDRESS = "192.0.2.1"
 
 
 class Kubelet:
-    """All kubelets of a world."""
+    """All kubelets of a simulated world."""
 
     def __init__(self, world: World, engine: Engine, latency: LatencySpec) -> None:
         self._world, self._engine, self._latency = world, engine, latency

@@ -1,4 +1,4 @@
-"""The data masters of simulated jobs, as far as the controller learns from them what lending costs a job.
+"""The data masters of simulated jobs, as far as the controller needs them to learn what lending CPU costs a job.
 
 The production monitor calls them. Of what it measures, the price of lending alone reaches the jobs: speeds and the
 cost of a resize are what the scenario says that policies know.
@@ -36,20 +36,20 @@ class SimulatedMasters(MasterMonitor):
         super().__init__(_Reports(training), clock, lease, lambda *_: None, jitter=rng)
 
     def master_view(self, job: Job) -> MasterView | None:
-        """The price of lending, once it is known; None before."""
+        """Return what lending CPU costs the job, once it is measured; None before."""
         view = super().master_view(job)
         price = view.measured.lending_price if view is not None and view.measured is not None else None
         return MasterView(measured=Measured(lending_price=price)) if price is not None else None
 
 
 class _Reports:
-    """A `MasterClient`: every master answers at once, from the work that its job has done."""
+    """A `MasterClient` whose masters answer at once, from the work that their simulated job has done."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
 
     async def report(self, master: MasterAddress) -> MasterReport:
-        """See `MasterClient.report`."""
+        """Report the work that the job has done; see `MasterClient.report`."""
         self._training.advance(master.job)
         run = self._training.runs[master.job]
         return MasterReport(
@@ -63,7 +63,7 @@ class _Reports:
         """Accept any roster: trainers work without leases here."""
 
     async def restore(self, master: MasterAddress) -> int:
-        """Refuse: there is no ledger.
+        """Raise an error: simulated jobs have no ledger.
 
         Raises:
             TemporaryError: always.

@@ -73,7 +73,7 @@ def measure(
 
 
 def _decisions(decisions: Decisions) -> dict[str, float]:
-    """How far the plans were from their bounds, and how many rules they broke; empty without plans."""
+    """How far the plans were from their upper bounds, and how many broke a rule; empty without plans."""
     gaps = [gap for _, gap in decisions.gaps]
     if not gaps:
         return {}
@@ -146,7 +146,7 @@ def _jobs(scenario: Scenario, runs: Sequence[JobRun], start_s: float) -> dict[st
 
 
 def _fairness(scenario: Scenario, meter: Recording, runs: Sequence[JobRun], start_s: float) -> dict[str, float]:
-    """Jain's index of fulfilment over the time in which two jobs or more are there."""
+    """Jain's index of the jobs' fulfilment, averaged over the time with two jobs or more."""
     low, high = scenario.measure.steady_s or (
         scenario.measure.from_s,
         scenario.measure.until_s or scenario.duration_s,
@@ -180,7 +180,7 @@ def _fulfilment(counts: NDArray[np.int64], low: int, high: int) -> Floats:
 
 
 def _finish_times(scenario: Scenario, runs: Sequence[JobRun]) -> dict[str, float]:
-    """Finish-time fairness of the jobs that were done; Themis (NSDI 2020), section 3."""
+    """The finish-time fairness of completed jobs, as in Themis (NSDI 2020), section 3."""
     begins = np.array([run.created_s for run in runs])
     ends = np.array([np.inf if run.ended_s is None else run.ended_s for run in runs])
     ratios = []

@@ -26,7 +26,7 @@ RESIZE_PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster from one moment to the next.
+    """The state of the cluster from one moment until the next sample.
 
     Attributes:
         at_s: seconds since the start of the scenario.
@@ -61,41 +61,41 @@ class Decisions:
     cut: int = 0
 
     async def observed(self, snapshot: ClusterSnapshot, *, leader: bool) -> None:
-        """Not needed."""
+        """Ignore snapshots."""
 
     def skipped(self, reason: str) -> None:
-        """The cluster could not be observed."""
+        """Note that the cluster could not be observed."""
         self.problems.append(reason)
 
     async def planned(self, snapshot: ClusterSnapshot, _: Limits, plan: ScalePlan) -> None:
-        """A plan was made."""
+        """Note the quality and duration of a plan."""
         self.gaps.append((snapshot.observed_at_s, plan.certificate.gap))
         self.cut += bool(plan.cut)
 
     def evicted_early(self, snapshot: ClusterSnapshot, limits: Limits, decisions: Sequence[ScaleDecision]) -> None:
-        """Not needed."""
+        """Ignore evictions ahead of a plan."""
 
     def not_planned(self, snapshot: ClusterSnapshot, error: Exception) -> None:
-        """No plan was made."""
+        """Note why no plan was made, or which rule a plan broke."""
         self.problems.append(f"{snapshot.observed_at_s:g} s: {error}")
 
     def failed(self, what: str, error: BaseException) -> None:
-        """A bug."""
+        """Note a bug of edl."""
         self.problems.append(f"{what}: {type(error).__name__}: {error}")
 
     def postponed(self, what: str) -> None:
-        """Not needed."""
+        """Ignore postponed actions."""
 
     def acted(self, outcome: Outcome) -> None:
-        """Not needed."""
+        """Ignore writes."""
 
     def ended(self, result: RoundResult, seconds: float) -> None:
-        """Not needed."""
+        """Ignore the ends of plans."""
 
 
 @dataclass(slots=True)
 class _NodeUse:
-    """What the running pods of a node declare, and how many of them are trainers that lend."""
+    """The CPU that the running pods of a node declare, and the number of trainers among them that lend."""
 
     capacity: int
     declared: int = 0
@@ -103,18 +103,18 @@ class _NodeUse:
 
     @property
     def used(self) -> int:
-        """Millicores that its pods can use."""
+        """The CPU that the pods of the node can use, in millicores."""
         return min(self.capacity, self.declared)
 
     @property
     def slowed(self) -> int:
-        """Trainers that have not all of their CPU if the pods use all that they declare."""
+        """How many trainers have less CPU than they declare if all pods use all that they declare."""
         return self.lenders if self.declared > self.capacity else 0
 
 
 @dataclass(slots=True)
 class Resizes:
-    """Counts changes of the trainers of jobs; changes of one kind with short pauses between them are one.
+    """Counts resizes: changes of a job's trainers in one direction with short pauses between them are one.
 
     Attributes:
         count: the changes that the policy made; forced: those by preemption.
@@ -125,7 +125,7 @@ class Resizes:
     _last_s: dict[tuple[JobKey, str], float] = field(default_factory=dict)
 
     def note(self, job: JobKey, at_s: float, *, grows: bool, is_forced: bool = False) -> None:
-        """A trainer came, went or was preempted."""
+        """Note that a trainer started, ended or was preempted."""
         kind = "forced" if is_forced else "grows" if grows else "shrinks"
         last_s = self._last_s.get((job, kind))
         self._last_s[job, kind] = at_s
@@ -158,12 +158,12 @@ class Recording:
     deleted_s: list[float] = field(default_factory=list)
 
     def count_trainer(self, job: JobKey, at_s: float, change: int) -> None:
-        """A trainer runs from now on, or no more."""
+        """Count a trainer that begins to run (1), or ceases (-1)."""
         steps = self.trainers.setdefault(job, [])
         steps.append((at_s, (steps[-1][1] if steps else 0) + change))
 
     def put(self, sample: Sample) -> None:
-        """Note the state from a moment on."""
+        """Note the state of the cluster from a moment on."""
         if self.samples and self.samples[-1].at_s == sample.at_s:
             self.samples[-1] = sample
         else:
@@ -171,7 +171,7 @@ class Recording:
 
 
 class Meter(Recording):
-    """Watches a world."""
+    """Records what happens in a simulated world."""
 
     def __init__(self, world: World, engine: Engine, training: Training, start_s: float) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class Meter(Recording):
         training.listeners.append(self.sample)
 
     def adopt(self, deployments: Sequence[Deployment]) -> None:
-        """Watch these Deployments; count what runs already."""
+        """Record these Deployments from now on; pods that already run count."""
         self._deployments = deployments
         running = [p for p in self._world.pods.values() if _is_running(p)]
         self._foreign_milli = sum(p.shape.request[CPU] for p in running)
@@ -236,14 +236,14 @@ class Meter(Recording):
             self.prices[key] = price
 
     def _changed_request(self, before: Pod, after: Pod) -> None:
-        """Count a running pod anew whose request was resized in place."""
+        """Count a running pod again after its request was resized in place."""
         if before.lent_cpu_milli != after.lent_cpu_milli:
             self._count_running(before, -1)
             self._count_running(after, 1)
             self.sample()
 
     def _count_running(self, pod: Pod, sign: int) -> None:
-        """Count what a pod requests that runs from now on, or no more."""
+        """Add the requests of a pod that begins to run, or subtract those of one that ceases."""
         milli = sign * pod.requested[CPU]
         self._use(pod, sign)
         self._running_milli += milli
@@ -253,7 +253,7 @@ class Meter(Recording):
             self._of_job[pod.job] = self._of_job.get(pod.job, 0) + milli
 
     def _use(self, pod: Pod, sign: int) -> None:
-        """Count a pod that runs from now on, or no more, in what its node's pods can use."""
+        """Update what the pods of a node can use, when a pod begins or ceases to run."""
         here = self._on_node.setdefault(pod.node, _NodeUse(self._world.nodes[pod.node].allocatable[CPU]))
         self._used_milli -= here.used
         self._slowed -= here.slowed

@@ -61,7 +61,7 @@ class NativeJobs:
         self._sync(job.key)
 
     def forget(self, key: JobKey) -> None:
-        """A job was deleted."""
+        """Forget a job that was deleted."""
         self._sizes.pop(key, None)
 
     def _loop(self) -> None:
@@ -86,14 +86,14 @@ class NativeJobs:
             self._sync(key)
 
     def _calls(self, count: int) -> float:
-        """Seconds until the client has sent so many requests more."""
+        """How long the client needs for so many more requests, in seconds."""
         now_s = self._engine.now_s()
         self._tokens = min(BURST, self._tokens + (now_s - self._tokens_at_s) * CALLS_PER_S) - count
         self._tokens_at_s = now_s
         return max(0.0, -self._tokens / CALLS_PER_S)
 
     def _changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Replace a pod that somebody else took away."""
+        """Replace a pod that somebody else has deleted."""
         if before is None or before.job is None or before.job not in self._sizes:
             return
         if (after is None or not after.is_live) and before.is_live and before.job not in self._pending:

@@ -34,16 +34,16 @@ SHARERS: Mapping[str, Callable[[], Sharer]] = {
 
 
 class _FixedSize:
-    """Each job has the trainers that its user chose, the oldest first; a job without capacity waits."""
+    """Gives each job the number of trainers that its user chose, the oldest first; a job without capacity waits."""
 
     def share(self, jobs: Sequence[JobFacts], _: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         return {job.key: job.fixed for job in jobs}
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """No controller of ours: see `native.NativeJobs`."""
+    """Stands for runs without edl's controller; see `native.NativeJobs`."""
 
     is_elastic: bool
     has_priorities: bool
@@ -60,7 +60,7 @@ class Facts(Protocol):
     """Reads from a snapshot what a baseline needs to know: its jobs, and the capacity that training may use."""
 
     def __call__(self, snapshot: ClusterSnapshot) -> tuple[Sequence[JobFacts], float]:
-        """Jobs that have not ended, sorted by key, and the capacity."""
+        """Return the jobs that have not ended, sorted by key, and the capacity for training."""
 
 
 class Decider:
@@ -112,7 +112,7 @@ def decider(name: str, facts: Facts) -> Decider:
 
 
 def _pinned(snapshot: ClusterSnapshot, shares: Mapping[JobKey, int]) -> ClusterSnapshot:
-    """The snapshot in which each job has exactly its share, or is suspended."""
+    """Return the snapshot with each job fixed to its share, or suspended."""
     jobs = tuple(
         replace(job, pinned=size)
         if (size := at_most(job.sizes, min(job.max_trainers, shares.get(job.key, 0))))

@@ -67,7 +67,7 @@ class SimulatedCluster:
         return urgent
 
     def _note_job(self, key: JobKey) -> None:
-        """A job came, was edited or is gone; a new status is no urgent change."""
+        """Note that a job was created, edited or deleted; a new status is no urgent change."""
         self._changed.set()
         job = self._world.jobs.get(key)
         before = self._specs.pop(key, None)
@@ -77,7 +77,7 @@ class SimulatedCluster:
             self._urgent.add(key.namespace)
 
     def _note_pod(self, before: Pod | None, after: Pod | None) -> None:
-        """A serving pod waits, was tried or waits no more, or a job's pod ended by itself."""
+        """Note urgent changes of a pod: a serving pod waits or ceases to wait, or a job's pod has ended by itself."""
         self._changed.set()
         pod = after or before
         if pod is not None and (_waits(before) != _waits(after) or _has_ended(after) > _has_ended(before)):
@@ -112,7 +112,7 @@ class SimulatedCluster:
         return Outcome(action, Result.DONE)
 
     def _write_s(self) -> float:
-        """How long a write takes that is sent now: the API server carries out one after the other."""
+        """How long a write takes that is sent now, in seconds: the API server carries out one at a time."""
         now_s, rate = self._engine.now_s(), self._latency.writes_per_s
         self._busy_until_s = max(now_s, self._busy_until_s) + (1.0 / rate if rate is not None else 0.0)
         return self._latency.write_s + self._busy_until_s - now_s
@@ -168,7 +168,7 @@ class SimulatedCluster:
 
 
 def new_pod(world: World, job: Job, role: Role, index: int, now_s: float, *, is_base: bool = False) -> Pod:
-    """A pod of a job, not yet in the world; `is_base` is that of `CreatePod`."""
+    """Make a pod of a job, which is not in the world yet; `is_base` is that of `CreatePod`."""
     return Pod(
         namespace=job.key.namespace,
         name=f"{job.key.name}-{role.value}-{index}",

@@ -1,4 +1,4 @@
-"""Which pods kube-scheduler preempts for a pod that fits nowhere.
+"""Chooses which pods kube-scheduler preempts for a pod that fits on no node.
 
 On each node that it looks at, all pods of lower priority go in thought; the most important come back as long as the
 pod still fits. The node whose most important victim is least important wins, then the smaller sum of priorities, then
@@ -26,14 +26,14 @@ MIN_CANDIDATES = 100
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A node, and the pods on it that go."""
+    """A node, and the pods to preempt on it."""
 
     node: str
     victims: tuple[PodKey, ...]
 
 
 def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random.Random) -> Preemption | None:
-    """The node to free capacity on; None if there is none.
+    """Choose the node on which to preempt pods; None if that helps on no node.
 
     Args:
         world: the cluster.
@@ -68,7 +68,7 @@ def find_preemption(world: World, pod: Pod, free: NDArray[np.int64], rng: random
 
 
 def _victims(world: World, pod: Pod, wanted: list[int], free: list[int], node: str) -> list[Pod]:
-    """The pods to take from a node; empty if that does not help."""
+    """Choose the pods to preempt on a node; empty if that does not help."""
     lower = [other for other in world.on_node[node].values() if other.priority < pod.priority]
     if not lower:
         return []

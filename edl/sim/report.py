@@ -1,4 +1,4 @@
-"""What a campaign came to, as a table, as JSON or as CSV."""
+"""The results of a campaign as a table, as JSON or as CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Runs = Mapping[str, Sequence[Run]]
 
 
 def print_report(scenario: Scenario, runs: Runs, console: Console) -> None:
-    """A table: a row for each figure, a column for each policy."""
+    """Print a table with a row for each figure and a column for each policy."""
     found = {policy: summarise(those) for policy, those in runs.items()}
     table = Table(title=_title(scenario, runs), title_justify="left", box=None, pad_edge=False)
     table.add_column("figure")
@@ -31,7 +31,7 @@ def print_report(scenario: Scenario, runs: Runs, console: Console) -> None:
 
 
 def report_json(scenario: Scenario, runs: Runs) -> str:
-    """The figures of each policy with their intervals, and those of each run."""
+    """Return JSON with the figures and intervals of each policy, and the figures of each run."""
     policies = {
         policy: {
             "figures": {
@@ -47,7 +47,7 @@ def report_json(scenario: Scenario, runs: Runs) -> str:
 
 
 def report_csv(scenario: Scenario, runs: Runs) -> str:
-    """One line for each policy and figure."""
+    """Return CSV with one line for each policy and figure."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["scenario", "policy", "figure", "mean", "half_width_95", "seeds"])
@@ -59,14 +59,14 @@ def report_csv(scenario: Scenario, runs: Runs) -> str:
 
 
 def shown(one: Interval | None) -> str:
-    """A figure with its interval: `83.7 ± 0.4`."""
+    """Format a figure with its interval: `83.7 ± 0.4`."""
     if one is None:
         return ""
     return number(one.mean) if math.isinf(one.half) or one.half == 0 else f"{number(one.mean)} ± {number(one.half)}"
 
 
 def number(value: float) -> str:
-    """Four digits, with commas in large numbers."""
+    """Format a number with four digits, and commas if it is large."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""What a scenario file says: nodes, jobs with their arrivals and work, serving over time, latencies.
+"""The format of a scenario file: nodes, jobs with their arrivals and work, serving over time, latencies.
 
 Field names carry their units; amounts are Kubernetes quantities. `scenario_file.py` reads a file and names the line
 of each error. The JSON schema in docs/reference/scenario.schema.json is generated from these classes.
@@ -69,7 +69,7 @@ def _quantity(value: str | float) -> str | float:
 
 
 def check_amount(value: str | float, resource: str) -> None:
-    """Refuse what is no quantity, or a whole number that no resource can have.
+    """Reject a value that is no quantity, or a whole number that no resource can have.
 
     Raises:
         ConfigError: the value cannot be used.
@@ -80,7 +80,7 @@ def check_amount(value: str | float, resource: str) -> None:
 
 
 def _headroom(value: object, check: ValidatorFunctionWrapHandler) -> int | str:
-    """One error in place of one for each member of the union."""
+    """Report one error for a wrong value, instead of one for each type that the field may have."""
     try:
         checked: int | str = check(value)
         return checked
@@ -107,7 +107,7 @@ class NodeGroup(_Spec):
 
 
 class NodeEvent(_Spec):
-    """A node that goes away with its pods, or comes (back)."""
+    """A node that leaves with its pods, or joins (again)."""
 
     at_s: Seconds
     node: Annotated[
@@ -118,7 +118,7 @@ class NodeEvent(_Spec):
 
 
 class SchedulerSpec(_Spec):
-    """kube-scheduler: how long it takes for a pod, when it tries again, whether it preempts."""
+    """How kube-scheduler behaves: how long it takes for a pod, when it tries again, whether it preempts."""
 
     pod_s: Annotated[float, Field(gt=0, le=60)] = 0.005
     preempt_s: Annotated[
@@ -188,7 +188,7 @@ class ControllerSpec(_Spec):
 
 
 class Series(_Spec):
-    """Moments: listed, or the first and the pause between two."""
+    """Moments in time: a list, or a first moment and the pause between two."""
 
     times_s: tuple[Seconds, ...] = ()
     first_s: Seconds = 0.0
@@ -201,7 +201,7 @@ class Series(_Spec):
 
 
 class FixedSpec(_Spec):
-    """The masters or pservers of a job."""
+    """The number and requests of the masters or pservers of a job."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     resources: Annotated[Amounts, Field(min_length=1)]
@@ -224,7 +224,7 @@ Speeds = Annotated[
 
 
 class BatchSpec(_Spec):
-    """The global batches that a job may choose from. It takes the one with the most goodput for its trainers.
+    """The global batches that a job may choose from; it chooses the one with the most goodput for its trainers.
 
     A sample of a batch teaches (noise + base) / (noise + batch) of what one of the base batch does.
     """
@@ -307,7 +307,7 @@ class JobGroup(_Spec):
 
 
 class DeploymentSpec(_Spec):
-    """Serving pods over time."""
+    """A Deployment of serving pods, with its number of replicas over time."""
 
     name: Name
     resources: Annotated[Amounts, Field(min_length=1)]
@@ -324,7 +324,7 @@ class DeploymentSpec(_Spec):
 
 
 class MeasureSpec(_Spec):
-    """Which part of the time the averages cover."""
+    """The part of the simulated time that the averages cover."""
 
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
@@ -335,7 +335,7 @@ class MeasureSpec(_Spec):
 
 
 class Scenario(_Spec):
-    """A whole scenario."""
+    """The content of a scenario file."""
 
     name: Name
     description: str = ""

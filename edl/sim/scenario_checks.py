@@ -24,7 +24,7 @@ Loc = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong.
+    """A contradiction in a scenario file.
 
     Attributes:
         loc: the field, as keys and indices.
@@ -38,18 +38,18 @@ class Finding:
 
 
 def shown(value: str | float) -> str:
-    """As people write it: 8, not 8.0."""
+    """Format a number as people write it: 8, not 8.0."""
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
 def too_late(scenario: Scenario) -> str:
-    """Why a second after the end is refused."""
+    """Say why a moment after the end of the scenario is rejected."""
     end = shown(scenario.duration_s)
     return f"the scenario ends at second {end}, its duration_s; choose an earlier second, or raise duration_s"
 
 
 def of_nodes(scenario: Scenario) -> Iterator[Finding]:
-    """Nodes that can run nothing, or less than nothing."""
+    """Find nodes without cpu, with less cpu than their system pods use, or without a place for any pod."""
     for index, group in enumerate(scenario.nodes):
         loc: Loc = ("nodes", index)
         cores, system = _amount(group.resources, CPU), parse_quantity(group.system_cpu, CPU)
@@ -68,7 +68,7 @@ def _amount(amounts: Mapping[str, str | float], name: str) -> int:
 
 
 def of_jobs(scenario: Scenario) -> Iterator[Finding]:
-    """Counts beyond the bounds of a job, and speeds that are named twice."""
+    """Find counts beyond the bounds of a job, and speeds that are given twice."""
     for index, group in enumerate(scenario.jobs):
         for field, count, other in (("start", group.start, "min"), ("fixed", group.fixed, "max")):
             if count and not group.min <= count <= group.max:
@@ -84,7 +84,7 @@ def of_jobs(scenario: Scenario) -> Iterator[Finding]:
 
 
 def of_times(scenario: Scenario) -> Iterator[Finding]:
-    """Name the events that never happen, because the scenario is over by then or another event comes first."""
+    """Find events that never happen: the scenario is over by then, or another event comes first."""
     for index, group in enumerate(scenario.jobs):
         for name, series in (("arrival", group.arrival), ("removal", group.removal)):
             if series is not None:
@@ -111,7 +111,7 @@ def _of_series(loc: Loc, series: Series, count: int) -> Iterator[Finding]:
 
 
 def _of_arrivals(loc: Loc, group: JobGroup, scenario: Scenario) -> Iterator[Finding]:
-    """The first job of a group that arrives too late, and the first that goes before it came."""
+    """Find the first job of a group that arrives too late, and the first that leaves before it came."""
     arrivals = group.arrival.moments(group.count)
     late = next((at_s for at_s in arrivals if at_s > scenario.duration_s), None)
     if late is not None:
@@ -126,7 +126,7 @@ def _of_arrivals(loc: Loc, group: JobGroup, scenario: Scenario) -> Iterator[Find
 
 
 def findings(scenario: Scenario, content: object) -> list[Finding]:
-    """Everything wrong with a scenario, which was read from this content of a YAML file."""
+    """Find every contradiction in a scenario, which was read from this content of a YAML file."""
     return [
         *_bools(content, scenario, ()),
         *_policies(scenario),
@@ -140,7 +140,7 @@ def findings(scenario: Scenario, content: object) -> list[Finding]:
 
 
 def _bools(raw: object, read: object, loc: Loc) -> Iterator[Finding]:
-    """Each true or false that was taken for the number 1 or 0."""
+    """Find each true or false that stands where a number is expected."""
     if isinstance(raw, bool):
         if not isinstance(read, bool):
             yield Finding(loc, str(raw).lower(), "true and false are no numbers; give a number")
@@ -174,7 +174,7 @@ def _events(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _names(groups: Sequence[NodeGroup]) -> str:
-    """Which nodes there are, in words: `group gpu has gpu-0 to gpu-3`."""
+    """Name the nodes that exist: `group gpu has gpu-0 to gpu-3`."""
     spans = [
         f"group {group.name} has {group.name}-0" + (f" to {group.name}-{group.count - 1}" if group.count > 1 else "")
         for group in groups[:_MOST_NAMED]

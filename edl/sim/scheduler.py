@@ -205,7 +205,7 @@ class Scheduler:
         return self._spec.preempt_s if is_new and self._spec.preempts else self._spec.pod_s
 
     def _may_preempt(self, pod: Pod) -> bool:
-        """Its class allows it, and no victim of a preemption is still ending on the node that it is to have."""
+        """True if the pod's class allows preemption, and no victim of an earlier preemption for it still ends."""
         if pod.priority < 0:
             return False
         place = self._nominated.get((pod.namespace, pod.name))

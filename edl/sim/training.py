@@ -68,7 +68,7 @@ class JobRun:
 
     @property
     def curve(self) -> Curve:
-        """Its speed as policies know it."""
+        """The speed of the job by number of trainers, as policies know it."""
         return self.phase.curve
 
     @property

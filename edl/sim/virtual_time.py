@@ -79,7 +79,7 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
     def monotonic_s(self) -> float:
-        """The same time: virtual time never runs backwards."""
+        """The virtual time in seconds; it never runs backwards."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, duration_s: float) -> None:

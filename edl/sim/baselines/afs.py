@@ -18,7 +18,7 @@ class Afs:
     """Apathetic future share, with exact lengths."""
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         shares, left = minimums(jobs, room)
         while True:
             takers = [
@@ -38,7 +38,7 @@ class Afs:
 
 
 def _first(a: JobFacts, b: JobFacts, shares: Mapping[JobKey, int]) -> JobFacts:
-    """Which of two jobs gets the next trainer."""
+    """Decide which of two jobs gets the next trainer."""
     short, long = sorted((a, b), key=lambda job: (_left_s(job, shares[job.key]), job.key))
     have_short, have_long = shares[short.key], shares[long.key]
     gain_short = (short.speed(have_short + 1) - short.speed(have_short)) / short.speed(have_short + 1)

@@ -1,4 +1,4 @@
-"""What a baseline sees and says: facts of every job and the size of the cluster in, trainers of each job out."""
+"""The interface of a baseline: facts about every job and the capacity in, the number of trainers of each job out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edl.planner.speedup import Curve
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """One job that has not ended, with what an oracle knows of it.
+    """What a baseline is told about one job that has not ended, including what only an oracle can know.
 
     Attributes:
         min_trainers, max_trainers: its bounds.
@@ -49,10 +49,10 @@ class JobFacts:
 
 
 class Sharer(Protocol):
-    """A baseline. It may remember what it likes between two calls; each run has its own."""
+    """A baseline policy. It may keep a state between calls; each run has an object of its own."""
 
     def share(self, jobs: Sequence[JobFacts], room: float, /) -> Mapping[JobKey, int]:
-        """Trainers of each job; 0, or no entry, if it is not to run.
+        """Return the number of trainers of each job; 0, or no entry, for a job that is not to run.
 
         Args:
             jobs: sorted by key.
@@ -61,7 +61,7 @@ class Sharer(Protocol):
 
 
 def minimums(jobs: Sequence[JobFacts], room: float) -> tuple[dict[JobKey, int], float]:
-    """The oldest jobs at their minimum as far as the capacity goes, and what is left of the capacity."""
+    """Give the oldest jobs their minimum as far as the capacity goes; returns the counts and the capacity left."""
     shares: dict[JobKey, int] = {}
     for job in sorted(jobs, key=lambda one: (-one.age_s, one.key)):
         if job.min_trainers * job.size <= room + 1e-9:

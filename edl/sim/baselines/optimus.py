@@ -17,10 +17,10 @@ from edl.sim.baselines.base import JobFacts, minimums
 
 
 class Optimus:
-    """Greedy marginal gain."""
+    """Gives each next trainer to the job with the largest marginal gain."""
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         shares, left = minimums(jobs, room)
         by_key = {job.key: job for job in jobs}
         heap = [(-_gain(by_key[key], count), key) for key, count in shares.items()]

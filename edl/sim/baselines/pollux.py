@@ -26,7 +26,7 @@ NO_SHARE = 100.0
 
 
 class Pollux:
-    """One program for each round; it remembers how often each job was restarted, and its most trainers."""
+    """Solves one program for each round; it counts how often each job was restarted."""
 
     def __init__(self) -> None:
         self._now: dict[JobKey, int] = {}
@@ -34,7 +34,7 @@ class Pollux:
         self._restarts: dict[JobKey, int] = {}
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         for job in jobs:
             before = self._now.get(job.key, 0)
             self._restarts[job.key] = self._restarts.get(job.key, 0) + (before > 0 and job.current != before)

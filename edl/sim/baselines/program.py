@@ -1,4 +1,4 @@
-"""One integer program: a configuration, a number of trainers or none, for each job, at the least cost."""
+"""Chooses a configuration (a number of trainers, or none) for each job at the least cost, by an integer program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cheapest(
 
 
 def _configurations(job: JobFacts) -> Iterator[int]:
-    """Powers of two, whole nodes of four, the bounds and the present count."""
+    """List the counts to choose from: powers of two, whole nodes of four, the bounds and the present count."""
     counts = {job.min_trainers, job.max_trainers, job.current}
     counts |= {2**i for i in range(12)} | set(range(4, job.max_trainers + 1, 4))
     yield from sorted(count for count in counts if job.min_trainers <= count <= min(job.max_trainers, job.slots))

@@ -22,15 +22,15 @@ NO_SHARE = 1.1
 
 
 class Sia:
-    """One program for each round."""
+    """Solves one integer program for each round."""
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         return cheapest(jobs, room, _cost, NO_SHARE)
 
 
 def _cost(job: JobFacts, count: int) -> float:
-    """Less is better; below 1 for every configuration that is faster than the smallest one."""
+    """The cost of a configuration of a job; below 1 for each that is faster than the smallest one."""
     ratio = job.speed(count) / job.speed(job.min_trainers)
     if job.current and count != job.current:
         ratio *= max(0.1, (job.age_s - job.resize_s) / max(job.age_s, 1.0))

@@ -22,7 +22,7 @@ class Tiresias:
     """Discretised least attained service."""
 
     def share(self, jobs: Sequence[JobFacts], room: float) -> Mapping[JobKey, int]:
-        """See `Sharer.share`."""
+        """Return the number of trainers of each job; see `Sharer.share`."""
         shares: dict[JobKey, int] = {}
         for job in sorted(jobs, key=lambda one: (one.attained_s >= THRESHOLD_S, -one.age_s, one.key)):
             if job.fixed * job.size <= room + 1e-9:

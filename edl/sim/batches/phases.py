@@ -1,4 +1,4 @@
-"""The speed of a job through its training: as it is, and as policies know it.
+"""The speed of a job over the course of its training: the real one, and the one that policies know.
 
 A job that may change its global batch takes the best one for the trainers that it has. How good that is changes as it
 trains, because the noise of its gradients grows. The training is therefore a series of phases, each with one curve.
@@ -65,7 +65,7 @@ def _phase(group: JobGroup, until: float, useful: Sequence[Point], processed: Se
 
 
 def _misjudged(group: JobGroup, point: Point) -> Point:
-    """The speed that policies know; each count of each group is misjudged by a part of its own."""
+    """Falsify a speed as policies know it, by another factor for each count and each group."""
     count, speed = point
     if not group.misjudged:
         return point
@@ -74,7 +74,7 @@ def _misjudged(group: JobGroup, point: Point) -> Point:
 
 
 def _best(spec: BatchSpec, noise: Sequence[float]) -> tuple[list[Point], list[Point]]:
-    """By number of trainers, the goodput of the best batch, and the speed with it."""
+    """By number of trainers, the goodput of the best batch, and the speed with that batch."""
     best: dict[int, tuple[float, float]] = {}
     for (batch, points), scale in zip(spec.speeds, noise, strict=True):
         for count, speed in points:

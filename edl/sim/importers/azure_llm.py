@@ -34,7 +34,7 @@ NODES_PER_JOB, PODS_PER_NODE = 6, 2
 
 
 def requests_a_minute(path: Path) -> tuple[int, ...]:
-    """Requests in each whole minute of a trace.
+    """Count the requests in each whole minute of a trace.
 
     Args:
         path: CSV with a row for each request (column TIMESTAMP, as published), or with columns second and requests.
@@ -57,7 +57,7 @@ def requests_a_minute(path: Path) -> tuple[int, ...]:
 
 
 def _seconds(rows: Sequence[Mapping[str, str]]) -> dict[int, int]:
-    """Requests by second since the first row."""
+    """Count the requests by second since the first row."""
     found: Counter[int] = Counter()
     if rows and "TIMESTAMP" in rows[0]:
         times = [datetime.fromisoformat(row["TIMESTAMP"]) for row in rows]
@@ -95,7 +95,7 @@ def replicas(minutes: Sequence[int], days: int, *, pods: float, seed: int = 0) -
 
 
 def of_day(at_s: int) -> float:
-    """The load at that time, against the most that a day of the first week has without its batch."""
+    """The load at a time, as a part of the highest load of any day of the first week (without batch requests)."""
     is_changed = at_s >= CHANGE_DAY * DAY_S
     clock_s = (at_s + (SHIFT_S if is_changed else 0)) % DAY_S
     sine = NIGHT + (1.0 - NIGHT) * (1.0 - cos(2 * pi * clock_s / DAY_S)) / 2

@@ -65,7 +65,7 @@ def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus:
 
 
 def _read(row: Mapping[str, str], start: datetime, line: int) -> tuple[float, int, float]:
-    """Second of the arrival, GPUs and duration of a job."""
+    """Read the arrival in seconds, the number of GPUs and the duration of a job."""
     at_s = (datetime.fromisoformat(row["timestamp"]) - start).total_seconds()
     length_s = float(row["duration"])
     if not 0 <= length_s <= LONGEST_S:

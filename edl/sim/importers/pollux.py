@@ -108,7 +108,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _groups(profiles: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    """A group for each model, batch size and number of GPUs that users chose."""
+    """Make a group of jobs for each model, batch size and number of GPUs that users chose."""
     arrivals: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     for row in rows:
         arrivals[row["application"], int(row["batch_size"]), int(row["num_replicas"])].append(float(row["time"]))
@@ -131,7 +131,7 @@ def _arriving(times: Sequence[float], most: int) -> dict[str, Any]:
 
 
 def _groups_with_batches(profiles: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    """A group for each model."""
+    """Make a group of jobs for each model."""
     arrivals: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         arrivals[row["application"]].append(float(row["time"]))
@@ -155,7 +155,10 @@ def _groups_with_batches(profiles: Path, rows: Sequence[Mapping[str, str]]) -> I
 
 
 def _runs(model: Path) -> dict[int, list[tuple[float, float]]]:
-    """By batch, (progress, iterations) of its validation run, from 0 on; progress is iterations of the base batch."""
+    """By batch, the (progress, iterations) of its validation run, from 0.
+
+    Progress counts iterations of the base batch.
+    """
     return {
         int(path.stem.partition("-")[2]): [
             (0.0, 0.0),
@@ -183,7 +186,7 @@ def _noise(runs: Mapping[int, Sequence[tuple[float, float]]], size: int, phase: 
 
 
 def _iterations_at(run: Sequence[tuple[float, float]], progress: float) -> float:
-    """The iterations after which a run had made so much progress."""
+    """How many iterations a run needed for so much progress."""
     for (before, first), (after, last) in pairwise(run):
         if progress <= after:
             return first + (last - first) * (progress - before) / (after - before)

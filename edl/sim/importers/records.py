@@ -73,7 +73,7 @@ def scenario_of_records(folder: Path, warn: Callable[[str], None] = lambda _: No
 
 
 def _learned(slo: float) -> dict[str, Any]:
-    """The flags of headroom that was learned; none if it was not."""
+    """The flags of learned headroom; none if the controller did not learn it."""
     return {"serving_headroom": "auto", "serving_slo": slo} if slo else {}
 
 
@@ -97,7 +97,7 @@ def _amounts(resources: Resources) -> dict[str, str]:
 
 
 def _open_nodes(nodes: Iterable[Node], warn: Callable[[str], None]) -> list[Node]:
-    """The nodes that usual pods may use."""
+    """The nodes that pods without special tolerations may use."""
     here = list(nodes)
     closed = [
         n.name for n in here if n.cordoned or not n.ready or any(t.effect != "PreferNoSchedule" for t in n.taints)
@@ -108,7 +108,7 @@ def _open_nodes(nodes: Iterable[Node], warn: Callable[[str], None]) -> list[Node
 
 
 def _named(names: Sequence[str]) -> str:
-    """The first few names, and how many there are."""
+    """Name the first few of some objects, and say how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -138,7 +138,7 @@ def _nodes(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Seen:
-    """A job, when it was first seen and when it was gone; None if it is there to the end."""
+    """A job with the times at which it was first seen and gone; None if it exists until the end."""
 
     job: Job
     first_s: float
