@@ -11,7 +11,7 @@ from edl.model.resources import CPU
 
 
 def lending_spec(spec: dict[str, Any], cpu_request: float) -> tuple[dict[str, Any], str]:
-    """The spec of a trainer that requests a part of its CPU, and the quantity that it declares.
+    """Lower the CPU request in the pod spec of a trainer to a part of what it declares.
 
     The limit becomes what it declares unless it has one. Memory, devices and helper containers stay as they are.
 

@@ -73,7 +73,7 @@ def claim_name(job: TrainingJob) -> str:
 
 
 def claim_name_of(job: str, uid: str) -> str:
-    """The same by the name and the UID of the job."""
+    """The name of the journal's volume claim, from the name and the UID of the job."""
     return f"{job}-journal-{uid[:8]}"
 
 

@@ -127,7 +127,7 @@ class QueueSpec(Part):
 
 
 class QueueSummary(Part):
-    """The same for people, each in one line."""
+    """The status of a queue in lines for people: each field is one line."""
 
     used: Text | None = None
     """Amounts in use."""

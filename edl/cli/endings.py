@@ -1,4 +1,4 @@
-"""How a command ends while a thread still decides: a thread cannot be stopped, and the answer is given."""
+"""Ends a command while a planner thread still runs, which cannot be stopped; the answer has been printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edl.controller.planner_thread import THREAD
 
 
 def end_beside_decision(code: str | int | None) -> None:
-    """End the process with an exit code at once, if a decision still runs.
+    """End the process with an exit code at once, if the planner thread still runs.
 
     Otherwise Python would end that thread when it asks for the interpreter again, in the middle of the solver. That
     is C++, which aborts the whole process then: the exit code would be 134.

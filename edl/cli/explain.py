@@ -46,7 +46,7 @@ def explain(settings: ExplainSettings) -> None:
 
 
 def _snapshot(settings: ExplainSettings) -> tuple[ClusterSnapshot, Sequence[object]]:
-    """The saved cluster, or the live one; and what is to be told of it: what could not be read, for example."""
+    """Return the saved or the live cluster, with what to tell the user about it, such as what could not be read."""
     if settings.filename:
         saved = read_snapshot_files(settings.filename)
         snapshot, left_out = saved.snapshot(settings.now_s)

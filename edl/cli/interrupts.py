@@ -1,4 +1,4 @@
-"""What SIGINT does while a command is still loading: the process ends at once, without a word.
+"""Lets SIGINT end the process without a message while a command is still loading.
 
 Python raises KeyboardInterrupt wherever it is. pydantic builds its models while a module is imported, and turns a
 KeyboardInterrupt in there into a SchemaError, which would reach the user as a traceback. A command that only loads

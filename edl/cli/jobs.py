@@ -1,4 +1,4 @@
-"""The commands about jobs, `edl submit` to `edl delete`: the columns and words of kubectl, for people without it."""
+"""The commands `edl submit` to `edl delete` for people without kubectl, with kubectl's columns and messages."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def job_names(values: Mapping[str, Any], incomplete: str) -> list[str]:
 
 
 def _run(settings: NamespaceSettings, work: Callable[[JobClient], Awaitable[None]]) -> None:
-    """Do something with a client; Ctrl-C ends it without a message."""
+    """Run a function with a client; Ctrl-C ends it without a message."""
     everywhere = isinstance(settings, WatchSettings) and settings.all_namespaces
     namespace = "" if everywhere else settings.namespace or current_namespace(settings.kubeconfig)
 
@@ -227,7 +227,7 @@ class _Printer:
         self._table = JobTable(wide=wide, with_namespace=settings.all_namespaces)
 
     async def print_list(self) -> str:
-        """Print what there is; return the resourceVersion to watch from."""
+        """Print the jobs that exist; returns the resourceVersion from which to watch."""
         version, jobs = "", list[Object]()
         if self.is_table:
             empty = True

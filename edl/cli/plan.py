@@ -81,5 +81,5 @@ def _write(path: Path, certificate: dict[str, Any]) -> None:
 
 
 def _obstacle(snapshot: ClusterSnapshot, decided: ScalePlan, after_s: float) -> str:
-    """Why no pserver moves."""
+    """Say why no pserver moves in the plan."""
     return reason_to_wait(snapshot, decided, after_s) or "no move would make space for a trainer"

@@ -67,7 +67,7 @@ class AvoidedNode:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Those of its jobs."""
+        """The namespaces of the jobs whose trainers failed or hung on the node."""
         return frozenset(key.namespace for key in self.jobs)
 
 
@@ -113,7 +113,7 @@ class NodeRequest:
 
     @property
     def is_open(self) -> bool:
-        """True while no node has come for it."""
+        """True while no node has come for the request pod."""
         return self.pod.is_live and not self.pod.node
 
 
@@ -184,7 +184,7 @@ class ClusterSnapshot:
 
     @property
     def jobs_of_queues(self) -> tuple[Job, ...]:
-        """The jobs by whose pods and bounds the queues share."""
+        """The jobs whose pods and bounds count when queues share capacity."""
         return self.jobs if self.jobs_before is None else self.jobs_before
 
     @property
@@ -193,7 +193,7 @@ class ClusterSnapshot:
         return tuple([pod for job in self.jobs if job.is_left_alone for pod in job.pods if job.holds(pod)])
 
     def with_changed(self, jobs: Iterable[Job]) -> ClusterSnapshot:
-        """The snapshot of a further plan, with the same jobs as they would be then."""
+        """Return the snapshot with jobs as they would be for a further plan."""
         return replace(self, jobs=tuple(jobs), jobs_before=self.jobs_of_queues)
 
     @property
@@ -218,7 +218,7 @@ class ClusterSnapshot:
 
 
 class _Moving(NamedTuple):
-    """The few foreign pods that come or go, each in the order of all pods."""
+    """The foreign pods that are `is_moving`, in the order of all foreign pods."""
 
     waiting: tuple[Pod, ...]
     nominated: tuple[Pod, ...]
@@ -230,7 +230,7 @@ _remembered: list[tuple[tuple[Pod, ...], _Moving]] = []
 
 
 def remember_moving(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> None:
-    """Note which of the foreign pods of a cluster are `is_moving`, so that no snapshot of them looks again.
+    """Cache which foreign pods are `is_moving`, so that later snapshots of the same pods need not look.
 
     Args:
         pods: all of them.
@@ -241,12 +241,12 @@ def remember_moving(pods: tuple[Pod, ...], moving: Iterable[Pod]) -> None:
 
 
 def is_moving(pod: Pod) -> bool:
-    """True for a pod that has no node or terminates: all others of a large cluster are passed over."""
+    """True for a pod without a node, or a terminating one; the others of a large cluster are not looked at."""
     return not pod.node or pod.terminating
 
 
 def _moving_among(pods: tuple[Pod, ...]) -> _Moving:
-    """Those that move among these; of the last tuples the answer is remembered.
+    """Select the pods of a tuple that are `is_moving`; the results for the last tuples are cached.
 
     A plan asks some ten times about the same tens of thousands of pods, and a tuple never changes.
     """

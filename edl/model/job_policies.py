@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class JobEvent(StrEnum):
-    """What a policy reacts to."""
+    """The events of pods that a policy can react to."""
 
     POD_FAILED = "PodFailed"
     POD_EVICTED = "PodEvicted"
@@ -19,7 +19,7 @@ class JobEvent(StrEnum):
 
 
 class JobAction(StrEnum):
-    """What a policy does; AbortJob ends the job in phase Failed with reason Aborted."""
+    """The actions that a policy can take; AbortJob ends the job in phase Failed with reason Aborted."""
 
     RESTART_JOB = "RestartJob"
     RESTART_POD = "RestartPod"

@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server rejects pods of a job; see `edl.lifecycle.allowance`.
+    """What the API server rejects of a job's pods; see `edl.lifecycle.allowance`.
 
     Attributes:
         allowed: the most trainers that the job may have until the API server accepts more.
@@ -211,7 +211,7 @@ class Job:
 
     @property
     def _runs_on(self) -> bool:
-        """True if the job keeps its minimum whatever a plan says."""
+        """True if the job keeps its minimum running, whatever a plan decides."""
         return self.keeps_minimum and self.was_admitted
 
     @property
@@ -231,7 +231,7 @@ class Job:
 
     @property
     def lending_price(self) -> float:
-        """Cores' worth of speed that the job loses for each core lent; 1, all of it, until that was measured."""
+        """Cores' worth of training speed that the job loses for each core lent; 1 until it is measured."""
         price = self.status.measured.lending_price if self.status is not None else None
         return 1.0 if price is None else price
 
@@ -296,7 +296,7 @@ class Job:
 
     @property
     def completed_indexes(self) -> frozenset[int]:
-        """The indexes of these trainers."""
+        """The indexes of the trainers that completed in this run."""
         stored = self.status.completed if self.status is not None else ()
         return frozenset((*stored, *(p.index for p in self.completed(Role.TRAINER) if p.index is not None)))
 
@@ -320,7 +320,7 @@ class Job:
         return self.orphans_pods or (self.owner_count is not None and bool(self.problem) and not is_ending)
 
     def holds(self, pod: Pod) -> bool:
-        """True if the capacity of a pod of such a workload is nobody else's in any plan.
+        """True if the workload keeps its pods in any plan, so that their capacity is never free for others.
 
         One that keeps its minimum gives what is beyond it, so what terminates there comes free.
         """
@@ -328,12 +328,12 @@ class Job:
 
     @property
     def kept_by_owner(self) -> tuple[Pod, ...]:
-        """The live pods of such a workload once any of them has a node; its queue counts them until they are gone."""
+        """The live pods of a workload that keeps them, once any of them has a node; its queue counts them."""
         return tuple([p for p in self.pods if p.is_live]) if self.is_left_alone and self.was_admitted else ()
 
     @property
     def leaves_pods(self) -> bool:
-        """True if edl deletes no pod of the job although the plan gives it none: the job's owner deletes them."""
+        """True if edl does not delete the job's pods even if the plan gives it none: their own controller does."""
         return self.is_left_alone or (self.deleting and self.owner_count is not None)
 
     @property

@@ -25,7 +25,7 @@ class Lending(StrEnum):
 
 
 def least(one: Lending, other: Lending) -> Lending:
-    """The one that lends less."""
+    """Return the `Lending` of several under which fewer trainers lend."""
     return min(one, other, key=list(Lending).index)
 
 

@@ -102,7 +102,7 @@ class JobKey(NamedTuple):
 
 
 def is_among(key: JobKey, keys: Sequence[JobKey]) -> bool:
-    """True if sorted keys have this one; there may be thousands, and it is asked for as many jobs."""
+    """True if a sorted list of thousands of keys contains this one, by binary search."""
     where = bisect_left(keys, key)
     return where < len(keys) and keys[where] == key
 
@@ -123,17 +123,17 @@ _RESUME = {
 
 
 def minimum_of(kind: WorkloadKind) -> str:
-    """Where the owner of a job of this kind says its minimum."""
+    """The field or annotation in which the owner of a job of this kind sets its minimum."""
     return _field(kind, "spec.trainer.min-instance", ANNOTATION_MIN)
 
 
 def maximum_of(kind: WorkloadKind) -> str:
-    """Where it says its maximum."""
+    """The field or annotation in which the owner of a job of this kind sets its maximum."""
     return _field(kind, "spec.trainer.max-instance", ANNOTATION_MAX)
 
 
 def queue_of(kind: WorkloadKind) -> str:
-    """Where it says its queue of edl."""
+    """The field or annotation in which the owner of a job of this kind sets its queue of edl."""
     return _field(kind, "spec.queue", ANNOTATION_QUEUE)
 
 

@@ -14,7 +14,7 @@ from edl.model.resources import Resources, Taint
 
 
 class ScaleUp(StrEnum):
-    """For what a job may ask for nodes: for nothing, for its minimum, or for all trainers up to its maximum."""
+    """What a job may ask an autoscaler for: nothing, nodes for its minimum, or nodes for all its trainers."""
 
     NEVER = "Never"
     MINIMUM = "Minimum"
@@ -22,7 +22,7 @@ class ScaleUp(StrEnum):
 
 
 class NoNode(StrEnum):
-    """Why a job that may ask for nodes asks for none."""
+    """The reasons for which a job that may ask for nodes asks for none."""
 
     DOES_NOT_FIT = "does_not_fit"  # no group has nodes that its pods fit on
     LIMIT = "limit"  # the groups that fit have as many nodes as they may have

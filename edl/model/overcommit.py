@@ -1,4 +1,4 @@
-"""How much more the pods of a node, or of the cluster, may use by their limits than there is.
+"""By how much the limits of pods exceed the capacity of a node, or of the cluster.
 
 kube-scheduler counts requests, so it never overcommits these. Limits may add up to more than a node has: then pods
 are slowed or evicted once they use it all at a time. A pod without a limit may use the whole node; it is counted
@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 
     @property
     def part(self) -> float:
-        """The limits as a part of what there is; above 1 it is overcommitted. 0 if there is nothing."""
+        """The limits as a part of the capacity; above 1 the node is overcommitted. 0 if there is no capacity."""
         return self.limits / self.allocatable if self.allocatable else 0.0
 
 

@@ -114,7 +114,7 @@ class ServingReport:
 
 @dataclass(frozen=True, slots=True)
 class KeptColumns:
-    """The patterns that the programs of one decision used; the next decision starts from them.
+    """The patterns that one decision's programs used; the next decision begins with them.
 
     They make the next decision faster and never change its rules. A pattern refers to a class of nodes by its usable
     capacity and to pods by their shape, so it stays valid when jobs and nodes change. A pattern that no longer fits

@@ -1,4 +1,4 @@
-"""The most that one pod may make a decision consider: ports, resources, and what it says about nodes.
+"""The most that edl reads of one pod: ports, resources, and requirements on nodes.
 
 A decision is made for all jobs at once, so a list that one user writes costs everybody time. Each number here is far
 above what a real pod needs, and small enough that a job at all of them costs the others a few milliseconds. The
@@ -34,7 +34,7 @@ MAX_READ_VALUES = 4000  # of all these expressions together
 
 
 def check_counts(*counts: tuple[int, int, str]) -> None:
-    """Compare how many an object has of what with how many are read.
+    """Reject an object that has more entries of some kind than edl reads.
 
     Args:
         counts: (how many it has, how many are read, of what).

@@ -141,16 +141,16 @@ class Pod:
 
     @property
     def is_finished(self) -> bool:
-        """True if it succeeded or failed, and so no longer uses its node."""
+        """True if the pod has succeeded or failed, so that it no longer uses its node."""
         return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
 
     @property
     def is_live(self) -> bool:
-        """True if it counts as a pod of its job: not terminating and not finished."""
+        """True if the pod counts as a pod of its job: it is neither terminating nor finished."""
         return not self.terminating and self.phase is not PodPhase.SUCCEEDED and self.phase is not PodPhase.FAILED
 
     def lingers(self, now_s: float) -> bool:
-        """True if it terminates, and nobody should wait for that: it is overdue, or has very long.
+        """True if no plan should wait for the terminating pod: it is overdue, or its grace period is very long.
 
         Args:
             now_s: seconds since the epoch.
@@ -161,7 +161,7 @@ class Pod:
 
     @property
     def charged_until_s(self) -> float:
-        """When a ResourceQuota ceases to count what it requests although it exists, in seconds since the epoch.
+        """Until when a ResourceQuota counts the terminating pod, in seconds since the epoch.
 
         Infinite unless it terminates: nobody pays for a pod that a dead node or a finalizer holds.
 
@@ -170,7 +170,7 @@ class Pod:
         return self.ends_by_s + self.grace_s if self.terminating and self.ends_by_s is not None else inf
 
     def ends_late(self, now_s: float) -> bool:
-        """True if it lingers, or would linger as soon as it is deleted.
+        """True if the pod lingers (see `lingers`), or would as soon as it is deleted.
 
         Args:
             now_s: seconds since the epoch.
@@ -179,7 +179,7 @@ class Pod:
 
     @property
     def has_begun(self) -> bool:
-        """True if its main container has started at some time; a pod stays Pending until all containers have."""
+        """True if the main container has ever started; a pod stays Pending until all containers have started."""
         return self.begun or not (self.phase is PodPhase.PENDING or self.rejection)
 
     @property
@@ -201,7 +201,7 @@ class Pod:
 
     @property
     def is_resize(self) -> bool:
-        """True if it stands for what a running pod of this name waits for on its node; no object has such a UID."""
+        """Return True if this is no pod but the CPU that a running pod waits for on its node (resize in place)."""
         return self.uid.endswith(RESIZE_UID)
 
     @property
@@ -211,5 +211,5 @@ class Pod:
 
     @property
     def needs_capacity(self) -> bool:
-        """True for a waiting serving pod for which a plan frees capacity: not for one that no eviction helps."""
+        """True for a waiting serving pod for which plans free capacity: False if no eviction would help it."""
         return self.is_waiting_serving and not (self.unplaceable or self.blocked or excess_of(self.shape))

@@ -10,7 +10,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Reclaim(StrEnum):
-    """From whom a queue takes back what it lent, when its own jobs need it."""
+    """From which borrowers a queue takes back its quota when its own jobs need it."""
 
     NEVER = "Never"  # from nobody: it waits until the borrower no longer uses it
     LOWER_PRIORITY = "LowerPriority"  # from queues whose jobs all have a lower priority than its highest one
@@ -45,7 +45,7 @@ class Queue:
 
     @property
     def is_unknown(self) -> bool:
-        """True if no valid version of the object is known: its jobs keep what they have, and get no more."""
+        """True if edl knows no valid version of the Queue: its jobs keep what they have, and get no more."""
         return bool(self.problem) and not self.nominal
 
 

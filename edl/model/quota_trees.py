@@ -14,7 +14,7 @@ from edl.model.queues import Amounts
 
 
 class Pool(NamedTuple):
-    """One resource on one flavor of nodes: what quotas of Kueue are of."""
+    """One resource on one ResourceFlavor; Kueue has a quota for each such pair."""
 
     flavor: str
     resource: str

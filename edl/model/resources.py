@@ -168,7 +168,7 @@ class Preference(NamedTuple):
 
 
 class NodeRule(NamedTuple):
-    """What another object says about the nodes of a pod, such as a volume or a pod that it may not be beside.
+    """What another object, such as a volume or an avoided pod, requires of the nodes of a pod.
 
     Attributes:
         terms: a node must match at least one; without terms no node does.
@@ -220,7 +220,7 @@ class PodShape:
 
 
 def without_rules(shape: PodShape) -> PodShape:
-    """The shape as the pod itself has it: without what rules between pods and volumes add for one snapshot."""
+    """Return the shape without what rules between pods and volumes have added for one snapshot."""
     if not shape.placement.rules and not any(name.startswith(RULE_PREFIX) for name in shape.request):
         return shape
     amounts = {name: amount for name, amount in shape.request.amounts if not name.startswith(RULE_PREFIX)}

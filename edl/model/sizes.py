@@ -54,7 +54,7 @@ def within(sizes: Sizes, low: int, high: int) -> Sizes:
 
 
 def fewer(sizes: Sizes, count: int) -> Sizes:
-    """The sizes minus `count` trainers that stay in any case: how many more trainers each size means."""
+    """Subtract from each size the `count` trainers that stay in any case."""
     return tuple(size - count for size in sizes)
 
 

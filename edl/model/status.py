@@ -82,7 +82,7 @@ class RoleCount:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A higher count for which the controller of a workload may still make pods: it shows nowhere what it has seen.
+    """An earlier, higher count for which the workload's controller may still make pods, and until when.
 
     Attributes:
         count: how many pods.

@@ -49,7 +49,7 @@ def text_of(seconds: float) -> str:
 
 
 def exact_text_of(seconds: float) -> str:
-    """The same with milliseconds, rounded down."""
+    """The time as Kubernetes writes it, with milliseconds, rounded down."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -119,7 +119,7 @@ class Topology:
 
     @property
     def of_pservers(self) -> Topology:
-        """The same for pservers: they belong to no slice, and only the domain of the job limits them."""
+        """The topology of the job's pservers: they belong to no slice, and only the domain of the job limits them."""
         return replace(self, slices=None, within=())
 
     @property
@@ -141,11 +141,11 @@ class Topology:
         return (*(Requirement(key, "In", (value,)) for key, value in chosen), *self.within)
 
     def wishes(self, path: Path) -> NodeTerm:
-        """The term that the nodes of a domain meet."""
+        """The node selector term for the nodes of a preferred domain."""
         return NodeTerm(tuple(Requirement(k, "In", (v,)) for k, v in zip(self.keys, path, strict=False)))
 
     def said(self, path: Path) -> str:
-        """Name a domain for a sentence: `rack r1`, or `rack r1 of block b2` where a value alone may not do."""
+        """Name a domain in a sentence: `rack r1`, or `rack r1 of block b2` if the value alone may be ambiguous."""
         if not path:
             return f"no {self.word}"
         words = [level.word for level in self.levels]
@@ -161,7 +161,7 @@ def path_of(labels: Labels, keys: Sequence[str]) -> Path:
 
 
 def home_of(pods: Iterable[Pod], labels: Mapping[str, Labels], keys: Sequence[str]) -> Path:
-    """The domain of most of some pods, those with a node before those that wait for one; empty if none is in any.
+    """The domain that most of some pods are in, bound pods before waiting ones; empty if none is in any.
 
     Args:
         pods: pods that wait for a node count where it is nominated or planned.
@@ -187,13 +187,13 @@ def slice_of(index: int | None, size: int) -> int:
 
 
 def in_domain(shape: PodShape, topology: Topology) -> PodShape:
-    """The shape of pods that must go to the chosen domain; those of slices need the labels of their level, too."""
+    """Add to a pod shape the labels of the chosen domain; for slices also those of the slice's level."""
     extra = _exist(topology.keys[topology.depth : topology.pinned_depth])
     return _required(shape, (*topology.pins, *extra))
 
 
 def in_any_domain(shape: PodShape, topology: Topology) -> PodShape:
-    """The shape of pods that may go to any domain; `shape` may have been returned by `in_domain`."""
+    """Remove from a pod shape the labels that `in_domain` has added."""
     pins = (*topology.pins, *_exist(topology.keys[topology.depth : topology.pinned_depth]))
     terms = (
         term._replace(expressions=term.expressions[: -len(pins)]) if term.expressions[-len(pins) :] == pins else term
