@@ -121,7 +121,7 @@ class Clock:
         return self.is_over or self._allowed_s - self.spent_s <= LEAST_S
 
     def keep(self, seconds: float) -> None:
-        """Keep so many seconds at the end of the deadline for stages that no clock can cut short."""
+        """Reserve the last seconds before the deadline for stages that cannot be cut short."""
         self._kept_s = seconds
 
     def allow(self, part: float) -> None:

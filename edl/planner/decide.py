@@ -1,4 +1,4 @@
-"""The decision: a snapshot, a policy and limits in; a plan that has passed its checks out.
+"""Decides: makes from a snapshot, a policy and limits a plan that has passed its checks.
 
 The stages run here in their order: serving, admission, sharing, preferences, proof, consolidation, check. A policy
 changes what jobs ask for and how they share, never the rules that hold for all.
@@ -138,7 +138,7 @@ def study(
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """What a plan is made with besides the snapshot; further plans of a decision are made for changed snapshots."""
+    """The settings with which a plan is made; a decision may make further plans for changed snapshots."""
 
     policy: Policy
     limits: Limits
@@ -149,7 +149,7 @@ class _Making:
     solved: SolvedPrograms = field(default_factory=SolvedPrograms)
 
     def further(self, columns: KeptColumns, *, may_move: bool = False) -> _Making:
-        """Return the same for another plan, in the time that this one has left.
+        """Return the settings for another plan, in the time that is left.
 
         Args:
             columns: those of the last plan.
@@ -166,12 +166,12 @@ class _Making:
         return replace(self, limits=limits, columns=columns, watch=self.watch.again(left_s))
 
     def then_further(self) -> Iterator[_Making]:
-        """What each plan of a series is made with, the first one with this; it goes on after an `OutOfTimeError`."""
+        """Yield the settings for each plan of a series; the series continues after an `OutOfTimeError`."""
         return chain((self,), iter(lambda: self.further(self.columns, may_move=True), None))
 
 
 def _study_with_nodes(snapshot: ClusterSnapshot, making: _Making) -> Study:
-    """The study in a cluster with an autoscaler: idle nodes are emptied, and jobs ask for nodes."""
+    """Decide in a cluster with an autoscaler: empty idle nodes, and let jobs ask for nodes."""
     real, limits = with_holding(snapshot), making.limits
     seen = without_idle(real, limits)
     made = _study_in_domains(seen, making)
@@ -186,7 +186,7 @@ def _study_with_nodes(snapshot: ClusterSnapshot, making: _Making) -> Study:
 
 
 def _study_in_domains(snapshot: ClusterSnapshot, making: _Making) -> Study:
-    """The study in which each job with a topology has its domains; one plan if no job has one."""
+    """Decide with topology domains for the jobs that need some; a single plan if no job does."""
     if any(job.topology is not None for job in snapshot.jobs):  # what the choice adds to a job is no fault of it
         snapshot = replace(snapshot, jobs=tuple(map(_within_limits, snapshot.jobs)))
     choices = read_choices(snapshot, making.limits)
@@ -201,7 +201,7 @@ def _study_in_domains(snapshot: ClusterSnapshot, making: _Making) -> Study:
 
 
 def _study_in_slices(choices: Choices, assignment: Assignment, each: Iterator[_Making]) -> Study:
-    """The study with these domains, in which every slice is whole.
+    """Decide with given domains so that every slice of a job is whole.
 
     Raises:
         PlanError: no such plan was made in time.
@@ -226,7 +226,7 @@ def _study_in_slices(choices: Choices, assignment: Assignment, each: Iterator[_M
 
 
 def _score(made: Study) -> PlanScore:
-    """How good a study is, compared with one that gives jobs other domains."""
+    """Score a study, to compare it with others that give jobs other domains."""
     packing, plan = made.context.shared.packing, made.plan
     turns = sorted(packing.problem.demands, key=lambda d: d.job.turn)
     return PlanScore(
@@ -240,7 +240,7 @@ def _score(made: Study) -> PlanScore:
 
 
 def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = None) -> Study:
-    """The study; `series` counts the plans that were made for the owners of workloads."""
+    """Make one plan; `series` counts the plans made for workloads whose own controllers choose the victims."""
     policy, limits, watch = making.policy, making.limits, making.watch
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
@@ -283,21 +283,21 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
 
 
 def _within_limits(job: Job) -> Job:
-    """The job; with a problem if it is beyond `pod_limits`, so that no other job waits for what it lists."""
+    """Mark a job as invalid if its pods exceed `pod_limits`, so that no other job waits while they are read."""
     if job.topology is not None and job.topology.order:  # judged before its domains were chosen
         return job
     return replace(job, problem=excess) if not job.problem and (excess := job.excess) else job
 
 
 def _costliest(problem: Problem) -> tuple[JobKey, float] | None:
-    """The job whose own fields cost the decision most, and the seconds."""
+    """The job whose fields took the decision longest, and the CPU seconds."""
     costs = problem.clock.costs
     index = max(costs, key=lambda j: (costs[j], -j), default=None)
     return None if index is None else (problem.demands[index].job.key, costs[index])
 
 
 def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
-    """Serving, caps and admission; if time does not suffice for them, what runs and what fits beside it.
+    """Count serving, cap maximums and admit jobs; if time runs out, keep what runs and admit what fits beside it.
 
     Returns:
         The problem with lower maximums, what serving gets, who runs, and False if free capacity is to be left to
@@ -318,7 +318,7 @@ def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Adm
 
 
 def _consolidated(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:
-    """The plan that moves pservers if that gives trainers capacity; else the plan that moves trainers together."""
+    """Return the plan that moves pservers if more trainers fit then; else one that gathers trainers in a domain."""
     plan = made.plan
     if reason_to_wait(snapshot, plan, making.limits.sharing.consolidate_after_s):
         return made
@@ -342,7 +342,7 @@ def _consolidated(snapshot: ClusterSnapshot, making: _Making, made: Study) -> St
 def _gathered(
     snapshot: ClusterSnapshot, made: Study, decide_again: Callable[[ClusterSnapshot], Study | None]
 ) -> Study:
-    """The plan in which trainers of one job come together in one domain, if no job loses; else the plan as it is."""
+    """Return the plan that gathers a job's trainers in one domain, if no job loses; else the plan as it is."""
     for gathering in islice(gatherings(made.context.shared.packing), GATHERINGS):
         after = decide_again(as_gathered(snapshot, gathering))
         if after is not None and holds_together(snapshot, made.plan, after.plan, gathering):
@@ -351,7 +351,7 @@ def _gathered(
 
 
 def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, series: Chain) -> Study:
-    """The study in which workloads are shrunk as their own controllers do it; see `owners.order`.
+    """Decide again so that workloads shrink in the order in which their controllers delete; see `owners.order`.
 
     Raises:
         PlanError: no such plan was made in time.
@@ -379,7 +379,7 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
 
 
 def _beside_kept(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:
-    """The study in which workloads that must not be stopped keep their minimum; see `owners.kept`."""
+    """Decide again so that workloads that must not be stopped keep their minimum; see `owners.kept`."""
     kept = stopped_in_vain(snapshot, made.plan)
     if not kept:
         return made

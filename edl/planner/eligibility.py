@@ -26,7 +26,7 @@ REPELLING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 AVOIDING_EFFECT = "PreferNoSchedule"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
-"""What both a taint and a toleration must be to be compared: `0100` and `+5` match nothing."""
+"""The form of numbers in taints and tolerations that are compared; `0100` and `+5` match nothing."""
 
 
 def takes(node: Node, placement: Placement) -> bool:

@@ -1,4 +1,4 @@
-"""What to do if no plan could be made in time: the last good plan, without its growth.
+"""Reduces the last plan if no new one could be made in time: it may delete, but no job grows.
 
 The old plan was made for another snapshot, so it never shrinks a job for the growth of another one. Only deletions
 that waiting serving pods still need are kept. Every other job stays unchanged, its masters and pservers included. The
@@ -50,7 +50,7 @@ def without_growth(plan: ScalePlan, snapshot: ClusterSnapshot, failure: PlanFail
 
 
 def _without_new_asks(decision: ScaleDecision, snapshot: ClusterSnapshot) -> ScaleDecision:
-    """The decision that asks for no further node, and keeps the request pods of its group that exist."""
+    """Let a decision ask for no further node; existing request pods of its group stay."""
     if decision.asks is None:
         return decision
     group = decision.asks.group
@@ -90,7 +90,7 @@ def _may_lose_all(old: ScaleDecision, job: Job, *, is_for_serving: bool) -> bool
 
 
 def _can_stay(job: Job, trainers: int) -> bool:
-    """True if the job, with so many trainers and nothing new, has all that an admitted job must have."""
+    """True if the job still has its minimum with `trainers` trainers and no new pod."""
     low, high = job.bounds
     fixed = all(sum(p.role is f.role and p.is_live for p in job.pods) >= f.count for f in job.fixed)
     return job.is_schedulable and low <= trainers <= high and fixed

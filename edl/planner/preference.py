@@ -76,7 +76,7 @@ class _Scores:
             self.of[group] = self.by_key[key]
 
     def affords(self, work: int) -> bool:
-        """Spend units of work; False if there are not so many left, or if the time is over."""
+        """Spend units of the work budget; False if it does not suffice, or if the time is over."""
         if self.problem.clock.is_over:
             self.problem.clock.cut_short("preferences")
             return False
@@ -140,12 +140,12 @@ def _percent(amounts: IntArray) -> IntArray:
 
 
 def _group(place: Placed) -> Group:
-    """The group that a new pod of a job belongs to."""
+    """The group of equal pods of a new pod: its owner (a job, or serving) and its role."""
     return place.owner, place.role or Role.TRAINER
 
 
 def _move(packing: TrialPacking, scores: _Scores) -> None:
-    """Move pods into free capacity: the smallest group first, and the worst placed of each."""
+    """Move new pods to preferred nodes with free capacity: smallest group first, worst placed pods of each first."""
     groups: dict[Group, list[int]] = {}
     for number, place in enumerate(packing.placed):
         if _group(place) in scores.of:
@@ -157,7 +157,7 @@ def _move(packing: TrialPacking, scores: _Scores) -> None:
 
 
 def _move_group(packing: TrialPacking, numbers: list[int], score: IntArray, scores: _Scores) -> None:
-    """Move pods of one group, all that have the same way from node to node at once.
+    """Move the pods of one group, all that go from one node to another at once.
 
     Args:
         packing: the packing; it is changed.
@@ -186,7 +186,7 @@ def _move_group(packing: TrialPacking, numbers: list[int], score: IntArray, scor
 
 @dataclass(frozen=True, slots=True)
 class _PreferredNodes:
-    """The nodes as the pods of one group see them while they move.
+    """The nodes with their scores and slots for one group of pods, updated while the pods move.
 
     Attributes:
         packing: the packing; it is changed.
@@ -204,7 +204,7 @@ class _PreferredNodes:
 
     @classmethod
     def of(cls, packing: TrialPacking, shape: int, score: IntArray) -> _PreferredNodes:
-        """Read all nodes."""
+        """Read the scores and slots of all nodes."""
         everywhere = np.arange(len(packing.free))
         return cls(
             packing, shape, score, _fits(packing, shape, everywhere), lost_slots(packing, shape, everywhere, 1)
@@ -276,7 +276,7 @@ def _swap(packing: TrialPacking, scores: _Scores) -> None:
 
 
 def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], scores: _Scores) -> None:
-    """Let pods of one shape swap nodes, of two groups as many at once as gain alike.
+    """Let pods of one shape swap nodes: of two groups, as many pods at once as gain equally.
 
     Args:
         packing: the packing; it is changed.
@@ -300,7 +300,7 @@ def _swap_alike(packing: TrialPacking, numbers: list[int], groups: list[Group], 
 
 
 class _Cells:
-    """The pods of one shape, those of one group on one node in a cell: they are all alike to a swap.
+    """The pods of one shape, in cells: a cell has the pods of one group on one node, which swaps treat as equal.
 
     Attributes:
         length: how many cells there are.

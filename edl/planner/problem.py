@@ -38,7 +38,7 @@ UsedColumn = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
 UNPROTECTED = 1 << 40
-"""More than any number of a trainer."""
+"""A number larger than the index of any trainer."""
 
 
 DeletionOrder = tuple[bool, bool, int, float, str]
@@ -63,7 +63,7 @@ class LiveTrainer(NamedTuple):
 
     @property
     def order(self) -> DeletionOrder:
-        """Sort key for deletion within a job, the first to delete first.
+        """Sort key of a job's trainers in the order in which a plan deletes them.
 
         Pods that do not run come before running ones, then surplus before base, those that are not protected before
         the others, higher numbers before lower ones, and pods that started later before earlier ones.
@@ -126,7 +126,7 @@ class JobDemand:
 
     @property
     def live_count(self) -> int:
-        """All its live trainers, deferred ones included."""
+        """How many live trainers the job has, deferred ones included."""
         return len(self.live_trainers) + self.deferred
 
     def fulfilment(self, count: float) -> float:
@@ -252,12 +252,12 @@ class Problem:
 
     @property
     def with_pods(self) -> tuple[int, ...]:
-        """The jobs that have live pods. A status that says *Admitted* may not be written yet, so nobody asks it."""
+        """The jobs that have live pods. Condition Admitted is not used: it may not be written yet."""
         return tuple(d.index for d in self.demands if any(pod.is_live for pod in d.job.pods))
 
 
 def order_of(problem: Problem, index: int) -> DeletionOrder:
-    """`LiveTrainer.order` of a live trainer; a decision asks for it many times, so it is kept."""
+    """`LiveTrainer.order` of a live trainer, cached because a decision uses it many times."""
     known = problem.known_orders.get(index)
     if known is None:
         known = problem.known_orders[index] = problem.live_trainers[index].order
@@ -303,7 +303,7 @@ def count_without_slot(problem: Problem) -> list[int]:
 
 
 def _empty_beside_fixed(problem: Problem, owner: IntArray, node: IntArray) -> IntArray:
-    """(cells, resources) what jobs leave free on nodes, each alone, beside its own masters and pservers there."""
+    """(cells, resources) what a job alone would leave free on a node beside its own masters and pservers there."""
     held, free, number = problem.held, problem.empty[node].copy(), len(problem.empty)
     order = np.argsort(wanted := owner * number + node)
     fixed = np.flatnonzero(~held.is_trainer)
@@ -334,7 +334,7 @@ def count_slots(free: IntArray, request: IntArray) -> IntArray:
 
 
 def _parts_of(free: IntArray, column: int, request: IntArray) -> IntArray:
-    """(nodes,) how often a request fits into what is free of one resource; numpy is fast on rows."""
+    """(nodes,) how often a request fits into the free amount of one resource."""
     if request[column] == 1:  # a pod may have hundreds of host ports
         return free[:, column].copy()
     parts: IntArray = np.ascontiguousarray(free[:, column]) // request[column]

@@ -132,7 +132,7 @@ def read_problem(
 
 
 def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
-    """True if a snapshot has the nodes, pods and jobs that a problem was read from; bounds of jobs may differ.
+    """True if a snapshot has the nodes, pods and jobs from which a problem was read; only job bounds may differ.
 
     False for a problem in which some trainers are deferred.
     """
@@ -156,7 +156,7 @@ def reads_alike(problem: Problem, snapshot: ClusterSnapshot) -> bool:
 def _pods_in_use(
     kept: KeptReading, snapshot: ClusterSnapshot, index: Mapping[str, int], table: ShapeTable
 ) -> tuple[UsedCapacity, UsedCapacity, UsedCapacity]:
-    """The pods that use capacity and of which no plan says how many there are.
+    """The pods that use capacity in any plan, because plans do not decide about them.
 
     Returns:
         Those of others, and those of jobs that may run for ever; those of jobs that get no trainers; those of the
@@ -174,7 +174,7 @@ def _pods_in_use(
 
 
 def _split_excluded(snapshot: ClusterSnapshot) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """The pods of jobs that get no trainers: those that terminate in time, and those that may run for ever."""
+    """Divide the pods of jobs that get no trainers: those that end in time, and those that may run forever."""
     ending: list[Pod] = []
     staying: list[Pod] = []
     for job in snapshot.jobs:
@@ -209,7 +209,7 @@ class _DemandReader:
         self._shapes: list[list[int]] = []
 
     def joined(self) -> JoinedRows:
-        """The rows of the jobs read so far."""
+        """Return the rows of all jobs read so far."""
         return joined(self._rows, self._shapes)
 
     def read(self, number: int, job: Job, clock: Clock) -> JobDemand:

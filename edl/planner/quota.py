@@ -28,7 +28,7 @@ from edl.planner.queues.kueue_quotas import kueue_quotas
 REFUSED = "trainers of one job"
 """The resource of the limit of a single job whose pods the API server rejects."""
 LIMITS = "limits."
-"""How the name of a resource begins of which a ResourceQuota counts the limits of pods instead of their requests."""
+"""The beginning of the name of a resource for which a ResourceQuota counts limits instead of requests."""
 
 
 class QuotaRow(NamedTuple):
@@ -114,10 +114,10 @@ def all_quotas(snapshot: ClusterSnapshot, quotas: Iterable[Quota]) -> tuple[Quot
 
 
 class QuotaTable:
-    """Quotas by what they limit, so that a thousand queues cost a job no more than its own queue does."""
+    """The quotas, indexed by queue and namespace, so that a job need not search a thousand of them."""
 
     def __init__(self, quotas: Iterable[Quota]) -> None:
-        """Index some quotas."""
+        """Index the quotas."""
         self._of_queues: dict[str, list[Quota]] = {}
         self._of_namespaces: dict[str, list[Quota]] = {}
         for quota in quotas:
@@ -168,7 +168,7 @@ def _beside(quota: Quota, jobs: Iterable[Job]) -> Quota:
 
 
 def _with_others(quota: Quota, amounts: Iterable[tuple[str, int]]) -> Quota:
-    """The quota with these amounts; the rest of what it was belongs to pods that no plan changes."""
+    """Return the quota lowered to these amounts, because pods that no plan changes use the rest."""
     left = dict(amounts)
     others = tuple((name, limit - left[name]) for name, limit in quota.amounts if left[name] < limit)
     return replace(quota, amounts=tuple(left.items()), others=others)
@@ -183,7 +183,7 @@ def _is_running(job: Job) -> bool:
 
 
 def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
-    """Quotas that let the running jobs keep their size, for queues whose limits are unknown."""
+    """Make quotas for queues of unknown limits, which let running jobs keep their size."""
     jobs: dict[str, list[Job]] = {queue.name: [] for queue in snapshot.queues if queue.is_unknown}
     for job in snapshot.jobs_of_queues if jobs else ():
         if job.queue in jobs:
@@ -197,14 +197,14 @@ def _held_quotas(snapshot: ClusterSnapshot) -> Iterator[Quota]:
 
 
 def _held(job: Job, row: QuotaRow) -> int:
-    """The quota that a running job needs to keep its size: at least that of its minimum."""
+    """How much quota a running job needs to keep its size: at least that of its minimum."""
     if not _is_running(job):
         return 0
     return _use_of(job, _live(job), row).total(max(len(job.live_trainers), job.min_trainers))
 
 
 def _left_by(quota: ResourceQuota, snapshot: ClusterSnapshot) -> Quota:
-    """The part of a ResourceQuota for jobs: at least what the running jobs need to keep their size."""
+    """What a ResourceQuota leaves for jobs: at least what running jobs need to keep their size."""
     others, amounts = dict(quota.others), []
     jobs = [job for job in snapshot.jobs if quota.limits(job.key)]
     for resource, hard in quota.hard:
@@ -262,7 +262,7 @@ class QuotaNow:
         return all(left[0] >= each for left, each in self._needs(job, role))
 
     def take(self, job: Job, role: Role) -> bool:
-        """Take what one more pod needs; False, and nothing is taken, if that is too much."""
+        """Use quota for one more pod; False, and nothing is used, if it does not suffice."""
         if not self.has(job, role):
             return False
         for left, each in self._needs(job, role):
@@ -295,7 +295,7 @@ def quota_uses_of(job: Job, quotas: QuotaTable) -> tuple[QuotaUse, ...]:
 
 
 def row_of_refusal(key: JobKey, refusal: Refusal) -> QuotaRow:
-    """The limit of a single job whose pods the API server rejects."""
+    """The limit on a single job whose pods the API server rejects."""
     return QuotaRow(key.name, REFUSED, refusal.allowed, key.namespace)
 
 
@@ -331,7 +331,7 @@ def most_alone(quota_uses: Iterable[QuotaUse]) -> float:
 
 
 class QuotaMeter:
-    """How much of each limit some jobs use at their counts.
+    """Adds up how much of each limit some jobs use at their counts.
 
     The caller keeps it up to date: `add` for each further trainer, `remove` for each that goes, `start` for each
     further job.
@@ -354,12 +354,12 @@ class QuotaMeter:
                 self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(count)
 
     def add(self, j: int, number: int = 1) -> None:
-        """Count more trainers of a job."""
+        """Add trainers of a job."""
         for quota_use in self._uses.get(j, ()):
             self.used[quota_use.row] += number * quota_use.each
 
     def remove(self, j: int) -> None:
-        """Count one trainer of a job less."""
+        """Subtract one trainer of a job."""
         for quota_use in self._uses.get(j, ()):
             self.used[quota_use.row] -= quota_use.each
 
@@ -369,7 +369,7 @@ class QuotaMeter:
             self.used[quota_use.row] = self.used.get(quota_use.row, 0) + quota_use.total(low)
 
     def quota_shortage(self, j: int, number: int = 1) -> QuotaShortage | None:
-        """The first limit that so many more trainers of the job would exceed; None if it may have them."""
+        """The first limit that `more` further trainers of the job would exceed; None if none would be exceeded."""
         for quota_use in self._uses.get(j, ()):
             if quota_use.each and self.used[quota_use.row] + number * quota_use.each > quota_use.row.limit:
                 return QuotaShortage(quota_use.row, self.used[quota_use.row], quota_use.each)

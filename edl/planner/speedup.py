@@ -72,7 +72,7 @@ class SeenSpeed:
     curve: Curve
 
     def at(self, count: int) -> float:
-        """Samples per second of so many trainers, >= 1; relative to one trainer if there are no points."""
+        """Samples per second of `count` trainers, >= 1; relative to one trainer if there are no points."""
         if not self.points:
             return self.curve.speed(count)
         first, last = self.points[0], self.points[-1]

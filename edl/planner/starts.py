@@ -79,7 +79,7 @@ def _started(
     packing: TrialPacking,
     quota: QuotaNow,
 ) -> list[Start]:
-    """The pods that fit now, one after the other; of some jobs no more than so many trainers."""
+    """The pods that fit now, placed one after the other; for some jobs only a limited number of trainers."""
     problem, left = packing.problem, dict(most)
     demands = {demand.job.key: demand.index for demand in problem.demands}
     started, capacity = list[Start](), _CapacityNow(packing)

@@ -1,4 +1,4 @@
-"""Which trainers to delete so that pods of one shape fit: the fewest, then the cheapest, on the right nodes.
+"""Chooses which trainers to delete so that pods of one shape fit: the fewest, then the cheapest, on eligible nodes.
 
 Capacity is freed node by node, never in total. Each node offers slots for deletions (so many slots if these trainers
 are deleted), and `programs.offers` chooses among the offers; for one shape that is exact. Among equal
@@ -174,7 +174,7 @@ def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int
             queue.append(index)
 
     def urgency(j: int, taken: int) -> tuple[bool, float, int, DeletionOrder, float, int, int]:
-        """Sort key of a job by the next of its trainers, of which so many are taken."""
+        """Sort key of a job by its next trainer to delete, given how many are deleted already."""
         index, job = queues[j][taken], demands[j].job
         level = packing.fulfilment(j, -taken)
         return (order[index][0], -level, _cost_steps(job), order[index], -job.created_s, -j, taken)
@@ -280,7 +280,7 @@ def _deletion_prices(packing: TrialPacking, allowance: Mapping[int, int]) -> dic
 
 
 def _unfairness(demand: JobDemand, count: int, steps: int) -> int:
-    """How badly off a job is with so many trainers; among equals, how much training time a resize costs it."""
+    """How badly off a job would be with `count` trainers; if equal, how much training time its resize costs."""
     level = min(1.0, max(0.0, demand.fulfilment(count)))
     return round(UNFAIR_STEPS * (1.0 - level)) * COST_STEPS + steps
 

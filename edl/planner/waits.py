@@ -20,7 +20,7 @@ HORIZON_S = 600.0
 """The gain of a resize or of a trainer is counted over this time."""
 
 UNKNOWN_RESIZE_S = 30.0
-"""What a resize is taken to cost while none was measured: what it cost the jobs of Pollux (OSDI 2021, section 5)."""
+"""The assumed cost of a resize that was not measured: that of the jobs of Pollux (OSDI 2021, section 5)."""
 
 LONGEST_RESIZE_S = 86_400.0
 """A resize that costs more counts as this: no gain within the horizon pays for either."""

@@ -252,7 +252,7 @@ class _Queue:
     def _shortage_of_head(
         self, passed: _Pass, heads: Mapping[_QuotaOwner, int], demand: JobDemand
     ) -> QuotaShortage | None:
-        """The shortage of the first job in a queue or namespace, if it has waited so long that none may pass it."""
+        """What the first job of a queue or namespace lacks, if it has waited so long that no other may pass it."""
         for owner in _owners(demand):
             head = heads.get(owner)
             if head is not None and self._trial.has_waited(self._trial.problem.demands[head]):

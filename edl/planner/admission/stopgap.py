@@ -115,7 +115,7 @@ def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
 
 
 def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, object]:
-    """Sort key of those that wait: the order of admission."""
+    """Sort key of waiting jobs: the order of admission."""
     return demand.job.turn
 
 

@@ -119,7 +119,7 @@ class AdmissionTrial:
         )
 
     def has_waited(self, demand: JobDemand) -> bool:
-        """True if a job has waited so long that no younger job may pass it."""
+        """True if a job has waited longer than the limit after which no younger job may start before it."""
         now_s = self.problem.snapshot.observed_at_s
         return now_s - waiting_since_s(demand) >= self.problem.limits.sharing.head_wait_s
 

@@ -28,7 +28,7 @@ from edl.planner.programs.engine import with_engine
 from edl.planner.reading.kept import KeptReading
 
 MOST_TRIED = 32
-"""So many groups are tried beside what comes before them; the namespaces take turns."""
+"""The most groups that are tried; the namespaces take turns."""
 TRIED_BY = 0.05
 """The part of the deadline that this may take."""
 

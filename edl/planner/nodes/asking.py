@@ -26,7 +26,7 @@ Replan = Callable[[ClusterSnapshot], ScalePlan]
 """Makes the plan for another snapshot; raises PlanError if there is none in time."""
 
 MOST_GROUPS = 3
-"""So many groups are tried for one job in one decision: each costs a plan."""
+"""The most node groups that are tried for one job in one decision, because each costs a plan."""
 
 _LACKS_MINIMUM = frozenset({Reason.MIN_UNSATISFIED, Reason.UNSCHEDULABLE, Reason.SERVING_NEEDS_ROOM})
 _LACKS_ROOM = frozenset({Reason.INSUFFICIENT_CAPACITY, Reason.SERVING_NEEDS_ROOM})

@@ -30,7 +30,7 @@ from edl.planner.scores import admitted
 from edl.planner.trial_packing import SERVING, TrialPacking
 
 MOST_PLANS = 4
-"""So many plans are made in a chain; then a workload that is still to be shrunk against its order keeps its pods."""
+"""The most plans in a series; then a workload whose own order of deletion does not help keeps its pods."""
 
 FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Reason.MIN_UNSATISFIED.value})
 """Reasons of a shrink that is worth nothing unless capacity comes free on the nodes where it is needed."""

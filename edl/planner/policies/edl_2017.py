@@ -45,7 +45,7 @@ _TOTALS = (CPU, MEMORY, GPU)
 
 @dataclass(slots=True)
 class Totals:
-    """All that the old controller knew of a cluster: sums over nodes and over pods, by resource."""
+    """What the controller of 2017 knew of a cluster: sums over nodes and pods, by resource."""
 
     capacity: Counter[str]
     asked: Counter[str]
@@ -54,7 +54,7 @@ class Totals:
 def rescale(
     jobs: Sequence[Job], sizes: dict[JobKey, int], totals: Totals, max_load: float = MAX_LOAD_DESIRED
 ) -> dict[JobKey, int]:
-    """The trainer counts that the old controller would set.
+    """Compute the trainer counts that the controller of 2017 would set.
 
     Args:
         jobs: those that it would consider; a job that is not elastic keeps its size.
@@ -76,7 +76,7 @@ def rescale(
 
 
 def _order(job: Job, size: int) -> tuple[float, int, int, int, JobKey]:
-    """Least fulfilled first, then whose trainer is smaller."""
+    """Sort key of jobs: the least fulfilment first, then the smaller trainer."""
     request = job.trainer.request
     fulfilment = (size - job.min_trainers) / (job.max_trainers - job.min_trainers)
     return (fulfilment, request[GPU], request[CPU], request[MEMORY], job.key)
@@ -89,7 +89,7 @@ def _change(job: Job, more: int, wanted: dict[JobKey, int], totals: Totals) -> N
 
 
 def _growth(job: Job, size: int, totals: Totals, max_load: float) -> int:
-    """1 if the totals allow one more trainer, else 0; below 0 for what is above the maximum."""
+    """Return 1 if the totals allow one more trainer, else 0; or the negative number of trainers above the maximum."""
     request, capacity, asked = job.trainer.request, totals.capacity, totals.asked
     if size >= job.max_trainers:
         return job.max_trainers - size
@@ -145,7 +145,7 @@ class Edl2017(Comparison):
 
 
 def looked_at(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs whose trainers all run; every job if one of them has no running trainer."""
+    """The jobs that the old controller changes: those whose trainers all run; every job if one has none."""
     running = {job.key: sum(p.phase is PodPhase.RUNNING for p in job.live_trainers) for job in jobs}
     if any(not running[job.key] for job in jobs):
         return list(jobs)
@@ -171,7 +171,7 @@ def totals_of(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey
 
 
 class _FirstFit:
-    """The targets on real nodes, each pod on the first node that has capacity; a pod without capacity stays pending.
+    """Places the counts of the old controller: each pod on the first node with capacity, others stay pending.
 
     Attributes:
         packing: with every job in it, complete or not, because their pods use capacity.
@@ -206,7 +206,7 @@ class _FirstFit:
         return prove(packing, level, deadline_s)
 
     def _start(self, members: Iterable[int]) -> TrialPacking:
-        """The bound pods that stay."""
+        """Begin with the bound pods that stay."""
         packing = TrialPacking(self.problem, members, place_unbound=False)
         for j in packing.members:
             for index in self.deleted[j]:

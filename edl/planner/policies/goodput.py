@@ -32,7 +32,7 @@ from edl.planner.trial_packing import TrialPacking
 from edl.planner.waits import rest_left_s
 
 ROUNDS = 4
-"""How often counts are chosen again because whole pods could not have those of the last time."""
+"""How often counts are chosen again if whole pods do not fit with the counts before."""
 
 
 class NetUtility(TotalUtility):

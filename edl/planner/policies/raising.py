@@ -1,4 +1,4 @@
-"""Raises the worst off of a small cluster: how far, by bounds first, then by one search over whole pods.
+"""Raises the worst-off jobs of a small cluster: bounds tell how far, then one search over whole pods does it.
 
 A draft is a packing that can be had, with further ones that no bound excludes. Drafts are compared before anything is
 searched for, and only the one that is chosen is searched: a search takes longer than all bounds of a decision.
@@ -28,7 +28,7 @@ Step = tuple[TrialPacking, Terms]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A packing, and what may be had beyond it.
+    """A packing, and the further packings that may be reached from it.
 
     Attributes:
         steps: packings with what each is to reach, every one further than the one before it. The first can be had; of
@@ -43,16 +43,16 @@ class Draft:
 
     @property
     def packing(self) -> TrialPacking:
-        """The furthest packing that needs no search."""
+        """The best packing that needs no search."""
         return self._sure[0]
 
     @property
     def aim(self) -> Terms:
-        """The targets of that packing."""
+        """The targets that this packing reaches."""
         return self.steps[-1][1]
 
     def searched(self, deadline_s: float) -> TrialPacking:
-        """The furthest packing that can be had, with its new pods repacked where that is better.
+        """The best packing that a search reaches, with its new pods placed differently if that is better.
 
         Args:
             deadline_s: time for each program.
@@ -78,7 +78,7 @@ def _searched(steps: Sequence[Step], deadline_s: float) -> TrialPacking:
 
 
 def _improved(grown: TrialPacking, terms: Terms, deadline_s: float) -> TrialPacking:
-    """The packing, or a better one with all pods repacked that do not exist yet."""
+    """Return a better packing with all new pods placed differently, or the same one if none is found."""
     anew = pack_anew(grown, terms.ceiling, terms.fair_share, deadline_s)
     if anew is None:
         return grown
@@ -97,7 +97,7 @@ def taking(take: Take | None, terms: Terms) -> Callable[[TrialPacking, int], boo
 
 
 def raised_as_far_as_possible(packing: TrialPacking, best: Step, deadline_s: float, take: Take | None) -> Draft:
-    """Raise the promise of the worst off by one trainer, again and again, as long as no bound speaks against it.
+    """Raise the fair share of the worst-off jobs trainer by trainer, as long as no upper bound excludes it.
 
     Where a raise is too much, the fair share of the best-off jobs is lowered.
 
@@ -134,7 +134,7 @@ def raised_as_far_as_possible(packing: TrialPacking, best: Step, deadline_s: flo
 
 
 def raises(packing: TrialPacking, terms: Terms, *, may_take: bool) -> list[list[Terms]]:
-    """Yield the targets to try: for each raise of the worst off, then with less and less for the best off.
+    """Yield the targets to try: each raise of the worst-off jobs, then with ever lower targets of the best-off.
 
     Args:
         packing: the packing before growth.
@@ -152,7 +152,7 @@ def raises(packing: TrialPacking, terms: Terms, *, may_take: bool) -> list[list[
 
 
 def furthest(tries: Sequence[Sequence[Terms]], reach: Callable[[Terms], TrialPacking | None]) -> list[Step]:
-    """The most raises that can be reached, with as little less for the best off as possible, in few tries.
+    """Find the target with the most raises that can be reached, and with the least loss of best-off jobs.
 
     Less is never harder to reach. So the last terms of a raise say whether it is possible at all.
 
@@ -183,7 +183,7 @@ def furthest(tries: Sequence[Sequence[Terms]], reach: Callable[[Terms], TrialPac
 def _reached(
     packing: TrialPacking, best: TrialPacking, terms: Terms, deadline_s: float, take: Take | None
 ) -> TrialPacking | None:
-    """A packing in which every job has its fair share, or would if its new pods were repacked.
+    """A packing in which every job has its fair share, possibly after new pods are placed differently.
 
     Returns:
         The packing, `best` itself if it keeps the promises; None if a bound says that there is none.
@@ -197,7 +197,7 @@ def _reached(
 
 
 def _lower(packing: TrialPacking, terms: Terms, level: float, most: int) -> list[Terms]:
-    """Yield the terms with a fair share lower by one for the best-off job, step by step and not down to `level`."""
+    """Yield targets with the fair share of the best-off job lowered by one each time, but not down to `level`."""
     demands = packing.problem.demands
     steps: list[Terms] = []
     for _ in range(most if len(packing.members) <= FEW_JOBS else 0):
@@ -215,7 +215,7 @@ def _lower(packing: TrialPacking, terms: Terms, level: float, most: int) -> list
 
 
 def _raised(packing: TrialPacking, terms: Terms, *, is_settled: bool) -> Terms | None:
-    """The terms with a fair share higher by one for each of the worst off; None if one of them cannot have it.
+    """Raise the fair share of each worst-off job by one; None if a job cannot have that.
 
     `is_settled`: nothing can be repacked and no trainer may be deleted, so only free capacity counts.
     """

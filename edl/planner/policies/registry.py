@@ -15,7 +15,7 @@ from edl.planner.policies.utility import Utility
 POLICIES: Mapping[str, Policy] = {p.name: p for p in (MaxMin(), Utility(), Goodput(), StaticMin(), StaticMax())}
 COMPARISONS: Mapping[str, Comparison] = {p.name: p for p in (Edl2017(),)}
 DEFAULT = "maxmin"
-"""What runs without `--policy`, whatever jobs declare: no tenant changes how others share."""
+"""The policy without `--policy`, whatever jobs declare: no tenant changes how others share."""
 
 
 def policy_named(name: str) -> Policy:

@@ -33,7 +33,7 @@ LATE_COST = 1e-6  # for a pod on a node where it waits for the end of others: it
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Trainers to delete, and the pods that fit then.
+    """Trainers to delete, and the pods that fit after that.
 
     Attributes:
         deleted: indices of the live trainers.
@@ -110,7 +110,7 @@ def _with_minimums(packing: TrialPacking, wanted: Mapping[int, int]) -> Counter[
 
 
 def _fits(packing: TrialPacking, found: Victims) -> bool:
-    """Whether no node that gets a pod is overcommitted by it, counted in integers."""
+    """True if no node that gets a pod is overcommitted by it, checked in integers."""
     problem, free = packing.problem, packing.free.copy()
     for index in found.deleted:
         if (node := int(packing.node_of[index])) >= 0:
@@ -123,7 +123,7 @@ def _fits(packing: TrialPacking, found: Victims) -> bool:
 def _solve(
     packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, limits: tuple[float, int], deadline_s: float
 ) -> Victims | None:
-    """`fewest_victims` in floats; the limits are the least request as a part of the largest node, and `known`."""
+    """Solve `fewest_victims` in floats; `limits`: least request (a part of the largest node), and `known`."""
     least, known = limits
     demands = [packing.problem.demands[j] for j in packing.members]
     cost, high, whole = np.zeros(v.size), np.full(v.size, np.inf), np.zeros(v.size, dtype=np.int64)
@@ -155,7 +155,7 @@ def _shapes(packing: TrialPacking, wanted: Mapping[int, int]) -> list[int]:
 
 
 def _spots(packing: TrialPacking, wanted: Mapping[int, int]) -> int:
-    """How many pairs of a node and a shape that may go there the program has."""
+    """Count the pairs of a node and a shape that the node accepts."""
     return int(packing.problem.opened[_shapes(packing, wanted)].sum())
 
 
@@ -170,7 +170,7 @@ def _variables(packing: TrialPacking, wanted: Mapping[int, int]) -> _Variables:
 
 
 def _groups(packing: TrialPacking) -> dict[tuple[int, int, int, bool], list[int]]:
-    """Equal trainers: of one job, node and shape, running or not; each group in its order of deletion."""
+    """Group equal trainers: those of one job, node and shape; each group is in the order of deletion."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
     for node, here in enumerate(packing.at):
         for index in sorted(here, key=lambda i: packing.problem.live_trainers[i].order):

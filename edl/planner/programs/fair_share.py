@@ -29,7 +29,7 @@ from edl.planner.trial_packing import SERVING, TrialPacking
 
 @dataclass(frozen=True, slots=True)
 class ShareProblem:
-    """A packing as the programs see it: its trainers may be repacked, all else that was placed keeps a slot.
+    """A packing as the linear programs see it: trainers may be placed differently, all other placed pods stay.
 
     Attributes:
         columns: node classes and the patterns of pods that they can hold.
@@ -154,7 +154,7 @@ def fair_shares(cluster: ShareProblem, deadline_s: float) -> dict[int, float]:
 
 
 def _held_down(cluster: ShareProblem, floor: FloatArray) -> BoolArray:
-    """(jobs,) True where a quota or the load that is used up bounds the job, whatever its price is.
+    """(jobs,) True for jobs that a used-up quota or the allowed load limits, whatever their price is.
 
     Of many limits that are reached at once, such as one for each job, the program may price a single one. A job with
     more immovable trainers than it was promised is not bound: these count already.
@@ -171,7 +171,7 @@ def _held_down(cluster: ShareProblem, floor: FloatArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The state of progressive filling.
+    """The state between two rounds of progressive filling.
 
     Attributes:
         floor: (jobs,) the fair share of each job so far.
@@ -213,12 +213,12 @@ def _share_program(cluster: ShareProblem, progress: _Progress) -> Program:
 
 
 def could_reach(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> bool:
-    """False if it is proved that not all jobs can have as many trainers as wanted at once."""
+    """False if a linear program proves that the jobs cannot all have their wanted counts at once."""
     return obstacle(cluster, wanted, deadline_s) is None
 
 
 def obstacle(cluster: ShareProblem, wanted: Mapping[int, int], deadline_s: float) -> Solution | None:
-    """The solution whose prices show that not all jobs can have as many trainers as wanted; None if none shows it."""
+    """A solution whose prices prove that the jobs cannot all have their wanted counts; None without a proof."""
     goal = np.array([wanted[j] for j in cluster.jobs], dtype=np.float64)
     immovable = immovable_trainers(cluster)
     high = np.maximum(goal, immovable)
@@ -248,7 +248,7 @@ def highest_level(
 
 
 def _elastic_ranges(cluster: ShareProblem) -> tuple[FloatArray, FloatArray]:
-    """(jobs,) the minimum of each job, and its maximum less that."""
+    """(jobs,) the minimum of each job, and (jobs,) its maximum minus the minimum."""
     demands = [cluster.problem.demands[j] for j in cluster.jobs]
     low = np.array([c.min_trainers for c in demands], dtype=np.float64)
     return low, np.array([max(0, c.max_trainers - c.min_trainers) for c in demands], dtype=np.float64)
@@ -294,7 +294,7 @@ def fluid_targets(
 
 
 def _grouped(cluster: ShareProblem, gain: FloatArray, low: FloatArray, high: FloatArray) -> Program:
-    """A program over trainer counts; jobs of equal shape, gain and part in the rows are one variable."""
+    """Build a program over trainer counts; jobs of equal shape, gain and constraints share one variable."""
     use = slots_used(cluster)
     shape = [cluster.problem.demands[j].shape for j in cluster.jobs]
     kinds = np.column_stack([shape, gain, cluster.rows.T]).round(12)
@@ -318,7 +318,7 @@ def slots_used(cluster: ShareProblem) -> FloatArray:
 
 
 def immovable_trainers(cluster: ShareProblem) -> FloatArray:
-    """(jobs,) trainers that count and need no slot, because they run where no new one of their job could."""
+    """(jobs,) trainers that need no slot, because they run where their job could not start a new one."""
     return np.array([cluster.immovable[j] for j in cluster.jobs], dtype=np.float64)
 
 
@@ -339,7 +339,7 @@ class Proof:
 
 
 def read_to_prove(packing: TrialPacking, *, stays: bool = False) -> ShareProblem:
-    """Read a packing for a proof; roughly, if the time that is left does not suffice to sort the nodes."""
+    """Read a packing for a bound; without exact node classes if too little time is left."""
     try:
         return read_share_problem(packing, stays=stays)
     except OutOfTimeError:
@@ -347,7 +347,7 @@ def read_to_prove(packing: TrialPacking, *, stays: bool = False) -> ShareProblem
 
 
 def solve_to_prove(cluster: ShareProblem, program: Program, deadline_s: float) -> Solution | None:
-    """The solution behind a proof; None if there was no time for it, which the plan then says."""
+    """Solve the linear program behind a bound; None if there is no time for it (the plan then says so)."""
     if not cluster.is_rough:
         with suppress(OutOfTimeError):
             return solve(program, cluster.columns, deadline_s)

@@ -1,4 +1,4 @@
-"""The rows of a program over trainer counts that hold quotas and the allowed load."""
+"""Constraints of linear programs over trainer counts that keep quotas and the allowed load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def limit_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
 
 
 def quota_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """The quotas as rows over the jobs' counts, in parts of each quota, sorted as `quotas_of` sorts them."""
+    """The quotas as constraints on the jobs' counts, scaled so that each quota is 1, in the order of `quotas_of`."""
     number = {row: k for k, row in enumerate(quotas_of(packing.problem, packing.members))}
     rows, limits = np.zeros((len(number), len(packing.members))), np.ones(len(number))
     for k, j in enumerate(packing.members):
@@ -38,7 +38,7 @@ def quotas_of(problem: Problem, members: Iterable[int]) -> tuple[QuotaRow, ...]:
 
 
 def _load_rows(packing: TrialPacking) -> tuple[FloatArray, FloatArray]:
-    """--max-load-desired as rows over the jobs' counts; the planned counts are always allowed."""
+    """--max-load-desired as constraints on the jobs' counts; the planned counts always satisfy them."""
     share, problem = packing.problem.limits.sharing.max_load_desired, packing.problem
     if share >= 1.0:
         return np.zeros((0, len(packing.members))), np.zeros(0)

@@ -1,4 +1,4 @@
-"""Chooses among what nodes offer for pods of one shape: so many slots, at such a cost.
+"""Chooses how many pods of one shape go to which nodes, where each node offers slots at different costs.
 
 Source: the multiple-choice knapsack, Kellerer, Pferschy, Pisinger: Knapsack Problems (2004), chapter 11.
 """
@@ -117,7 +117,7 @@ def _cheapest_of_many(offers: Mapping[int, list[NodeOffer]], count: int) -> list
 
 
 def _at_most(count: int, offers: list[NodeOffer]) -> list[NodeOffer]:
-    """The offers of a node if only so many pods are wanted."""
+    """Limit the offers of a node to a number of pods."""
     return [offer if offer.slots <= count else replace(offer, slots=count) for offer in offers]
 
 

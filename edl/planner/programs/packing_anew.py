@@ -141,18 +141,18 @@ class _SharingModel:
         return SHORTFALL * float(lacking.sum()) + WORST_SHORTFALL * float(lacking.max(initial=0.0)) - worth
 
     def lacking(self, packing: TrialPacking, fair_share: Mapping[int, int]) -> FloatArray:
-        """(jobs,) by how much each member of a packing falls short of its fair share, in fulfilment."""
+        """(jobs,) how far each job of a packing is below its fair share, in fulfilment."""
         lacking: FloatArray = np.array([max(0, fair_share[j] - packing.count[j]) for j in self.jobs]) / self.span
         return lacking
 
     def keeps_promises(self, limit_s: float) -> bool:
-        """False if no solution keeps every promise, or if there is no time to tell."""
+        """False if no solution gives every job its fair share, or if there is no time to find out."""
         relaxed = self.program.relaxed(limit_s)
         return relaxed is not None and bool(relaxed[self._worst] <= ROUNDING)
 
     @property
     def _worst(self) -> int:
-        """The variable for the largest part of a promise that is lacking."""
+        """The variable for the largest shortfall below a fair share."""
         return len(self.pieces) + len(self.jobs)
 
     def solve(

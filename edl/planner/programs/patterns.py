@@ -1,4 +1,4 @@
-"""Node classes and patterns: the cluster in the few numbers that a linear program needs.
+"""Node classes and patterns: few numbers that describe the cluster for a linear program.
 
 Nodes that could hold exactly the same sets of pods are one class. A pattern says how many pods of each shape one node
 of a class holds. So the size of a program depends on how many kinds of nodes and pods there are, never on how many
@@ -35,7 +35,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that can hold the same patterns.
+    """Nodes that can hold the same patterns (numbers of pods of each shape).
 
     Attributes:
         capacity: (resources,) usable capacity, rounded down to what some set of pods can use; nothing is lost by
@@ -51,7 +51,7 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The patterns known for one class.
+    """The patterns that are known for one node class.
 
     Attributes:
         patterns: the patterns.
@@ -136,7 +136,7 @@ def distinct(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def list_patterns(classes: Sequence[NodeClass], request: IntArray, limit: int = ENUMERATION_LIMIT) -> list[Menu]:
-    """Every maximal pattern of each class if they are few; otherwise one for each shape that is filled up first.
+    """List every maximal pattern of each class if they are few; else one pattern that begins with each shape.
 
     Args:
         classes: the classes.
@@ -184,7 +184,7 @@ def fill(patterns: IntArray, capacity: IntArray, request: IntArray, most: IntArr
 
 @lru_cache(maxsize=4096)
 def _list_all(capacity: tuple[int, ...], most: Pattern, rows: tuple[tuple[int, ...], ...], limit: int) -> Menu | None:
-    """Every maximal pattern of a class; None if they are too many. Consecutive decisions ask for the same lists."""
+    """List every maximal pattern of a class; None if there are too many. The last lists are cached."""
     shapes = [s for s, n in enumerate(most) if n]
     found = _maximal(np.array(capacity, dtype=np.int64), np.array(rows, dtype=np.int64), shapes, limit)
     return None if found is None else Menu(tuple(map(tuple, found.tolist())), is_complete=True)
@@ -290,7 +290,7 @@ def _best_pattern(
 
 
 def _slots(left: IntArray, size: Sequence[tuple[int, int]]) -> IntArray:
-    """How many pods fit into what is left; like `count_slots`, in fewer calls.
+    """How many pods fit into free capacity; a faster `count_slots` for few rows.
 
     Args:
         left: (resources, beginnings) what is left of a node, >= 0.
@@ -303,7 +303,7 @@ def _slots(left: IntArray, size: Sequence[tuple[int, int]]) -> IntArray:
 
 
 def _promising(bound: FloatArray, least: float, most: int) -> tuple[IntArray, float]:
-    """Which beginnings are kept: those that can become worth more than `least`, at most so many.
+    """Choose the partial patterns to extend: those that can become worth more than `least`, the best few.
 
     Returns:
         (kept,) their indices, ascending, and what the best of those that are left out for their number can become.
@@ -318,7 +318,7 @@ def _promising(bound: FloatArray, least: float, most: int) -> tuple[IntArray, fl
 
 
 def _next_counts(most: IntArray, slack: FloatArray, loss: float) -> tuple[IntArray, IntArray]:
-    """Every count of one more shape after each beginning that could still be better than the best pattern known.
+    """Extend each partial pattern by every count of one more shape that could still beat the best pattern known.
 
     Args:
         most: (beginnings,) how many more pods fit.
@@ -363,7 +363,7 @@ def _resource_prices(capacity: IntArray, request: IntArray, worth: FloatArray) -
 
 
 def _filled(capacity: IntArray, request: IntArray, most: IntArray, order: Iterable[int]) -> IntArray:
-    """(shapes,) as many pods as fit of one shape after the other."""
+    """(shapes,) a pattern with as many pods as fit of one shape after the other."""
     left, pattern = capacity.copy(), np.zeros(len(most), dtype=np.int64)
     for s in order:
         pattern[s] = min(int(count_slots(left[None], request[s])[0]), int(most[s]))

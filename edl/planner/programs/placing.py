@@ -1,4 +1,4 @@
-"""Whether whole pods fit on a few nodes where nothing is deleted: an integer program, then exchanges between nodes.
+"""Places whole pods on a few nodes without deletions: by an integer program, then by exchanges between nodes.
 
 The program counts what has no place, so its search has a packing from the beginning and improves it. Where a pod or
 two are left out, `collecting` looks for their places. The number of search nodes and of exchanges limits the search,
@@ -27,7 +27,7 @@ LEAST_SIZE = 1e-3  # a pod that is left out counts so much at least, because the
 def place_whole(
     packing: TrialPacking, wanted: Mapping[int, int], tries: int, deadline_s: float
 ) -> list[tuple[int, int, int]] | None:
-    """Find a place for every pod in what is free; exact amounts.
+    """Find a node for every pod in the free capacity, in exact amounts.
 
     Args:
         packing: what is free; not changed.
@@ -57,7 +57,7 @@ def place_whole(
 
 
 def _packed(pods: Pods, search: int, packing: TrialPacking, deadline_s: float) -> IntArray | None:
-    """(shapes, nodes) a packing that leaves out as little as the search finds; None if it finds none that fits."""
+    """(shapes, nodes) the packing that leaves out the fewest pods in the search; None if it finds none that fits."""
     for least in LEAST_REQUESTS:
         found = _solved(pods, search, least, packing, deadline_s)
         if found is None or (found.T @ pods.request <= pods.capacity).all():

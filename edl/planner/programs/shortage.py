@@ -1,4 +1,4 @@
-"""Which jobs cannot run beside others, proved once by prices and then read off for every other job.
+"""Finds jobs that cannot run beside others: prices of one linear program prove it for many jobs.
 
 A linear program that shows that some pods do not fit comes with prices: at these, the pods are worth more than the
 nodes can hold. That inequality, a cut, holds for every set of jobs. So one program rejects many jobs, in one pass
@@ -37,7 +37,7 @@ FEW_PRICED = 12  # with more priced shapes, what a node can hold is bounded by p
 
 
 class Screen:
-    """Rejects jobs that cannot run beside those already taken, by the cuts known so far.
+    """Rejects jobs that cannot run beside the jobs already added, by the known cuts (inequalities with prices).
 
     Use `start` with the jobs that run in any case, then `admits` and `add` for one job after the other.
 
@@ -46,7 +46,7 @@ class Screen:
     """
 
     def __init__(self, problem: Problem, due: Mapping[int, int]) -> None:
-        """Read what each job needs.
+        """Read which pods each job needs.
 
         Args:
             problem: the arrays.
@@ -67,7 +67,7 @@ class Screen:
         self._started: tuple[int, ...] | None = None
 
     def standing(self, j: int) -> tuple[tuple[int, int], ...]:
-        """The node and the shape of each bound master and pserver of a job, sorted."""
+        """The node and shape of each bound master and pserver of a job, sorted."""
         return tuple(sorted(self._fixed[j]))
 
     def wanted(self, members: Iterable[int]) -> Counter[int]:
@@ -78,7 +78,7 @@ class Screen:
         return +wanted
 
     def learn(self, members: Sequence[int], prices: Mapping[int, float]) -> bool:
-        """Take a cut if it rejects these jobs together.
+        """Add a cut, if it rejects these jobs together.
 
         Args:
             members: jobs that do not fit together.
@@ -117,14 +117,14 @@ class Screen:
         return all(cut.slack >= -EPSILON for cut in self._cuts)
 
     def admits(self, j: int) -> bool:
-        """False if a cut proves that a job cannot run beside those taken so far."""
+        """False if a cut proves that a job cannot run beside the added ones."""
         if not self._cuts:
             return True
         after = self._after(j)
         return all(cut.slack >= cut.cost(self._wants[j], after) - EPSILON for cut in self._cuts)
 
     def add(self, j: int) -> None:
-        """Take a job."""
+        """Add a job to those that run."""
         after = self._after(j)
         for cut in self._cuts:
             cut.take(self._wants[j], after)
@@ -161,7 +161,7 @@ class Screen:
 
 
 class _Cut:
-    """Prices of slots, and what the nodes can hold at these prices.
+    """An inequality that holds for all jobs that fit together: prices of slots, and the value of the nodes.
 
     Attributes:
         slack: what the nodes can hold beyond all that was taken so far; negative if that does not fit.
@@ -188,7 +188,7 @@ class _Cut:
         self.slack = float(self._value.sum()) - self.worth_of(wanted)
 
     def prepare(self, free: IntArray, nodes: IntArray) -> None:
-        """Find the values of some states of nodes at once, because one by one takes longer."""
+        """Compute the values of several node states at once, which is faster than one by one."""
         if len(nodes):
             keys = self._keys(free, nodes)
             self._known.update(zip(keys, self._values(free, self._opened[:, nodes]).tolist(), strict=True))
@@ -199,7 +199,7 @@ class _Cut:
         return self.worth_of(pods) + lost
 
     def take(self, pods: Mapping[int, int], after: Mapping[int, IntArray]) -> None:
-        """Take these pods, and change these nodes."""
+        """Count these pods as needed, and these nodes as changed."""
         self.slack -= self.cost(pods, after)
         for node, free in after.items():
             self._value[node] = self._value_of(node, free)
@@ -236,7 +236,7 @@ class _Cut:
         return values[row_of]
 
     def _divided(self, free: IntArray, opened: BoolArray) -> FloatArray:
-        """(rows,) an upper bound of each value: what parts of pods would be worth, limited by one resource."""
+        """(rows,) an upper bound of each value: divisible pods, limited by one resource."""
         slots = np.stack([count_slots(free, row) for row in self._request]) * opened
         fits = slots > 0
         bound: FloatArray = self._worth @ slots

@@ -1,1 +1,1 @@
-"""What a plan reads of the pods. The next plan reads only those again that have changed."""
+"""Reads pods into arrays for a plan; for the next plan, only changed ones are read again."""

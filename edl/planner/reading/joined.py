@@ -1,4 +1,4 @@
-"""The rows of all jobs as arrays of one problem, with the numbers that shapes have in it."""
+"""Joins the rows of all jobs into the arrays of one problem, with the problem's shape numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edl.planner.reading.pods_of_jobs import JobRows
 
 
 class UsedCapacity:
-    """The nodes and the shapes of pods, part by part."""
+    """The nodes and shapes of pods that use capacity, collected in parts."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[IntArray, IntArray]] = []
@@ -23,7 +23,7 @@ class UsedCapacity:
         self._parts.append((node[node >= 0], shape[node >= 0]))
 
     def requests(self, nodes: int, request: IntArray) -> IntArray:
-        """(nodes, resources) what they request; see `sum_requests`."""
+        """(nodes, resources) the sum of the pods' requests on each node; see `sum_requests`."""
         node, shape = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         return sum_requests(nodes, request, node, shape)
 

@@ -175,11 +175,11 @@ class SwapState:
         return float(gain @ self.count)
 
     def rank(self, gain: FloatArray) -> tuple[int, float]:
-        """How good this is: the fewer promises missed the better, then what all trainers add."""
+        """Score of the state: first few jobs below their fair share, then what all trainers add."""
         return -int((self.due - self.count).clip(min=0).sum()), self.value(gain)
 
     def best_fit(self, k: int, number: int, *, is_bound: bool = True) -> int:
-        """Place up to so many trainers of a job where they leave least; how many were placed.
+        """Place at most a number of trainers of a job, each where it leaves least; returns how many were placed.
 
         Args:
             k: the job.

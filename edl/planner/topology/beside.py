@@ -73,14 +73,17 @@ class _Table(NamedTuple):
     corners: IntArray
 
     def cost(self, number: int | IntArray) -> IntArray:
-        """(nodes,) the trainers that so many pservers on each node cost; meaningless where they do not fit."""
+        """(nodes,) how many trainer slots a number of pservers costs on each node.
+
+        Undefined where they do not fit.
+        """
         used = np.broadcast_to(number, self.fit.shape)[:, None] * self.pserver.request
         cost: IntArray = self.slots - self.trainer.slots(self.free - used)
         return cost
 
 
 def _least(table: _Table, count: int) -> int:
-    """The fewest trainers that so many pservers cost."""
+    """The fewest trainer slots that a number of pservers costs."""
     costs = [table.cost(number) for number in range(1, int(table.fit.max()) + 1)]
     best = np.full(count + 1, int(table.slots.sum()) + 1, dtype=np.int64)
     best[0] = 0

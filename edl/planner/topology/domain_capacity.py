@@ -92,7 +92,7 @@ class DomainCapacities:
         return self._free, self._surplus, self._problem.empty
 
     def larger(self, demand: JobDemand, topology: Topology, count: int) -> Offer | None:
-        """The other domain with most free capacity for a job; None if none has more than so many trainers."""
+        """The other domain with the most free capacity for a job; None if none holds more than `count` trainers."""
         others = [offer for offer in self.offers(demand, topology) if offer.domain != topology.domain]
         best = max(others, key=lambda offer: (offer.free, offer.domain), default=None)
         return best if best is not None and best.free > count else None
@@ -160,7 +160,7 @@ class DomainCapacities:
         self._free[nodes] -= taken[:, None] * request
 
     def take(self, demand: JobDemand, used: IntArray) -> None:
-        """Reserve capacity for (nodes,) so many trainers of a job; negative numbers give it back."""
+        """Reserve capacity for trainers of a job, (nodes,) numbers; negative numbers release it."""
         amounts = used[:, None] * self._request[demand.shape]
         self._free -= amounts
         self._surplus -= amounts

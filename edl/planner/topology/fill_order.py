@@ -28,7 +28,7 @@ def fill_order(slots: Mapping[Path, int], need: int, held: Mapping[Path, int] | 
 
 
 def used_domains(order: Sequence[Path], slots: Mapping[Path, int], need: int) -> list[Path]:
-    """The first domains of an order, as many as hold so many pods; all if they do not."""
+    """The first domains of an order that together hold a number of pods; all domains if they do not suffice."""
     found: list[Path] = []
     for path in order:
         if need <= 0:

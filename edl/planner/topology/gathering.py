@@ -108,7 +108,7 @@ def _moving(gathering: Gathering) -> Moving:
 
 
 def _may_move(packing: TrialPacking, demand: JobDemand) -> bool:
-    """True for a job that goes on with fewer trainers, is not about to end, and has run unchanged for long enough."""
+    """True for a job that can run with fewer trainers, is not about to end, and was not resized recently."""
     job, now_s = demand.job, packing.problem.snapshot.observed_at_s
     if not job.fault_tolerant or job.owner_count is not None or job.completed(Role.TRAINER):
         return False
@@ -116,7 +116,7 @@ def _may_move(packing: TrialPacking, demand: JobDemand) -> bool:
 
 
 def _pays_for(job: Job, moved: int, at_once: int) -> bool:
-    """True if the assumed gain pays for moving so many trainers, so many at once."""
+    """True if the assumed gain pays for moving a number of trainers, a few at a time."""
     parts = ceil(moved / at_once)
     return parts * RESIZES * (job.resize_cost_s or 0.0) <= GAIN * HORIZON_S
 

@@ -73,7 +73,7 @@ class SlicePlanner:
         most: int,
         evicted: frozenset[str] = frozenset(),
     ) -> Layout:
-        """Lay out at most so many slices; existing ones come first.
+        """Assign at most a number of slices of a job to domains and nodes; existing slices come first.
 
         Slices above the minimum of the job start where capacity is free, or is that of trainers above the minimum of
         their job. The others may also start where other jobs have their minimum: admission decides who runs.
@@ -137,7 +137,7 @@ class _Draft:
         return tiers
 
     def made(self, most: int) -> Layout:
-        """Lay out at most so many slices; existing slices come first."""
+        """Assign at most a number of slices to domains and nodes; existing slices come first."""
         slices = self._existing()
         for one in slices[most:]:
             self._release(one)
@@ -191,7 +191,7 @@ class _Draft:
         return kept
 
     def _complete(self, one: _Slice, *, may_displace: bool) -> bool:
-        """Give a slice a seat for each trainer that it has or lacks; False if there are not enough."""
+        """Give a slice a slot for each trainer that it has or lacks; False if there are not enough slots."""
         seats = [
             n for pod in one.members if (n := self._index.get(pod.node or pod.nominated or pod.planned, -1)) >= 0
         ]
@@ -227,7 +227,7 @@ class _Draft:
         return started
 
     def _take(self, path: Path, tier: IntArray, count: int) -> None:
-        """Use so many places of a domain: free ones first, in few of its narrower domains, on few nodes."""
+        """Use a number of slots of a domain: free ones first, in few of its narrower domains, on few nodes."""
         nodes = self._nodes[path].tolist()
         for slots in (np.minimum(self._tiers[0], tier), tier):
             fit = {n: max(0, int(slots[n])) for n in nodes}
@@ -269,7 +269,7 @@ def _name_of(job: Job) -> str:
 
 
 def _seated(job: Job, layout: Layout) -> Job:
-    """The job whose trainers need a seat; those that have a node are alike, whatever domain they require."""
+    """Let each trainer of the job request a seat on its node; trainers that have to go are terminating."""
     seat, going = Resources.of({_name_of(job): 1}), set(layout.going)
     trainer = PodShape(job.trainer.request + seat, job.trainer.placement)
 

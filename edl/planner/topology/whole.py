@@ -27,7 +27,7 @@ from edl.planner.topology.slices import Layout, SlicePlanner
 from edl.planner.trial_packing import TrialPacking
 
 ROUNDS = 4
-"""So often fewer slices are tried; the last time each job in question gets those of its minimum."""
+"""How often a plan with fewer slices is tried; in the last round each job in question gets its minimum alone."""
 
 
 def with_fewer_slices(
