@@ -1,4 +1,4 @@
-"""What every part of the sandbox reads from an object of the API: names, owners, conditions, selectors, amounts."""
+"""Functions that read common fields of API objects: names, owners, conditions, selectors, amounts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def has_expression(labels: Mapping[str, str], expression: Object) -> bool:
 
 
 def amounts_of(quantities: Mapping[str, Any] | None) -> Amounts:
-    """Quantities as integers.
+    """Convert quantities to integers.
 
     Raises:
         ConfigError: one of them is not a quantity.
@@ -132,7 +132,7 @@ def request_of(pod: Object) -> Amounts:
 
 
 def _granted(pod: Object) -> dict[str | None, Amounts]:
-    """By container, what its kubelet reports to have granted; empty if it reports nothing."""
+    """The resources that the kubelet reports as granted, by container; empty if it reports none."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return {one.get("name"): amounts_of(one.get("allocatedResources")) for one in statuses}
 

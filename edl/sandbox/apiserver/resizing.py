@@ -14,7 +14,7 @@ from edl.sandbox.apiserver.schema.quantities import parse_quantity
 
 RESIZE = "resize"
 _CHANGEABLE = {"cpu": 1000, "memory": 1}
-"""What can change, and how many units a message counts for one core or byte."""
+"""The resources that a resize can change, and how many units a message counts for one core or byte."""
 _FIELDS = ("requests", "limits")
 
 

@@ -1,4 +1,4 @@
-"""Who may read logs and run commands: whoever may use `nodes/proxy`, as with every kubelet.
+"""Checks who may read logs and run commands: users with a right to `nodes/proxy`, as with every kubelet.
 
 A caller shows a token, as the embedded API server does, or a client certificate of an authority that the API server
 trusts too, as kube-apiserver does. What its owner may do, the API server says.
@@ -38,7 +38,7 @@ class Callers:
         self._gate = ReviewGate(session, SystemClock(), (NEEDED,))
 
     async def tls(self, certificate: Path) -> ssl.SSLContext:
-        """The TLS of the kubelet: its own certificate, and those of callers if the cluster names their authority."""
+        """The TLS settings of the kubelet: its own certificate, and the authority of client certificates, if any."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(certificate)

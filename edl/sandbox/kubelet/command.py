@@ -64,7 +64,7 @@ async def serve_kubelet(settings: flags.KubeletSettings) -> int:
 
 
 def unwritable(folder: Path, error: OSError) -> ConfigError:
-    """The error of a folder to which nothing can be written any more."""
+    """Make the error for a folder on a full or broken disk."""
     return ConfigError(
         f"{error.filename2 or error.filename or folder}: cannot be written: {error.strerror}; free some space, or set"
         " TMPDIR to another folder"
@@ -72,7 +72,7 @@ def unwritable(folder: Path, error: OSError) -> ConfigError:
 
 
 def make_folder(wanted: Path | None, flag: str) -> Path:
-    """A folder that can be written: the wanted one, or a temporary one.
+    """Make a folder for the kubelet: the wanted one, or a temporary one.
 
     Raises:
         ConfigError: it cannot be written.

@@ -1,4 +1,4 @@
-"""One container of a pod over its restarts: image, start, probes, end, pause, and again."""
+"""Runs one container of a pod and restarts it: image, start, probes, end, pause, and again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Container:
         self._count = 0
 
     def restore(self, status: Object) -> None:
-        """Take over what an earlier kubelet knew; a container that ran then has ended with it."""
+        """Take over the state that an earlier kubelet has stored; a container that ran then has ended with it."""
         record = self.record
         record.restarts, record.last_state = int(status.get("restartCount") or 0), status.get("lastState") or {}
         record.resources = status.get("resources") or record.resources
@@ -83,17 +83,17 @@ class Container:
 
     @property
     def log(self) -> Path:
-        """The log of the present or of the last run."""
+        """The log file of the present run, or of the last one."""
         return self._place.root / "log"
 
     @property
     def previous_log(self) -> Path:
-        """The log of the run before."""
+        """The log file of the run before that of `log`."""
         return self._place.root / "previous-log"
 
     @property
     def process(self) -> Process | None:
-        """The process that runs now."""
+        """The process of the container; None if it does not run."""
         return self._process
 
     async def run(self) -> None:
@@ -113,12 +113,15 @@ class Container:
                 self._restarted()
 
     async def stop(self, grace_s: float) -> None:
-        """End it: SIGTERM, and SIGKILL after the grace; returns once none of its processes is left."""
+        """End the container: SIGTERM, then SIGKILL after the grace period.
+
+        Returns once none of its processes is left.
+        """
         self._is_stopping = True
         await self._end(grace_s)
 
     async def kill(self) -> None:
-        """Kill every process of it, as the kernel would; the restart policy goes on to hold."""
+        """Kill every process of the container, as the kernel would; its restart policy still applies."""
         if self._process is not None:
             await self._host.runtime.kill(self._process)
 
@@ -215,7 +218,7 @@ class Container:
         return True
 
     async def _prepare(self) -> ProcessSpec | None:
-        """The process to start; None after a pause if the image is unknown."""
+        """Return the process to start; None, after a pause, if the image is unknown."""
         image = find_image(self._host.images, self.record.image)
         if image is None:
             await self._refuse_image()
@@ -249,7 +252,7 @@ class Container:
             await asyncio.gather(probes, return_exceptions=True)
 
     async def _probe_all(self) -> None:
-        """The postStart hook, the startup probe to its first success, then the other two."""
+        """Run the postStart hook, then the startup probe until it succeeds, then the other probes."""
         if await self._hook("postStart", _HOOK_S):
             self._emit(WARNING, "FailedPostStartHook", "PostStartHook failed")
             self._ending = asyncio.create_task(self._end(self._grace_s()))
@@ -302,7 +305,7 @@ class Container:
         return await check(probe, self._spec, lambda port: self._host.target(self._place.address, port), self._exec)
 
     async def start_command(self, command: list[str], output: Path) -> Process:
-        """Start a command beside the container, as its own process would see the machine.
+        """Start a further command with the environment and folders of the container's own process.
 
         Args:
             command: program and arguments.
@@ -322,7 +325,7 @@ class Container:
         )
 
     async def end_command(self, process: Process) -> None:
-        """End a command that nobody waits for any more."""
+        """End a command for which no client waits any more."""
         await self._host.runtime.kill(process)
 
     async def _exec(self, command: list[str], timeout_s: float) -> tuple[int, str]:

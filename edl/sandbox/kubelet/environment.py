@@ -95,7 +95,7 @@ def _referenced(source: Object, pod: Object, container: Object, node: Object, fi
 
 
 def data_of(obj: Object, kind: str) -> dict[str, bytes]:
-    """The keys and values of a Secret or of a ConfigMap."""
+    """Read the keys and values of a Secret or ConfigMap."""
     if kind == "Secret":
         return {key: base64.b64decode(value or "") for key, value in (obj.get("data") or {}).items()}
     texts = {key: str(value).encode() for key, value in (obj.get("data") or {}).items()}
@@ -103,7 +103,7 @@ def data_of(obj: Object, kind: str) -> dict[str, bytes]:
 
 
 def field_of(pod: Object, path: str) -> str:
-    """A field of a pod, as the downward API gives it.
+    """Read a field of a pod in the form of the downward API.
 
     Raises:
         MissingReferenceError: the downward API has no such field.

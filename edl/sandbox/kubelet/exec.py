@@ -1,4 +1,4 @@
-"""A command in a container over a WebSocket: what it prints, and how it ended.
+"""Runs a command in a container over a WebSocket: sends its output, and how it ended.
 
 The first byte of a message names its channel: 1 for output, 3 for the end. A command has no input and no terminal,
 and what it prints as an error comes with its output, because both go to one file.

@@ -1,4 +1,4 @@
-"""What a pod needs of its kubelet: the runtime, folders and addresses, and a way to the API server."""
+"""What all pods of a kubelet share: the runtime, folders, addresses, and the connection to the API server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Host:
     data: dict[tuple[str, str, str], Object] = field(default_factory=dict)
 
     def target(self, address: str, port: int) -> tuple[str, int]:
-        """Where a port of a pod is on this machine.
+        """The address on this machine at which a port of a pod can be reached.
 
         Raises:
             LookupError: nothing listens there.
@@ -84,7 +84,7 @@ class Host:
         return LOOPBACK, real
 
     def finder(self, pod: Object) -> Find:
-        """Finds what `fetch_data` has read for a pod."""
+        """Return a function that looks up what `fetch_data` has read for a pod."""
         namespace = namespace_of(pod)
         return lambda kind, name: self.data.get((kind, namespace, name))
 
@@ -103,7 +103,7 @@ class Host:
                 await self._read(("PersistentVolume", namespace, volume), f"/api/v1/persistentvolumes/{volume}")
 
     async def _read(self, key: tuple[str, str, str], path: str) -> Object | None:
-        """Read an object and keep it; None if it does not exist."""
+        """Read an object and cache it; None if it does not exist."""
         try:
             self.data[key] = await _get(self.session, path)
         except NotFoundError:
@@ -111,7 +111,7 @@ class Host:
         return self.data.get(key)
 
     async def token(self, pod: Object, source: Object) -> str:
-        """A token of the pod's ServiceAccount for a projected volume."""
+        """Request a token of the pod's ServiceAccount for a projected volume."""
         account = pod["spec"].get("serviceAccountName") or "default"
         path = f"/api/v1/namespaces/{namespace_of(pod)}/serviceaccounts/{account}/token"
         spec: Object = {

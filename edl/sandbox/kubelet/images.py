@@ -1,4 +1,4 @@
-"""Which image means which program of this machine.
+"""The table of images: which program of this machine runs for which image.
 
 A process kubelet pulls nothing. A table maps the names of images to what they would contain: folders of this machine
 that stand for folders of the image, variables, and the command that runs if the container sets none. Programs are
@@ -28,7 +28,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A row of the table.
+    """A row of the table of images.
 
     Attributes:
         pattern: the pattern of the name without tag and digest; `*` stands for any text.
@@ -89,7 +89,7 @@ def default_images() -> tuple[Image, ...]:
 
 
 def find_image(images: Iterable[Image], name: str) -> Image | None:
-    """The row for the image of a container; None if no row matches."""
+    """Find the row for the image of a container; None if no row matches."""
     plain = name.partition("@")[0]
     for registry in _DEFAULT_REGISTRIES:
         plain = plain.removeprefix(registry)
@@ -99,14 +99,14 @@ def find_image(images: Iterable[Image], name: str) -> Image | None:
 
 
 def table(images: Iterable[Image]) -> str:
-    """The table as text, one image a line."""
+    """Format the table of images as text, one image a line."""
     rows = [(image.pattern, image.about) for image in images]
     width = max((len(pattern) for pattern, _ in rows), default=0)
     return "\n".join(f"{pattern:<{width}}  {about}" for pattern, about in rows)
 
 
 def unknown_image(images: Iterable[Image], name: str) -> str:
-    """Why an image is not run, and what to do."""
+    """Say why an image is not run, and what to do."""
     known = ", ".join(image.pattern for image in images)
     return (
         f"image {name!r}: the process kubelet pulls no images, and its image table has no row for this one; use an"

@@ -121,7 +121,7 @@ class Kubelet:
         return None
 
     async def _follow(self) -> None:
-        """Give each pod to its worker."""
+        """Give each changed pod to the worker that runs it."""
         await asyncio.gather(self.pods.wait_until_synced(), self.services.wait_until_synced())
         while True:
             all_pods = list(self.pods)
@@ -143,7 +143,7 @@ class Kubelet:
             await self._wakeup.wait(_LONGEST_S)
 
     def _granted_beside(self, worker: PodWorker) -> list[Amounts]:
-        """What the other pods of a worker's node were granted."""
+        """Add up the resources granted to the other pods of the same node."""
         node = worker.pod["spec"]["nodeName"]
         workers = (one for one, _ in self._workers.values() if one is not worker)
         return [one.granted for one in workers if one.pod["spec"]["nodeName"] == node]
@@ -158,7 +158,7 @@ class Kubelet:
 
 @asynccontextmanager
 async def running(session: ApiSession, settings: KubeletSettings) -> AsyncIterator[Kubelet]:
-    """A kubelet with registered nodes; call `run`. At the end its containers are killed and its nodes removed.
+    """Within the block, run a kubelet with registered nodes; at its end, kill its containers and remove its nodes.
 
     Raises:
         EdlError: the API server does not answer, or refuses.

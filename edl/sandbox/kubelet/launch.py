@@ -49,7 +49,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlace:
-    """Where a container runs.
+    """The folders and addresses of a container.
 
     Attributes:
         root: its own folder: working folder, home and temporary files.
@@ -76,7 +76,7 @@ class ContainerPlace:
 def process_spec(
     name: str, pod: Object, container: Object, *, image: Image, place: ContainerPlace, machine: Machine
 ) -> ProcessSpec:
-    """The process of a container; makes its folders.
+    """Describe the process of a container, and make its folders.
 
     Args:
         name: the name of the process, unique.
@@ -112,7 +112,7 @@ def process_spec(
 
 
 def command_spec(running: ProcessSpec, name: str, command: list[str], log_file: Path, paths: PathMap) -> ProcessSpec:
-    """A command beside a running container, with its environment and its folders: a probe, a hook, an exec."""
+    """Describe a command in a running container, such as a probe, a hook or an exec."""
     return replace(running, name=name, argv=paths.texts(command), log=log_file, memory=0)
 
 
@@ -179,7 +179,10 @@ def _image_variables(image: Image, root: Path) -> dict[str, str]:
 
 
 def _words(container: Object, image: Image) -> list[str]:
-    """Command and arguments: those of the container win, and its command also drops the image's own arguments."""
+    """Combine command and arguments: the container's own replace the image's.
+
+    Its command drops the image's arguments.
+    """
     command, arguments = container.get("command") or [], container.get("args") or []
     if command:
         return [*command, *arguments]

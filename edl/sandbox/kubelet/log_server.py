@@ -1,4 +1,4 @@
-"""The HTTPS server of the kubelet: logs of containers and commands in them, and a clear no to the rest.
+"""The HTTPS server of the kubelet: serves logs, runs commands in containers, and rejects everything else.
 
 It listens on loopback only, and serves nobody whom `Callers` does not let pass: a command runs with the rights of the
 person who started the kubelet. Commands come over a WebSocket, as the embedded API server passes them on; a real API
@@ -46,7 +46,7 @@ class LogServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
-        """Start it at a free port; returns the port.
+        """Start the server on a free port; returns the port.
 
         Raises:
             TemporaryError: the API server does not say whose certificates count.
@@ -64,7 +64,7 @@ class LogServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Close every connection."""
+        """Close every connection of the server."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -143,7 +143,7 @@ async def _send(
     *,
     follows: bool,
 ) -> None:
-    """Send a log, and what is added to it until the container has ended."""
+    """Send a log file, and what is appended to it until the container has ended."""
     left = int(limit) if limit else None
     with path.open("rb") as file:
         if tail is not None and tail.isdecimal():
@@ -161,7 +161,7 @@ async def _send(
 
 
 def _start_of_last(path: Path, lines: int) -> int:
-    """The position of the last lines of a file."""
+    """Find the position in a file at which its last lines begin."""
     if lines == 0:
         return path.stat().st_size
     starts: deque[int] = deque(maxlen=lines)

@@ -64,7 +64,7 @@ def _target(port: Object, pods: list[Object]) -> int:
 
 
 class NamesFile:
-    """The file; it is replaced as a whole whenever the names change.
+    """The file with the names of Services; it is replaced as a whole when they change.
 
     Args:
         path: the path of the file.

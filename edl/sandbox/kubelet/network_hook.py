@@ -97,7 +97,7 @@ class Ports:
         self._folder = folder
 
     def find(self, address: str, port: int) -> int | None:
-        """The port of 127.0.0.1 that stands for a port of a pod; None if nothing listens there."""
+        """The port of 127.0.0.1 at which a port of a pod can be reached; None if nothing listens there."""
         try:
             with open(self._file(address, port), encoding="ascii") as file:  # noqa: PTH123
                 return int(file.read())
@@ -105,7 +105,7 @@ class Ports:
             return None
 
     def store(self, address: str, port: int, real: int) -> None:
-        """Remember which port of 127.0.0.1 stands for a port of a pod."""
+        """Store the port of 127.0.0.1 at which a port of a pod can be reached."""
         new = f"{self._file(address, port)}.{os.getpid()}"
         with open(new, "w", encoding="ascii") as file:  # noqa: PTH123
             file.write(str(real))
@@ -121,7 +121,7 @@ def is_of_a_pod(address: object) -> bool:
 
 
 def install(environment: dict[str, str]) -> None:
-    """Replace the functions of `socket` that need it."""
+    """Replace the functions of `socket` that resolve names, bind or connect."""
     names = environment.get(NAMES_FILE)
     if names:
         _resolve_names(Names(names, environment.get(NAMESPACE, "default")), environment)
@@ -133,7 +133,7 @@ def install(environment: dict[str, str]) -> None:
 
 
 def _replace(name: str, method: Callable[..., Any]) -> None:
-    """Replace a method of every socket: the purpose of this hook, for programs that know nothing of it."""
+    """Replace a method of every socket, so that programs need not know of this hook."""
     setattr(socket.socket, name, method)
 
 
@@ -219,7 +219,7 @@ def _resolve_names(names: Names, environment: dict[str, str]) -> None:
 
 
 def _run_the_next() -> None:
-    """Run the `sitecustomize` that this one hides."""
+    """Run the other `sitecustomize` module that this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     search = [path for path in sys.path if path and os.path.abspath(path) != here]  # noqa: PTH100
     found = importlib.machinery.PathFinder.find_spec("sitecustomize", search)

@@ -25,9 +25,9 @@ class PathMap:
         self._pattern = re.compile(rf"(?<![\w./-])({inner})(?![\w.-])") if inner else None
 
     def text(self, text: str) -> str:
-        """The text with each of the paths replaced, also inside of a longer text such as `--journal=/data/x`."""
+        """Replace each mapped path in a text, also within a longer one such as `--journal=/data/x`."""
         return self._pattern.sub(lambda match: self._folders[match[1]], text) if self._pattern else text
 
     def texts(self, texts: list[str]) -> list[str]:
-        """Every text of a list, replaced."""
+        """Replace the mapped paths in every text of a list."""
         return [self.text(text) for text in texts]

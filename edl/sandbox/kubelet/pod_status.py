@@ -48,7 +48,7 @@ class ContainerRecord:
         return int(ended["exitCode"]) if ended else None
 
     def as_status(self) -> Object:
-        """The containerStatus of the API."""
+        """Return the record in the form of `containerStatuses` of the API."""
         return {
             "name": self.name,
             "image": self.image,

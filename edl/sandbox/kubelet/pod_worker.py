@@ -1,4 +1,4 @@
-"""One pod from its binding to its end: volumes, init containers, containers, status, termination."""
+"""Runs one pod from its binding to its end: volumes, init containers, containers, status, termination."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PodWorker:
 
     @property
     def granted(self) -> Amounts:
-        """The resources granted to its containers; empty once they have ended."""
+        """The resources granted to the containers of the pod; empty once they have ended."""
         return {} if self._phase else granted(self._records(self.main))
 
     def _resize(self) -> None:
@@ -82,7 +82,7 @@ class PodWorker:
         return {"status": self._written}
 
     def vanish(self) -> None:
-        """The pod was deleted by force: end its containers at once."""
+        """End the containers at once, because the pod was deleted by force."""
         self._vanished = True
         self._deleted.set()
 
@@ -142,7 +142,7 @@ class PodWorker:
                 await asyncio.shield(living)
 
     async def _live(self) -> None:
-        """Bring the pod up, and return once no container will run again."""
+        """Start the containers, and return once none of them will run again."""
         spec = self.pod["spec"]
         self._address = LOOPBACK if spec.get("hostNetwork") else self._host.addresses.take()
         volumes: dict[str, Path] = {}
@@ -202,7 +202,7 @@ class PodWorker:
         return await until_ready(attempt, report, self._host.pace.volumes_s)
 
     def _with_address(self) -> Object:
-        """The pod, with its address even while the API server does not have it yet."""
+        """Return the pod with its address, even before the API server has it."""
         host = self._host_address()
         address = {"podIP": self._address, "podIPs": [{"ip": self._address}], "hostIP": host}
         return {**self.pod, "status": {**(self.pod.get("status") or {}), **address}}

@@ -50,7 +50,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a container ended: its code as a shell gives it, the signal or 0, and whether memory was the reason."""
+    """How a container ended: exit code as a shell gives it, signal (0 for none), whether for lack of memory."""
 
     code: int
     signal: int = 0
@@ -59,7 +59,7 @@ class Exit:
 
 @dataclass(slots=True)
 class Process:
-    """A container that runs, or has run."""
+    """The process of a container that runs, or has run."""
 
     name: str
     pid: int
@@ -102,7 +102,7 @@ class Runtime:
 
     @property
     def supervisor_pid(self) -> int:
-        """The process id of the supervisor."""
+        """The process id of the supervisor, the process that starts all containers."""
         return self._helper.pid
 
     async def start(self, spec: ProcessSpec) -> Process:
@@ -211,7 +211,7 @@ class Runtime:
                 process.ended.set_result(Exit(code, number, message["oom"]))
 
     def _awaited(self, name: str) -> asyncio.Future[int] | None:
-        """The answer that a caller of `start` still waits for; None if the caller has gone."""
+        """The future of the caller of `start` that waits for an answer; None if the caller has gone."""
         found = self._starting.get(name)
         return None if found is None or found.done() else found
 

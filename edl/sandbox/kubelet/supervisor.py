@@ -1,4 +1,4 @@
-"""Starts the processes of containers and ends them: also when the kubelet is killed.
+"""A process that starts and ends the processes of containers, and ends them too if the kubelet is killed.
 
 A process of its own, in a session of its own, with the standard library only. It is the reaper of all processes below
 it, so a daemon that leaves its parent stays in reach. The kubelet talks to it over a socket, one JSON object a line;
@@ -94,7 +94,7 @@ class Supervisor:
         return _SWEEP_S if any(one.status is not None for one in self._containers.values()) else _SAMPLE_S
 
     def _receive(self) -> bool:
-        """Handle what the kubelet sent; False at the end of the connection."""
+        """Handle a message of the kubelet; False at the end of the connection."""
         try:
             data = self._control.recv(1 << 20)
         except OSError:
@@ -154,7 +154,7 @@ class Supervisor:
                         one.status = one.process.returncode = status
 
     def _sweep(self) -> None:
-        """End what the first process of a container left behind, and report a container of which nothing is left."""
+        """End processes that outlive the first process of their container, and report containers without any left."""
         ended = [name for name, one in self._containers.items() if one.status is not None]
         if not ended:
             return
@@ -168,7 +168,7 @@ class Supervisor:
             self._send({"ended": name, "code": max(code, 0), "signal": max(-code, 0), "oom": one.is_oom})
 
     def _sample(self) -> None:
-        """Kill each container that uses more memory than it may."""
+        """Kill each container that uses more memory than its limit."""
         now_s = time.monotonic()
         limited = [name for name, one in self._containers.items() if one.memory and one.status is None]
         if not limited or now_s - self._sampled_s < _SAMPLE_S:
@@ -183,7 +183,7 @@ class Supervisor:
         _kill_all(self._members().get(name, ()))
 
     def _members(self) -> dict[str, list[int]]:
-        """The processes of each container; those of none have the empty name."""
+        """List the processes of each container; processes of no container have the empty name."""
         children = children_of_all()
         first = {one.pid: name for name, one in self._containers.items()}
         found: dict[str, list[int]] = {}
@@ -212,7 +212,7 @@ class Supervisor:
 
 
 def children_of_all() -> dict[int, list[int]]:
-    """Each process and its children, without those that have ended and wait to be reaped."""
+    """Find the children of each process, without ended ones that wait to be reaped."""
     found: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():

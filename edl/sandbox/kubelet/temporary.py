@@ -31,13 +31,13 @@ class TemporaryFolders:
         self._numbers = count()
 
     def name(self) -> Path:
-        """The path of a new link; `link` makes it."""
+        """Choose the path of a new link; `link` makes it."""
         return self.folder / str(next(self._numbers))
 
 
 @contextmanager
 def links_folder() -> Iterator[Path]:
-    """A new folder for links: in that of temporary files or, if its path is long, in one with a shorter path.
+    """Make a folder for links: in the folder of temporary files or, if its path is too long, in a shorter one.
 
     Raises:
         OSError: no folder of temporary files can be written.
@@ -61,7 +61,7 @@ def _made() -> Path:
 
 
 def link(name: Path, folder: Path) -> None:
-    """Make a folder, and the link to it.
+    """Make a folder and a link with a short path to it.
 
     Raises:
         OSError: one of them cannot be made.

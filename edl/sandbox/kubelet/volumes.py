@@ -91,7 +91,7 @@ async def _prepare(pod: Object, volume: Object, folder: Path, sources: VolumeSou
 
 
 def _made_by_hand(claim: str, sources: VolumeSources) -> Path | None:
-    """The path of the volume that a claim is bound to, if somebody made that volume; None if it is a folder of ours.
+    """The path of a claim's volume if somebody made it by hand; None for a folder that the sandbox has made.
 
     Raises:
         ConfigError: the volume is of a kind that this kubelet does not know.
@@ -165,7 +165,7 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
 async def until_ready(
     attempt: Callable[[], Awaitable[dict[str, Path]]], report: Callable[[str], Awaitable[None]], pause_s: float
 ) -> dict[str, Path]:
-    """Make the folders, and try again while an object is missing or the disk is full.
+    """Make the folders of the volumes, trying again while an object is missing or the disk is full.
 
     Args:
         attempt: makes them.

@@ -1,4 +1,4 @@
-"""Writes which devices a pod's claims have, before the pod is bound, and takes them back."""
+"""Writes into a pod's claims which devices they get, before the pod is bound, and releases them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _collection(namespace: str) -> str:
 
 
 class ClaimWriter:
-    """Writes claims.
+    """Writes the status of ResourceClaims.
 
     Args:
         session: the API server.
@@ -66,7 +66,7 @@ class ClaimWriter:
         return stored
 
     async def deallocate(self, claim: Object) -> Object:
-        """Take its devices from a claim that nobody uses; return it as stored."""
+        """Remove the devices of a claim that no pod uses; returns the claim as stored."""
         return await self._write(claim, {"allocation": None, "reservedFor": None})
 
     async def _allocate(self, claim: Object, pod: PodView, node: str, devices: Sequence[Device]) -> Object:
@@ -123,7 +123,7 @@ class ClaimWriter:
         return claim
 
     async def _write(self, claim: Object, status: Object) -> Object:
-        """Write the status of a claim, if it is still that one."""
+        """Write the status of a claim, if it is still the same object."""
         metadata = {"uid": claim["metadata"]["uid"], "resourceVersion": claim["metadata"]["resourceVersion"]}
         return await self._session.patch(f"{claim_path(claim)}/status", {"metadata": metadata, "status": status})
 

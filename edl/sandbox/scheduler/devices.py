@@ -1,4 +1,4 @@
-"""Which nodes have the devices that a pod claims, in the words of kube-scheduler (DynamicResources).
+"""Finds nodes with the devices that a pod claims, with kube-scheduler's messages (plugin DynamicResources).
 
 What there is and what claims ask for is read as edl's planner reads it (`edl/kube/translate/devices`): whole devices
 of a node, by class and selectors. Nobody is preempted for a claim, as in Kubernetes.
@@ -44,7 +44,7 @@ ELSEWHERE = "resourceclaim not available on the node"
 STILL_NOT, DEALLOCATED = "still not schedulable", "deallocation of ResourceClaim completed"
 _MOST_USERS = 256
 _ENOUGH = 2**31
-"""So much of an extended resource a node seems to have whose devices are counted instead."""
+"""The amount of an extended resource that a node pretends to have if its devices are counted instead."""
 
 Device = tuple[str, DeviceId]
 """The name of a request, and a device that it gets."""
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a pod asks for.
+    """The devices that a pod asks for.
 
     Attributes:
         open: claims without devices.
@@ -119,7 +119,7 @@ class Devices:
         classes: Iterable[Object],
         claims: Mapping[tuple[str, str], Object],
     ) -> None:
-        """Read the objects.
+        """Read the objects of one moment.
 
         Args:
             nodes: all of them.
@@ -139,7 +139,7 @@ class Devices:
         self._taken.update(_devices_of(claim))
 
     def asked_by(self, pod: PodView) -> Asked:
-        """What a pod asks for.
+        """Read which devices a pod asks for.
 
         Raises:
             ClaimProblemError: a claim is not there, is used by others alone, or cannot be read.
@@ -165,7 +165,7 @@ class Devices:
         )
 
     def refusal(self, pod: PodView, asked: Asked, node: NodeView) -> str:
-        """Why a node cannot take a pod with such claims, whoever leaves; an empty text if it can.
+        """Why a node could not take a pod with such claims even without other pods; empty if it could.
 
         Raises:
             ClaimProblemError: a selector has no value, or the sandbox does not give out such devices.
@@ -246,7 +246,7 @@ class Devices:
 
 
 class _Decoded(Generic[T]):
-    """Decodes each version of an object once, so that who compares them sees what changed."""
+    """Decodes each version of an object once, so that an unchanged object remains the same Python object."""
 
     def __init__(self, decoder: Decoder[T]) -> None:
         self._decoder = decoder
@@ -268,11 +268,11 @@ class _Decoded(Generic[T]):
 
 
 def _matched(choices: Sequence[frozenset[DeviceId]]) -> list[DeviceId] | None:
-    """A device of its own for each of several choices; None if there are too few."""
+    """Choose a different device for each of several requests; None if there are too few."""
     owners: dict[DeviceId, int] = {}
 
     def has_one(place: int, seen: set[DeviceId]) -> bool:
-        """Give one to a choice, for which others may have to take another one (Kuhn)."""
+        """Give a request a device, for which other requests may change theirs (Kuhn's algorithm)."""
         for device in sorted(choices[place] - seen):
             seen.add(device)
             if device not in owners or has_one(owners[device], seen):
@@ -287,7 +287,7 @@ def _matched(choices: Sequence[frozenset[DeviceId]]) -> list[DeviceId] | None:
 
 
 def _devices_of(claim: Object) -> set[DeviceId]:
-    """The devices that a claim has for itself."""
+    """The devices that are allocated to a claim alone."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     return {(one["driver"], one["pool"], one["device"]) for one in results if not one.get("adminAccess")}

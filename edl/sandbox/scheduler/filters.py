@@ -1,4 +1,4 @@
-"""Which nodes can take a pod, and the words with which kube-scheduler says why a node cannot.
+"""Finds the nodes that can take a pod, and says with kube-scheduler's messages why the others cannot.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/, and the messages of the plugins in
 k8s.io/kubernetes/pkg/scheduler/framework/plugins.

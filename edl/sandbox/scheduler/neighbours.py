@@ -1,4 +1,4 @@
-"""Whether a pod may be beside the pods that run: required affinity, anti-affinity and topology spread.
+"""Checks required affinity, anti-affinity and topology spread between a pod and the running pods.
 
 The words are those of kube-scheduler's plugins InterPodAffinity and PodTopologySpread.
 """

@@ -1,4 +1,4 @@
-"""Which pods of lower priority free capacity for a pod.
+"""Chooses pods of lower priority to delete so that a pod fits.
 
 On each node all pods of lower priority are taken away in thought; if the pod then fits, the most important ones come
 back first as long as it still fits. Of the nodes, the one whose most important victim is least important wins, then
@@ -21,13 +21,13 @@ from edl.sandbox.scheduler.view import NodeView, PodView
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CLAIMS = "no new claims to deallocate"
-"""What kube-scheduler's plugin for ResourceClaims says of a pod without any; tools compare the whole text."""
+"""The message of kube-scheduler's plugin for a pod without ResourceClaims; tools compare the whole text."""
 _OFFSET = 2**31  # priorities become positive, so that more victims are a larger sum
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A node, and the pods on it that go."""
+    """A node, and the pods to delete on it."""
 
     node: str
     victims: tuple[PodView, ...]
@@ -46,7 +46,7 @@ def may_preempt(pod: PodView, nodes: Sequence[NodeView]) -> bool:
 def find_preemption(
     pod: PodView, nodes: Sequence[NodeView], closed: Container[str] = frozenset()
 ) -> Preemption | None:
-    """The best node to free capacity on; None if there is none.
+    """Choose the best node for a preemption; None if it helps on no node.
 
     Args:
         pod: that no node can take.
@@ -89,7 +89,7 @@ def _is_too_large(pod: PodView, node: NodeView) -> bool:
 
 
 def _victims(pod: PodView, node: NodeView, nodes: Sequence[NodeView]) -> tuple[PodView, ...]:
-    """The pods to take from a node; empty if that does not help."""
+    """Choose the pods to delete on a node; empty if that does not help."""
 
     def lacks(beside: Sequence[PodView]) -> bool:
         left = node.with_pods(beside)

@@ -1,4 +1,4 @@
-"""The loop: bind each pod to its best node, or preempt, or say why not.
+"""The loop of the scheduler: binds each pod to its best node, or preempts, or reports why it cannot.
 
 An ordinary client of an API server. It takes care of pods whose schedulerName is `default-scheduler`, one by one, the
 most important and then the oldest first.
@@ -41,7 +41,7 @@ Object = dict[str, Any]
 NAME = "default-scheduler"
 _LONGEST_S = 5.0
 _LOOK_S = 0.1
-"""How old the scheduler's picture of nodes and pods may be, apart from what it did itself."""
+"""The greatest age of the scheduler's view of nodes and pods, apart from its own writes."""
 _DEVICES = "/apis/resource.k8s.io/v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -114,7 +114,7 @@ class Scheduler:
                 return
 
     def _look(self) -> None:
-        """Read the nodes, and the pods that wait for one after a preemption; in between, own bindings are added."""
+        """Read the nodes and nominated pods; between two reads, its own bindings are added."""
         self._nodes = {node.name: node for node in node_views(self.nodes, self.pods, self._assumed, self._views)}
         views = [self._views(pod) for pod in self.pods if self._is_waiting(pod)]
         self._nominees = [one for one in views if one is not None and one.nominated]
@@ -122,7 +122,7 @@ class Scheduler:
         self._looked_s = time.monotonic()
 
     def _claims_now(self) -> dict[tuple[str, str], Object]:
-        """The claims on devices, with what was written just now."""
+        """The claims on devices, including those that were just written."""
         found = {uid_of(claim): claim for claim in self.device_claims}
         self._written = {
             uid: claim
@@ -173,13 +173,13 @@ class Scheduler:
             await self._refuse(pod, explain(len(nodes), texts, refusal_note(pod, seen, never, done)))
 
     async def _refuse_for_claims(self, pod: PodView, problem: str, nodes: list[NodeView]) -> None:
-        """Say what is wrong with the claims of a pod; nothing while one of them is still to be made."""
+        """Report what is wrong with the claims of a pod; nothing while one of them does not exist yet."""
         if problem:
             note = refusal_note(pod, nodes, {node.name for node in nodes}, STILL_NOT)
             await self._refuse(pod, f"0/{len(nodes)} nodes are available: {problem}. {note}")
 
     async def _deallocate(self, pod: PodView, asked: Asked, nodes: list[NodeView]) -> str:
-        """Take the devices of a claim back if they are what keeps a pod away; returns the words for what was done."""
+        """Release the devices of a claim if they keep its pod from other nodes; returns the message about it."""
         if not asked:
             return NO_CLAIMS
         claim = asked.unused_elsewhere(pod, nodes)
@@ -202,7 +202,7 @@ class Scheduler:
         self._devices.note(claim)
 
     def _with_nominated(self, node: NodeView, pod: PodView) -> NodeView:
-        """The node, with the other pods that wait for it and are no less important."""
+        """Add to a node the other pods nominated to it whose priority is not lower."""
         waiting = [one for one in self._nominees if one.uid != pod.uid and one.priority >= pod.priority]
         own = [one for one in waiting if one.nominated == node.name]
         return node.with_pods([*node.pods, *own]) if own else node
@@ -282,7 +282,7 @@ class Scheduler:
 def refusals(
     pod: PodView, nodes: list[NodeView], closed: Mapping[str, str], without: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Why which nodes cannot take a pod; a node that can is left out.
+    """By node, why it cannot take a pod; nodes that can are left out.
 
     Args:
         pod: the pod.

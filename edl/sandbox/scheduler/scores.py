@@ -1,4 +1,4 @@
-"""Which of the nodes that can take a pod is the best.
+"""Scores the nodes that can take a pod, and chooses the best.
 
 Source: the plugins NodeResourcesFit (LeastAllocated, MostAllocated), NodeAffinity and TaintToleration of
 kube-scheduler, with its default weights 1, 2 and 3; NodeResourcesBalancedAllocation, weight 1.
@@ -18,11 +18,11 @@ _SCORED = ("cpu", "memory")
 _BEST = 100.0
 _AFFINITY_WEIGHT, _TAINT_WEIGHT = 2.0, 3.0
 _DEFAULT = {"cpu": 100, "memory": 200 * 1024 * 1024}
-"""What a pod that requests nothing counts as."""
+"""The requests with which a pod counts that requests nothing."""
 
 
 class Packing(StrEnum):
-    """Which nodes are better: those with more free, or those with less."""
+    """Whether nodes with more free capacity are better, or nodes with less."""
 
     LEAST = "LeastAllocated"
     MOST = "MostAllocated"
@@ -66,7 +66,7 @@ def _allocation(pod: PodView, node: NodeView, packing: Packing) -> float:
 
 
 def _balance(pod: PodView, node: NodeView) -> float:
-    """Best if cpu and memory are in use alike: for two shares the deviation is half of their difference."""
+    """Score by how equally cpu and memory are used: half the difference of the two shares is the deviation."""
     shares = _shares(pod, node)
     return _BEST * (1 - (max(shares) - min(shares)) / 2) if shares else 0.0
 

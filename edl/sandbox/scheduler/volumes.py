@@ -1,4 +1,4 @@
-"""On which nodes the volumes of a pod may be used, in the words of kube-scheduler (VolumeBinding, VolumeZone).
+"""Finds nodes on which a pod's volumes may be used, with kube-scheduler's messages (VolumeBinding, VolumeZone).
 
 What a volume requires is read as edl's planner reads it (`edl/kube/translate/rules/volumes.py`).
 """
@@ -24,7 +24,7 @@ NO_ZONE = "node(s) had no available volume zone"
 
 @dataclass(frozen=True, slots=True)
 class VolumeRule:
-    """What a volume requires of the node of its pods, and the words about a node that does not match."""
+    """What a volume requires of the nodes of its pods, and the message about nodes that do not match."""
 
     rule: NodeRule
     words: str
@@ -58,7 +58,7 @@ def volume_rules(pod: Object, claims: Iterable[Object], volumes: Iterable[Object
 
 
 def refusal_by_volumes(rules: Iterable[VolumeRule], node: NodeView) -> str:
-    """Why a node cannot take a pod with such volumes, whoever leaves; an empty text if it can."""
+    """Why a node could not take a pod with such volumes even without other pods; empty if it could."""
     fields = {"metadata.name": node.name}
     for one in rules:
         if not any(is_met(term, node.labels, fields) for term in one.rule.terms):
