@@ -22,11 +22,11 @@ MEANINGS = {
     137: "Killed: out of memory, or still running at the end of the grace period",
     139: "Segmentation Fault",
 }
-"""What the launcher calls an exit code."""
+"""The name that the launcher gives an exit code."""
 SIGNALLED = 128
 """The exit code of a process that signal n ended is 128 + n, as in shells."""
 LAST_WORDS = "the entrypoint exited with code "
-"""How the last line of the launcher in a log begins."""
+"""The beginning of the launcher's last line in a log."""
 
 
 def write_termination_log(text: str, environment: Mapping[str, str]) -> None:

@@ -31,7 +31,7 @@ async def wait_for_first(*awaitables: Awaitable[Any]) -> tuple[asyncio.Future[An
 
 
 async def is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
-    """Wait until an event is set; False if it is not set after so many seconds."""
+    """Wait until an event is set; False if it is not set within the given seconds."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

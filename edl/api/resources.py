@@ -118,7 +118,7 @@ class ClaimUse(Part):
     name: Label
     """The name of the claim in `template.spec.resourceClaims`."""
     request: Label | None = None
-    """One request of the claim; all of them if it is empty."""
+    """The name of one request of the claim; empty for all its requests."""
 
 
 class Requirements(Part):

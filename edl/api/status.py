@@ -66,7 +66,7 @@ class ResizeStatus(Part):
     voluntary_time: _Time | None = None
     """Last time at which the job gave trainers to another job; the cooldown starts there."""
     seconds: _Number | None = None
-    """Measured cost: training time at the speed after the change."""
+    """Measured cost of the change, in seconds of training at the speed after it."""
 
 
 class DatasetStatus(Part):

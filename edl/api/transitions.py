@@ -17,7 +17,7 @@ from edl.model.status import JobPhase
 
 _PHASES_WITH_PODS = (JobPhase.CREATING, JobPhase.RUNNING, JobPhase.SCALING)
 _DATASET_FIELDS = ("source", "seed", "shardSize", "maxQuarantinedFraction")
-"""What the master records of `spec.dataset`, apart from the epochs; `onLedgerLost` may change."""
+"""The fields of `spec.dataset` that the master records, except the epochs; `onLedgerLost` may change."""
 
 
 def transition_rules() -> list[dict[str, Any]]:

@@ -211,7 +211,7 @@ def without_taken(
 
 
 def within(decision: ScaleDecision, most: int) -> ScaleDecision:
-    """Return a decision limited to so many trainers."""
+    """Return a decision limited to `most` trainers."""
     target = max(decision.current, most)
     return replace(decision, target=target) if decision.target > target else decision
 

@@ -12,7 +12,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import CPU
 
 UID_OF_ASSUMED = "assumed "
-"""What the UID of a pod begins with that is being created."""
+"""The beginning of the UID that edl gives a pod while the pod is being created."""
 
 
 def as_if_done(job: Job, actions: Iterable[CreatePod | DeletePod]) -> Job:

@@ -42,7 +42,7 @@ DENIED_AT_MOST_S = 3600.0
 """The longest pause if the server accepts the question, and then not the pod, or for resizes, about which it is not
 asked: each attempt may cost others pods."""
 TRUSTED_AFTER = 14
-"""After so many doublings without a refusal the step is beyond every maximum, and the refusal is forgotten."""
+"""After so many doublings without a rejection, the rejection is forgotten: the step exceeds every maximum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ from edl.model.pods import OVERDUE_S
 from edl.model.status import JobStatus
 
 TROUBLE_S = 1.0
-"""How often a job is looked at that had trouble with a node: its other trainers confirm that once they do well."""
+"""How often the writes of a job with trouble on a node are computed again: its other trainers may confirm it."""
 LOOK_AFTER_S = 300.0
 """A job is looked at again after this time at most, and after half of it at least: each job at its own moment."""
 
 JOBS_AT_ONCE = 5
-"""So many jobs are looked at between two writes: what a job needs takes some milliseconds at worst."""
+"""The writes of so many jobs are computed between two sends; one job takes some milliseconds at worst."""
 LEAST_SWEPT = 1000
 """Times that are out of date are swept out once they are more than this and than the jobs."""
 CONFLICT_S = 0.1

@@ -61,7 +61,7 @@ from edl.model.topology import Labels
 REPAIR_S = 1800.0
 """How often edl makes sure that what a running job needs still exists."""
 ENSURED_FOR_S = 300.0
-"""For so long edl takes for usable that what it has made for the pods of a job exists."""
+"""How long edl relies on the existence of an object that it has made for pods, without checking again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,7 +283,7 @@ class Controller:
         return max(SHORTEST_S, next_s - self._clock.monotonic_s())
 
     async def _wait(self, pause_s: float, stop: asyncio.Event) -> None:
-        """Wait until something happens, or for so long."""
+        """Wait until something happens, or until the given time has passed."""
         if pause_s <= 0.0 or self._wake.is_set() or stop.is_set():
             await asyncio.sleep(0)
             return

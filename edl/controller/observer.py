@@ -31,7 +31,7 @@ from edl.model.pods import Pod
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
 
 SLICE_OF_JOBS = 100
-"""So many jobs are read before anything else may be done: 20 ms, if all have changed."""
+"""After so many jobs other tasks may run: reading them takes 20 ms if all have changed."""
 
 
 class Queues(NamedTuple):

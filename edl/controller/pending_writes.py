@@ -32,7 +32,7 @@ class Lane(IntEnum):
 
 
 STARTS = (Lane.END, Lane.BASE, Lane.MINIMUM)
-"""What comes before first statuses in every second turn."""
+"""The lanes that in every second turn come before the first statuses of jobs."""
 URGENT = tuple(lane for lane in Lane if lane < Lane.SURPLUS)
 
 

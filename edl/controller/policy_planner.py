@@ -22,7 +22,7 @@ from edl.planner.reading.kept import KeptReading
 from edl.planner.starts import Start, startable
 
 PLAN_WAITS_S = 0.3
-"""So long a plan waits for a search ahead of it, each time."""
+"""How long a plan waits each time for a search for evictions ahead of it."""
 
 
 def planner_of(policy: Policy, quotas: Callable[[], tuple[Quota, ...]]) -> Planner:

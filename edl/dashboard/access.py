@@ -26,7 +26,7 @@ NEEDED = (
     Right("list", "", "pods"),
     Right("list", "", "nodes"),
 )
-"""What the page shows is what these rights show; so an account that has them learns nothing new."""
+"""The rights that a viewer needs. They already show everything that the page shows."""
 
 ANSWER_KEPT_S = 60.0
 REFUSAL_KEPT_S = 5.0

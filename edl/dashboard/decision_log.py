@@ -13,9 +13,9 @@ from edl.model.status import Reason
 
 CAPACITY = 200
 MAX_OF_A_PLAN = 50
-"""So many changes of one plan are kept; a plan for 1,000 new jobs would push out everything else."""
+"""The most changes kept of one plan, so that a plan for 1,000 new jobs does not displace all others."""
 _NAMED_PODS = 3
-"""So many serving pods are named for which trainers end."""
+"""The most serving pods that are named as the cause of deletions."""
 
 
 class DecisionLog:

@@ -22,7 +22,7 @@ from edl.planner.problem import Problem
 from edl.planner.problem_reader import read_problem
 
 NAMED = 3
-"""So many pods are named."""
+"""The most pods that are named."""
 
 
 def waiting_lines(snapshot: ClusterSnapshot) -> Iterator[str]:

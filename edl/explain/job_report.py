@@ -76,7 +76,7 @@ class NodeTrainers:
 
 @dataclass(frozen=True, slots=True)
 class FullResource:
-    """A full resource: its place in words, the number of nodes, what is free at most, what a trainer requests.
+    """A full resource: where it is full, on how many nodes, the most that is free, and what a trainer requests.
 
     Attributes:
         is_proved: False if another arrangement of the pods that the plan starts may have a slot.

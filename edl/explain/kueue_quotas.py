@@ -14,7 +14,7 @@ from edl.planner.queues.pool_tree import PoolTree
 from edl.planner.quota import QuotaRow, QuotaShortage
 
 NAMED = 2
-"""So many borrowers are named at most: those that borrow most."""
+"""The most borrowers that are named: those that borrow most."""
 
 
 class KueueQuotas:

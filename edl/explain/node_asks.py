@@ -1,4 +1,4 @@
-"""What a plan asks an autoscaler for and which nodes it empties, in words: added to the lines of the jobs."""
+"""Sentences about nodes that a plan asks an autoscaler for or empties, added to the lines of the jobs."""
 
 from __future__ import annotations
 

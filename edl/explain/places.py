@@ -1,4 +1,4 @@
-"""Nodes in words: the pools they belong to, which resource is full on them, and which ones a job avoids."""
+"""Describes nodes in words: their pools, which resource is full on them, and which of them a job avoids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORE_LATER = "once its new trainers run, the rule may allow more"
 UNPROVED = "another arrangement of the pods that start may have a slot, but none was found"
 
 _OF_CAPACITY = frozenset({Cause.NO_ROOM, Cause.NEVER_FITS, Cause.LOST_TO_SERVING, Cause.HEAD_OF_QUEUE})
-"""What a node that the job avoids for a while could help against."""
+"""The causes of a count against which an avoided node could help."""
 
 
 class Places:

@@ -12,7 +12,7 @@ from edl.planner.queues.borrowing import Pool, QueueUse, queue_uses, shares
 from edl.planner.quota import QuotaRow
 
 NAMED = 2
-"""So many other queues are named at most: those that hold most."""
+"""The most other queues that are named: those that use most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who rejects the pods of a job, in a few words, read from the answer of the API server.
+"""Says in a few words who rejects the pods of a job, read from the answer of the API server.
 
 The API server answers in free text. What is recognised here is what its own admission plugins write; any other answer
 is named by its reason.

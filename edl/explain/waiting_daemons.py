@@ -12,7 +12,7 @@ from edl.model.resources import HOST_PORT_PREFIX, Resources
 from edl.model.units import amount, count, listed, rank_of
 
 NAMED = 3
-"""So many pods are named."""
+"""The most pods that are named."""
 
 
 def daemon_lines(snapshot: ClusterSnapshot) -> Iterator[str]:

@@ -20,13 +20,13 @@ MOST_SHAPES = 64
 """Shapes that are learned; the ones seen last stay."""
 
 COOLDOWN_S = 60.0
-"""From the first deletion of trainers for capacity to the next time that any are deleted for it."""
+"""The least time from a first deletion of trainers for headroom to the next deletions for it."""
 
 GRANT_S = 10.0
-"""How long deletions for capacity go on, so that a plan whose writes were dropped is made again."""
+"""How long deletions for headroom may continue, so that a plan whose writes were dropped can be repeated."""
 
 LEAST_CORES = 0.01
-"""What an idle pod costs if it requests less CPU."""
+"""The CPU that an idle pod counts with if it requests less, in cores."""
 
 
 class Reservation(Protocol):

@@ -16,7 +16,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.pods import Pod
 
 REACTION_S = 1.0
-"""From a waiting pod to the deletion of trainers for it: a plan, or kube-scheduler's own preemption."""
+"""The time from a waiting pod to the deletion of trainers for it, by a plan or by kube-scheduler's preemption."""
 
 DEFAULT_STOP_S, DEFAULT_START_S = 8.0, 1.0
 KEPT_SAMPLES = 64

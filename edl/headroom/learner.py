@@ -18,16 +18,16 @@ from edl.headroom.moments import Moments, level_for_a_moment
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 COLD_WINDOWS = 20
-"""Until so many windows were seen, nothing is kept."""
+"""How many windows must have been seen before any capacity is kept."""
 
 DEAD_BAND = 0.1
 """An answer holds until the next one differs by more than this part of it."""
 
 RENEWED_S = 60.0
-"""How often the accounts are asked anew while nothing grows."""
+"""How often the forecasts are asked again while nothing grows."""
 
 RETURN_S = 40.0
-"""How long capacity stays idle after nobody asks for it any more: jobs pause before they grow."""
+"""How long freed capacity stays idle if no pod uses it any more: jobs pause before they grow."""
 
 _RECENT, _ALL, _HOUR, _MOMENT = range(4)
 _NAMES = ("the last hour", "all days", "this hour of the day", "the moments so long after a change")

@@ -13,7 +13,7 @@ from edl.headroom.histogram import Histogram
 
 PART_S = 30.0
 MOST_PARTS = 30
-"""Longer ago than so many parts is one kind of moment."""
+"""All moments with so many parts or more since the last change are one kind."""
 
 COLD_S = 500.0
 """A kind of moment that was seen for a shorter time is not known."""

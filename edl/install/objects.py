@@ -22,7 +22,7 @@ NAMESPACE = CONTROLLER_NAMESPACE
 CONTROLLER = "training-job-controller"
 IMAGE = f"edl/edl-controller:{__version__}"
 RESOURCES = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
-"""Of a controller on a thousand nodes."""
+"""The requests and limits of a controller on a thousand nodes."""
 
 COMPONENT_LABELS = {"app.kubernetes.io/name": "edl", "app.kubernetes.io/component": "controller"}
 _USER = 65532

@@ -33,7 +33,7 @@ _WORDS = (
     (re.compile(r"^Index error: index=(-?\d+).*"), r"index out of bounds: \1"),
     (re.compile(r"^divide by zero$"), "division by zero"),
 )
-"""What the library says, and what cel-go does."""
+"""Error messages of the library, with those of cel-go for the same errors."""
 
 Quantity = Mapping[str, str]
 MAPPING = "map<string, dyn>"

@@ -24,10 +24,10 @@ from edl.model.names import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from edl.model.status import JobPhase, Reason
 
 RESOURCE = f"trainingjob.{GROUP}"
-"""What kubectl calls the resource in its outcomes."""
+"""The name that kubectl prints for the resource in its messages."""
 
 ALL_ROLES = "all"
-"""What `edl logs --role` takes for the pods of every role."""
+"""The value of `edl logs --role` for the pods of every role."""
 
 WATCH_S = 300
 _READ_S = WATCH_S + 60.0
@@ -351,7 +351,7 @@ def checked_job(place: str, body: Object, namespace: str) -> Object:
 
 
 def _refusal(error: RefusedError) -> PermanentError:
-    """The server's own words, without the request."""
+    """The message of the API server, without the request."""
     return PermanentError(error.answer or str(error))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from edl.printable import printable
 
 AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-"""What to accept for a table."""
+"""The media type that asks the API server for a table."""
 
 _GAP = 3
 _NARROWEST = 6

@@ -38,10 +38,10 @@ ANSWER_BYTES, ANSWER_BYTES_OF_POD = 256 * 1024, 2 * 1024
 """The longest answer: of any job, and more for each of its pods. A status of edl's own master is always shorter."""
 
 _FREE_BYTES, _FREE_BYTES_OF_POD = 16 * 1024, 512
-"""The same that costs nothing: more than the status of a job in which little goes wrong."""
+"""Bytes of an answer that do not count towards the budget: in all, and for each pod."""
 
 _BYTES_PER_S, _BURST_BYTES = 256 * 1024, 4 * 1024 * 1024
-"""What the masters of one namespace may answer beyond that."""
+"""The budget of a namespace for what its masters answer beyond the free bytes: a rate, and a burst."""
 
 _FREE_PIECES, _BYTES_OF_PIECE = 32, 512
 """Answers come in packets of at least that many bytes, except for a few; each piece costs the event loop a turn."""

@@ -26,7 +26,7 @@ class IntervalSet:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self.size = 0
-        """How many numbers the set holds."""
+        """The number of whole numbers in the set."""
         for start, end in ranges:
             self.add(start, end)
 

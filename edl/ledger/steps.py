@@ -45,7 +45,7 @@ class StepLedger(CheckpointLedger):
         return self._is_on_roster(session) and not session.is_replaced
 
     def form_world(self, sessions: Sequence[int], positions: Sequence[int | None]) -> WorldFormed:
-        """Begin the next generation.
+        """Begin the next world of trainers that train in step; its generation is one higher.
 
         Args:
             sessions: rank -> number of the session.

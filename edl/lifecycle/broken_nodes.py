@@ -101,7 +101,7 @@ def _most_seen_first(node: AvoidedNode) -> tuple[int, int, str]:
 
 
 def most_avoided(nodes: int) -> int:
-    """How many of so many nodes edl avoids at most."""
+    """The most nodes that edl avoids in a cluster with a number of nodes."""
     return min(MOST_NODES, max(1, int(MOST_FRACTION * nodes))) if nodes >= LEAST_CLUSTER else 0
 
 

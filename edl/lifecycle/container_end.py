@@ -21,9 +21,9 @@ _LAUNCHER = re.compile(
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
 """Signals that others send: the last line of a log is not about them."""
 DEFAULT_NAMESPACE = "default"
-"""That of commands without -n, unless a kubeconfig says otherwise."""
+"""The namespace of commands without -n, unless a kubeconfig sets another one."""
 _OF_KUBELET = ("OOMKilled: ", "ContainerStatusUnknown: ", "DeadlineExceeded: ", "Evicted: ")
-"""How lines begin that say what the kubelet knows: more than an exit code does."""
+"""The beginnings of lines in which the kubelet gives a cause of an end, which says more than an exit code."""
 
 
 def cause_of_end(pod: Pod) -> str:

@@ -27,7 +27,7 @@ NO_PSERVERS = "trainers"
 
 LEDGER_LOST = "LedgerLost"
 FINISH_GRACE_S = 600.0
-"""How long trainers may take to save the model after the end of the last epoch."""
+"""How long trainers may take to save the model after the last epoch has ended."""
 
 STORE_AFTER_S, STORE_SOON_AFTER_S, STORE_SOON_FRACTION = 60.0, 10.0, 0.01
 """Progress is written after the first time or, if that fraction of an epoch is new, after the second."""

@@ -20,7 +20,7 @@ from edl.model.units import count
 def end_or_suspension(
     job: Job, failures: int, events: Sequence[PodEvent], master_view: MasterView | None, now_s: float
 ) -> Step | None:
-    """The step of a job that ends or is suspended; None if it goes on.
+    """The step of a job that ends or is suspended; None if it continues.
 
     Args:
         job: the job and its pods, as observed.
@@ -52,7 +52,7 @@ def end_or_suspension(
 
 
 def _end_by_ledger(job: Job, master_view: MasterView | None) -> Step | None:
-    """The end of a job that follows from its master's report; None if it goes on."""
+    """The end of a job that follows from its master's report; None if it continues."""
     if lost := ledger_loss(job):
         return Step(Stage.FAILED, 0, LEDGER_LOST, lost)
     if too_many := quarantine_failure(master_view):

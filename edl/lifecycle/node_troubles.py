@@ -24,7 +24,7 @@ from edl.model.units import count, listed
 
 NODE_AVOIDED = "NodeAvoided"
 MOST_TROUBLES = 16
-"""So many nodes are stored at most, those with the latest troubles."""
+"""The most nodes that a status stores: those with the latest troubles."""
 
 
 def node_troubles(

@@ -1,4 +1,4 @@
-"""A job as its namespace may have it: a priority that is too high counts as the highest, a queue may be closed to it.
+"""Applies the rule of a job's namespace: a priority above its highest is lowered, and a queue may be closed to it.
 
 The priority and the queue are in the job, which its owner writes; whose work stops for whose is the operator's
 decision. A closed queue is no error of the spec: the job waits, and it runs once the operator opens the queue.

@@ -138,7 +138,7 @@ CutStage = Literal[
     "preferences", "proof", "best effort", "sentences", "groups of serving pods",
 ]  # fmt: skip
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
-"""What the deadline can cut short."""
+"""The stages of a decision that the deadline can cut short."""
 
 
 @dataclass(frozen=True, slots=True)

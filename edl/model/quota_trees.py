@@ -94,7 +94,7 @@ class QuotaTrees:
 
 
 NO_TREES = QuotaTrees()
-"""What a cluster without such jobs has."""
+"""The quota trees of a cluster without jobs of Kueue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def above(sizes: Sizes, count: int) -> int:
 
 
 def allows(sizes: Sizes, count: int) -> bool:
-    """True if a job may have so many trainers."""
+    """True if a job may have `count` trainers."""
     return not sizes or at_most(sizes, count) == count
 
 

@@ -21,7 +21,7 @@ from typing import Never
 from aiohttp import web
 
 MAX_CONNECTIONS = 256
-"""Of one server: far below the 1024 open files with which many containers start."""
+"""The most connections of one server: far below the 1024 open files that many containers may have."""
 
 MAX_OF_ADDRESS = 64
 """A browser opens a few beside the stream of its page, and all come from one address by `kubectl port-forward`."""

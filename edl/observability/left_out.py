@@ -1,4 +1,4 @@
-"""The log lines about objects that edl cannot read: each once, a few at a time, and those of each namespace by turns.
+"""Logs the objects that edl cannot read: each once, a few at a time, and the namespaces in turn.
 
 Whoever may create objects may create thousands that nobody can read, under new names all the time.
 """
@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from edl.observability.logs import log_event
 
 MOST_LINES = 50
-"""Of one look."""
+"""The most lines that are logged at a time."""
 
 
 class LeftOutLog:

@@ -28,7 +28,7 @@ from edl.planner.guard import RefusedPlanError
 _log = logging.getLogger(__name__)
 
 LINES_AT_ONCE = 100
-"""So many decisions are logged before anything else may be done."""
+"""After so many logged decisions other tasks may run."""
 
 
 def new_trace_id() -> str:

@@ -14,10 +14,10 @@ from edl.observability.bounded_connections import IDLE_S, end_unread, entrance
 from edl.observability.own_hosts import foreign
 
 SHUTDOWN_S = 2.0
-"""How long a response that is being sent may delay the stop."""
+"""How long a stop of the server waits for a response that is being sent."""
 
 REST = 10.0
-"""So many times longer than a page took to make, it is served again: asking all the time takes a tenth of a core."""
+"""A page is served again for so many times as long as making it took, so that it costs a tenth of a core."""
 
 KEPT_PER_S = 1024 * 1024
 """A page is made anew no sooner than after a second for so many bytes: who does not read it keeps it in memory."""

@@ -214,7 +214,7 @@ def checked_by(check: Callable[[str], object]) -> Callable[[str], str]:
 
 
 def either(words: Sequence[str]) -> str:
-    """The words as a choice: `debug, info or warn`."""
+    """Join texts to a choice: `debug, info or warn`."""
     return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 

@@ -29,7 +29,7 @@ class Predicate(StrEnum):
 
 
 JUDGED: tuple[Predicate, ...] = tuple(predicate for predicate in Predicate if predicate is not Predicate.OTHER)
-"""What edl judges itself."""
+"""The predicates that edl judges itself."""
 
 
 class Part(BaseModel):
@@ -43,12 +43,15 @@ class PredicateRow(Part):
 
     predicate: Annotated[Predicate, Field(description="`resources`, `taints`, `selector` and so on")]
     judged: Annotated[bool, Field(description="true if edl judges it itself")]
-    bound_agreed: Annotated[int, Field(description="bound pods whose node passes it in edl's view")] = 0
-    bound_disagreed: Annotated[int, Field(description="bound pods whose node fails it in edl's view")] = 0
+    bound_agreed: Annotated[int, Field(description="bound pods whose node passes the predicate in edl's view")] = 0
+    bound_disagreed: Annotated[int, Field(description="bound pods whose node fails the predicate in edl's view")] = 0
     refused_agreed: Annotated[
-        int, Field(description="refusals that name it, where edl finds no node either; one may name several")
+        int,
+        Field(description="refusals that name the predicate, where edl finds no node either; one may name several"),
     ] = 0
-    refused_disagreed: Annotated[int, Field(description="refusals that name it, where edl finds a node")] = 0
+    refused_disagreed: Annotated[
+        int, Field(description="refusals that name the predicate, where edl finds a node")
+    ] = 0
 
 
 class Disagreement(Part):
@@ -69,9 +72,9 @@ class Agreement(Part):
     """How often edl and kube-scheduler agree."""
 
     bound: Annotated[int, Field(description="pods that kube-scheduler bound")] = 0
-    bound_agreed: Annotated[int, Field(description="those whose node edl would have allowed")] = 0
+    bound_agreed: Annotated[int, Field(description="bound pods whose node edl would have allowed")] = 0
     refused: Annotated[int, Field(description="refusals; one for each message that is new for its pod")] = 0
-    refused_agreed: Annotated[int, Field(description="those where edl finds no node either")] = 0
+    refused_agreed: Annotated[int, Field(description="refusals where edl finds no node either")] = 0
     in_flight: Annotated[
         int,
         Field(description="answers that edl agreed with 2 s later, once bindings and deletions had arrived; agreed"),
@@ -79,7 +82,7 @@ class Agreement(Part):
     share: Annotated[float | None, Field(description="agreed answers as a part of all; null without any")] = None
     predicates: Annotated[list[PredicateRow], Field(description="by predicate")] = []
     disagreements: Annotated[list[Disagreement], Field(description="the first 500")] = []
-    left_off: Annotated[int, Field(description="disagreements beyond these")] = 0
+    left_off: Annotated[int, Field(description="disagreements beyond the first 500")] = 0
     daemon_pods: Annotated[int, Field(description="answers about pods of DaemonSets, which are not compared")] = 0
     no_time: Annotated[
         int,
@@ -91,9 +94,9 @@ class Agreement(Part):
 class Eviction(Part):
     """A trainer that edl would have evicted."""
 
-    first: Annotated[str, Field(description="time of the first plan that wanted it")]
-    last: Annotated[str, Field(description="time of the last one")]
-    plans: Annotated[int, Field(description="how many plans wanted it")]
+    first: Annotated[str, Field(description="time of the first plan with this eviction")]
+    last: Annotated[str, Field(description="time of the last plan with this eviction")]
+    plans: Annotated[int, Field(description="how many plans had this eviction")]
     job: Annotated[str, Field(description="NAMESPACE/NAME of the job")]
     trainer: Annotated[str, Field(description="name of the pod")]
     uid: Annotated[str, Field(description="its UID")]
@@ -122,20 +125,22 @@ class Evictions(Part):
     """What edl would have evicted."""
 
     trainers: Annotated[int, Field(description="trainers that a plan wanted evicted")] = 0
-    for_serving: Annotated[int, Field(description="those of them for serving pods")] = 0
-    serving_pods: Annotated[int, Field(description="serving pods for which they would have gone")] = 0
-    fits: Annotated[int, Field(description="those that then fit, by the model")] = 0
-    bound_anyway: Annotated[int, Field(description="those that kube-scheduler bound without it")] = 0
+    for_serving: Annotated[int, Field(description="trainers that a plan wanted evicted for serving pods")] = 0
+    serving_pods: Annotated[int, Field(description="serving pods for which trainers would have been evicted")] = 0
+    fits: Annotated[int, Field(description="serving pods that would fit then, by the model")] = 0
+    bound_anyway: Annotated[
+        int, Field(description="serving pods that kube-scheduler bound although nothing was evicted")
+    ] = 0
     evictions: Annotated[list[Eviction], Field(description="the first 2,000")] = []
     served: Annotated[list[ServedPod], Field(description="the serving pods, the first 2,000")] = []
-    left_off: Annotated[int, Field(description="evictions and serving pods beyond these")] = 0
+    left_off: Annotated[int, Field(description="evictions and serving pods beyond the first 2,000")] = 0
 
 
 class Interval(Part):
     """One minute of the cluster; amounts are means over the observed part of it."""
 
     start: Annotated[str, Field(description="when it began")]
-    seconds: Annotated[float, Field(description="how much of it was observed")]
+    seconds: Annotated[float, Field(description="how many seconds of the minute were observed")]
     capacity: Annotated[dict[str, float], Field(description="by resource: allocatable of ready nodes")]
     used: Annotated[dict[str, float], Field(description="by resource: requests of bound pods")]
     training: Annotated[dict[str, float], Field(description="by resource: those of trainers among them")]
@@ -156,7 +161,7 @@ class Estimate(Part):
     low: Annotated[
         float | None, Field(description="5th percentile of the bootstrap; null with fewer than 5 intervals")
     ]
-    high: Annotated[float | None, Field(description="95th percentile of it")]
+    high: Annotated[float | None, Field(description="95th percentile of the bootstrap")]
 
 
 class ResourceGain(Part):

@@ -48,7 +48,7 @@ LOOK_S = 1.0
 PATIENCE_S = 15.0
 """How long an error of the API server may last before the command gives up at its start."""
 LAST_LOOK_S = 10.0
-"""How long the last report may look for what edl does not understand."""
+"""How long the last report may search for objects that edl does not understand."""
 _REMEDY = (
     "check the API server and the right to watch nodes, pods, daemonsets and priorityclasses in all namespaces,"
     " as deploy/shadow gives it"

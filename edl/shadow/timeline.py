@@ -19,7 +19,7 @@ from edl.shadow.document import Interval
 
 INTERVAL_S = 60
 LONGEST_HOLD_S = 30.0
-"""What was seen holds for so long at most: later nobody looked."""
+"""The longest time for which a sample counts; after that nobody has looked."""
 
 _LEFT_OUT = {PODS, EPHEMERAL_STORAGE}
 

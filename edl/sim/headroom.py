@@ -24,7 +24,7 @@ ACI_RATE = 0.005
 """Step of adaptive conformal inference (Gibbs and Candes 2021, section 2)."""
 
 PACE_GAIN = 0.5
-"""How strongly the level follows the pace at which the budget of misses is used up."""
+"""How strongly the level reacts to the pace at which the budget of misses is used up."""
 
 
 class _Past:

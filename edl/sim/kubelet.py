@@ -16,7 +16,7 @@ SERVING = "serving"
 """The kind of a pod without a role in the latencies of a scenario."""
 
 ADDRESS = "192.0.2.1"
-"""Of every running master; nobody connects to it, but without one the controller calls no master."""
+"""The address of every running master. Nobody connects to it; the controller only needs one."""
 
 
 class Kubelet:

@@ -33,7 +33,7 @@ from edl.waiting import is_set_within
 CORE, BASE, SURPLUS = -1, -5, SURPLUS_VALUE
 """Priorities of edl's PriorityClasses: master and pservers, trainers up to the minimum, the other trainers."""
 BEST_EFFORT_BASE, BEST_EFFORT_SURPLUS = -10, -1000
-"""The same of trainers without requests."""
+"""The priorities of trainers without requests: within the minimum, and above it."""
 
 
 class SimulatedCluster:

@@ -122,7 +122,10 @@ class SchedulerSpec(_Spec):
 
     pod_s: Annotated[float, Field(gt=0, le=60)] = 0.005
     preempt_s: Annotated[
-        float, Field(gt=0, le=60, description="A try that ends with a new status of the pod: another node or reason.")
+        float,
+        Field(
+            gt=0, le=60, description="Seconds for a try that changes the status of the pod: another node or reason."
+        ),
     ] = 0.03
     retry: Annotated[
         Literal["events", "backoff"],
@@ -138,13 +141,16 @@ class LatencySpec(_Spec):
     start_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     stop_s: dict[Literal["trainer", "pserver", "master", "serving"], Between] = Field(default_factory=dict)
     write_s: Annotated[
-        Seconds, Field(description="A write of the controller, if the API server does nothing else.")
+        Seconds, Field(description="Seconds for a write of the controller, if the API server does nothing else.")
     ] = 0.01
     writes_per_s: Annotated[
-        float | None, Field(gt=0, description="So many writes of the controller the API server carries out at most.")
+        float | None,
+        Field(gt=0, description="The most writes of the controller that the API server carries out per second."),
     ] = None
-    decide_s: Annotated[Between, Field(description="The controller makes a plan.")] = (0.0, 0.0)
-    resize_s: Annotated[Seconds, Field(description="A kubelet grants a changed request of a running pod.")] = 0.2
+    decide_s: Annotated[Between, Field(description="Seconds in which the controller makes a plan.")] = (0.0, 0.0)
+    resize_s: Annotated[
+        Seconds, Field(description="Seconds until a kubelet grants a changed request of a running pod.")
+    ] = 0.2
     create_per_s: Annotated[float, Field(gt=0, description="Pods that a Deployment creates per second.")] = 100.0
 
     def start_of(self, role: str) -> tuple[float, float]:
@@ -182,7 +188,8 @@ class ControllerSpec(_Spec):
         ),
     ] = False
     clear_lending_after_s: Annotated[
-        Seconds, Field(description="Trainers that are slowed for so long are deleted; 0 never deletes them for that.")
+        Seconds,
+        Field(description="How long trainers may be slowed before they are deleted; 0 never deletes them for that."),
     ] = 30.0
     deadline_s: Annotated[float, Field(gt=0, le=600)] = 60.0
 
@@ -193,7 +200,9 @@ class Series(_Spec):
     times_s: tuple[Seconds, ...] = ()
     first_s: Seconds = 0.0
     every_s: Seconds = 0.0
-    jitter_s: Annotated[Seconds, Field(description="Each moment moves by up to so much, by the seed.")] = 0.0
+    jitter_s: Annotated[
+        Seconds, Field(description="Each moment is shifted by a random time of at most so many seconds.")
+    ] = 0.0
 
     def moments(self, count: int) -> tuple[float, ...]:
         """The first `count` moments, without jitter."""
@@ -213,7 +222,7 @@ class ResizeSpec(_Spec):
     cost_s: Seconds = 0.0
     stops: Annotated[
         Literal["job", "trainer"],
-        Field(description="The whole job stands for that time, or only the new trainers join late."),
+        Field(description="Whether the whole job stops for that time, or only the new trainers join late."),
     ] = "trainer"
 
 
@@ -245,7 +254,7 @@ class BatchSpec(_Spec):
         if batches != sorted(set(batches)) or batches[0] != self.base:
             raise ValueError(f"the batches of speeds do not ascend from base {self.base}; sort them")
         if parts[0] != 0.0 or parts != sorted(set(parts)):
-            raise ValueError("the parts of noise do not ascend from 0; sort them")
+            raise ValueError("the parts of the work in noise must begin with 0 and ascend; sort them")
         short = [part for part, scales in self.noise if len(scales) != len(batches)]
         if short:
             raise ValueError(f"noise from {short[0]:g} on does not list {len(batches)} scales, one for each batch")
@@ -283,9 +292,14 @@ class JobGroup(_Spec):
         BatchSpec | None, Field(description="The job may change its batch; this takes the place of throughput.")
     ] = None
     misjudged: Annotated[
-        float, Field(ge=0, lt=1, description="Policies know each speed wrong by up to this part, by group and count.")
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="The largest relative error of the speeds that policies know, drawn by group and count.",
+        ),
     ] = 0.0
-    is_declared: Annotated[bool, Field(description="The policies know throughput; else none of them does.")] = True
+    is_declared: Annotated[bool, Field(description="Whether the policies know the throughput.")] = True
     resize: ResizeSpec = ResizeSpec()
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     cooldown_s: Seconds = 60.0
@@ -329,9 +343,11 @@ class MeasureSpec(_Spec):
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
     steady_s: Annotated[
-        Window | None, Field(description="The part of which steady_utilisation and steady_trainers are averages.")
+        Window | None, Field(description="The time over which steady_utilisation and steady_trainers are averaged.")
     ] = None
-    ramps_s: Annotated[Window | None, Field(description="The part that serving shortfall covers.")] = None
+    ramps_s: Annotated[
+        Window | None, Field(description="The time over which the shortfall of serving is counted.")
+    ] = None
 
 
 class Scenario(_Spec):
@@ -340,7 +356,9 @@ class Scenario(_Spec):
     name: Name
     description: str = ""
     duration_s: Annotated[float, Field(gt=0, le=1e8)]
-    settled: Annotated[bool, Field(description="Serving of second 0 runs before the first job arrives.")] = True
+    settled: Annotated[
+        bool, Field(description="Whether the serving pods of second 0 run before the first job arrives.")
+    ] = True
     nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
     node_events: tuple[NodeEvent, ...] = ()
     jobs: tuple[JobGroup, ...] = ()

@@ -1,4 +1,4 @@
-"""Which of the nodes that can take a pod kube-scheduler prefers.
+"""Scores the nodes that can take a pod as kube-scheduler does.
 
 Source: the plugins NodeResourcesFit (LeastAllocated, weight 1), NodeResourcesBalancedAllocation (1), NodeAffinity (2)
 and PodTopologySpread (2, system default: one pod of a Deployment beside as few others as possible). Scores are whole

@@ -123,7 +123,7 @@ class Timeline:
         self._events: dict[float, list[Callable[[], None]]] = {}
 
     def add(self, at_s: float, event: Callable[[], None]) -> None:
-        """Let something happen so many seconds after the start."""
+        """Schedule a call for a time after the start, in seconds."""
         self._events.setdefault(at_s, []).append(event)
 
     def start(self, later: Callable[[float, Callable[[], None]], object]) -> None:

@@ -19,7 +19,7 @@ from edl.errors import ConfigError, PermanentError
 MODEL = "model.pt"
 """The file of the trained model."""
 KEPT = 3
-"""How many checkpoints stay by default."""
+"""How many checkpoints are kept by default."""
 _NAME = re.compile(r"checkpoint-(\d+)(\.shard-\d+)?\.pt")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)

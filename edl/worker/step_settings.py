@@ -165,12 +165,12 @@ class StepSettings:
         return self.total * self.epochs
 
     def base_batch(self, size: int) -> int:
-        """The records of a step of so many trainers, if the job does not choose them."""
+        """The global batch in records for a number of trainers, if the job does not choose it."""
         each = (self.micro_batch or 1) * self.within.processes
         return self.global_batch if self.global_batch is not None else each * size
 
     def passes(self, size: int, batch: int) -> int:
-        """The batches that a trainer computes in a step of so many trainers and records, one after the other."""
+        """The batches that a trainer computes one after the other in a step with a number of trainers and records."""
         share = -(-batch // (size * self.within.processes))
         return -(-share // self._most(share, size))
 

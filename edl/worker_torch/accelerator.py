@@ -76,7 +76,7 @@ _NOT_HERE = {
     "prepare_scheduler",
     "prepare_data_loader",
 }
-"""What `Accelerator` of Accelerate has and this one has not."""
+"""The methods of Accelerate's `Accelerator` that this one does not have."""
 _PRECISIONS = {"no": None, "bf16": torch.bfloat16}
 
 _log = logging.getLogger(__name__)

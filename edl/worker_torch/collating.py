@@ -21,7 +21,7 @@ except ImportError as error:
 Collate = Callable[[list[Any]], Any]
 """Turns a list of samples into a batch."""
 OPTIONS = ("prefetch_factor", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
-"""What of a DataLoader may be chosen; the rest is decided by the job."""
+"""The options of a DataLoader that a script may choose; the job decides all others."""
 
 
 class CollateGood:

@@ -40,7 +40,7 @@ TENSOR = (
     " [optimizer, other]), and other state as state={name: object}; change weights only in hooks of on_step_end, in"
     " all trainers alike"
 )
-"""What a person can do about settings, counts of steps, modes of the model, or tensors that differ."""
+"""The remedy in messages about settings, step counts, modes or tensors that differ."""
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
 _WORD = 8
 

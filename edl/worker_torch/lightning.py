@@ -36,7 +36,7 @@ _NOT_HERE = {
     "overfit_batches": 0.0,
     "reload_dataloaders_every_n_epochs": 0,
 }
-"""What of a `Trainer` changes which records it trains on, with the value that does not."""
+"""The options of a `Trainer` that change which records it trains on, with the value that does not."""
 
 
 class ElasticStrategy(SingleDeviceStrategy):

@@ -47,7 +47,7 @@ class ModuleSettings:
         return found
 
     def load(self, theirs: dict[str, list[Any]]) -> None:
-        """Take over what another trainer has changed, where this one began with the same and has it still.
+        """Take over the settings that another trainer has changed and this one has not.
 
         Args:
             theirs: from `changed` of that trainer.

@@ -20,7 +20,7 @@ from edl.model.status import Reason
 from edl.model.units import seconds
 
 SOON_S = 60.0
-"""A start that is undone within this time has failed."""
+"""A job stopped by a plan within this time of its start counts as started in vain."""
 FIRST_S, LONGEST_S = 10.0, 1280.0
 
 

@@ -22,7 +22,7 @@ from edl.model.status import Reason
 from edl.model.units import seconds
 
 WAITS_S = 60.0
-"""So long kube-scheduler may find no node; it tries again within 10 s of a change."""
+"""How long kube-scheduler may find no node for a trainer; it tries again within 10 s of a change."""
 FIRST_S, LONGEST_S = 60.0, 1920.0
 
 

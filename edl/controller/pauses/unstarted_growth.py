@@ -21,7 +21,7 @@ from edl.model.status import Reason
 from edl.model.units import seconds
 
 SAID_S, SILENT_S = 60.0, 120.0
-"""How long trainers may take to begin that say that they cannot, or that nobody makes; and those that say nothing."""
+"""How long trainers may take to begin: if they report that they cannot (or nobody makes them), and if silent."""
 FIRST_S, LONGEST_S = 120.0, 1920.0
 
 

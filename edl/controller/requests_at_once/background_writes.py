@@ -23,7 +23,7 @@ WORTH = 0.5
 SETS = 3
 """A number is judged after so many full sets of requests."""
 TRY_AGAIN_S = 60.0
-"""After a step that was taken back, the next one is not tried for so long."""
+"""How long the number is not raised again after a raise was undone."""
 SHORTEST_S = 1e-4
 
 

@@ -147,7 +147,7 @@ class _Proved(NamedTuple):
 def _asked(
     study: Study, rules: Rules, best: BestPossible, levels: Sequence[LevelClaim]
 ) -> Iterable[tuple[str, tuple[Rules, Mapping[PodShape, float], Claim]]]:
-    """Yield the claims to prove, by name: under which rules, from which prices to start, and for which plans."""
+    """Yield the upper bounds to prove, by name: for which plans, by which rules, and from which prices to start."""
     promised, minimum = Claim(tuple(j.floor for j in rules.jobs)), Claim(tuple(j.low for j in rules.jobs))
     staying, repacked = best.proofs
     fair = as_fair(rules, levels)

@@ -26,7 +26,7 @@ from operator import sub
 from edl.explain.certificates.rules import JobRule, NodeKind, Rules
 
 DENOMINATOR = 10**24
-"""Of every price; so fine because a byte has a price."""
+"""The denominator of every price; it is so large because a byte has a price."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def _numerators(prices: FloatArray) -> tuple[int, ...]:
 
 
 def _buckets(rules: Rules) -> list[_Bucket]:
-    """One bucket for each kind of nodes; if these are too many, one for kinds that are alike."""
+    """Group the kinds of nodes into buckets: one for each kind or, if these are too many, for similar kinds."""
     has_many_variables = len(rules.kinds) * len(rules.shapes) > MOST_VARIABLES
     groups: dict[object, list[int]] = defaultdict(list)
     for k, kind in enumerate(rules.kinds):

@@ -37,7 +37,7 @@ CERTIFIED = {"maxmin": "fulfilment", "utility": "speed", "goodput": "goodput"}
 """Policies whose plans can be proved, and what trainers are worth under each."""
 
 ROUNDED_WORTH = Fraction(1, 10**12)
-"""More than floats can be wrong by in the worth of a job: logarithms of speeds are below 100."""
+"""A bound on the rounding error of a job's worth: a logarithm of a speed, below 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class JobRule:
         return 1 / self.span if self.span else 0.0
 
     def fulfilment(self, count: int) -> Fraction:
-        """The fulfilment with so many trainers; a job that cannot grow has 1."""
+        """The fulfilment of the job with `count` trainers; a job that cannot grow has 1."""
         return Fraction(count - self.low, self.span) if self.span else Fraction(1)
 
     def most(self, count: int) -> Fraction:

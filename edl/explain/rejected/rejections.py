@@ -1,4 +1,4 @@
-"""Why nodes reject a pod, however much capacity they have: in words, counted over the nodes."""
+"""Says why nodes reject a pod whatever capacity they have, and how many nodes do."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def not_worth_it(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str
     if step is None:
         return _none_adds(job, have)
     if step.pays:
-        return less, f"{less} beside what other jobs gain by the capacity"
+        return less, f"{less}: other jobs gain more by the capacity"
     adds, needed = percent(step.gain), percent(step.least_gain)
     larger = next_step(job, have, now_s)
     beyond = f"; {larger.trainers} would pay and do not fit" if larger is not None and larger.pays else ""

@@ -1,4 +1,4 @@
-"""The bounds of an object that edl decodes: whoever may create one must not make the controller slow or large.
+"""The bounds of objects that edl decodes: nobody may make the controller slow or large by creating an object.
 
 An empty list of two bytes becomes one of 56. So an object of the 1.5 MB that etcd takes can cost a second and 32 MB,
 each time that it is listed, and a few dozen of them the lease. An object beyond the bounds is skipped before it is
@@ -18,13 +18,13 @@ MAX_BYTES = 256 * 1024
 """The largest JSON of an object that is decoded; the largest one that edl was made for has a tenth of it."""
 
 MAX_BYTES_OF_POD = 1024 * 1024
-"""The same of a pod: the API server adds managedFields to what the job's template says, and statuses."""
+"""The most bytes of a pod: the API server adds managedFields and statuses to what the job's template has."""
 
 MAX_VALUES = 20_000
 """The most lists, objects and their members."""
 
 MAX_VALUES_OF_POD = 50_000
-"""The same of a pod, for the same reason: managedFields have a member for each field."""
+"""The most values in a pod; managedFields have a member for each field."""
 
 MAX_STATUS_BYTES = 64 * 1024
 """A status up to this size is read of an object that is skipped."""

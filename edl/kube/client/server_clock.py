@@ -13,7 +13,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 SAMPLES = 32
-"""So many responses are remembered: a clock that drifts is noticed after that many requests."""
+"""How many responses count, so that a drifting clock is noticed after as many requests."""
 
 
 class ServerClock:

@@ -18,9 +18,9 @@ from edl.model.times import text_of
 
 Object = dict[str, Any]
 SURPLUS_PRIORITY = -100
-"""Of a trainer above the minimum: below that of a job without a priority class, which is 0."""
+"""The priority of Workloads for trainers above the minimum: below 0, the one of a job without a class."""
 REQUEUED_AT_ONCE = frozenset({"Preempted", "NodeFailures"})
-"""After these evictions a Workload waits again at once; after others Kueue says when."""
+"""The reasons for evictions after which a Workload is pending again at once; after others Kueue says when."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from edl.model.names import Role
 def owner_of_workload(
     adapter: SuspendingAdapter, body: Mapping[str, Any], action: ChangeWorkloads
 ) -> OwnerOfWorkloads:
-    """Return the owner of Workloads; its pods are as its owner wrote them, without the nodes of an earlier flavor.
+    """Return the object for which Workloads are made, with the pod template as its user wrote it.
 
     Args:
         adapter: of its kind.

@@ -12,7 +12,7 @@ from edl.kube.mirror.cache import ClusterCache
 from edl.model.cluster import ClusterSnapshot
 
 PATIENCE_S = 5.0
-"""How long an error of the API server must last before the command fails with it."""
+"""How long an error of the API server must last before the command fails."""
 
 TIMEOUT_S = 60.0
 _PAUSE_S = 0.05

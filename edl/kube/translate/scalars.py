@@ -25,4 +25,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 
 class ApiStruct(msgspec.Struct, gc=False, rename="camel"):
-    """Base of all: without garbage collection, because objects are trees and have no cycles."""
+    """Base class of all decoded objects.
+
+    They are trees without cycles, so Python need not search them for garbage.
+    """

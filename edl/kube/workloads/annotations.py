@@ -33,10 +33,10 @@ INDEXES = "paddlepaddle.org/indexes"
 """Says of an Indexed Job what its indexes are; see `batch_jobs`."""
 
 RECORD = "paddlepaddle.org/last-resize"
-"""What edl did last, as JSON with the fields of `status.lastResize`. A person removes it to give the count back."""
+"""The annotation with edl's last resize, as JSON like `status.lastResize`; removing it gives the count back."""
 
 FLAVOR_NODES = "paddlepaddle.org/flavor-nodes"
-"""What edl has added to the pod template for a flavor of Kueue, as JSON: nodeSelector and tolerations."""
+"""The annotation with what edl has added to the pod template for a flavor of Kueue, as JSON."""
 
 _PREFIX = "paddlepaddle.org"
 _ASKED = (ELASTIC, MIN, MAX, SIZES, STEP, QUEUE, TASK, INDEXES, ANNOTATION_KUEUE_QUEUE, ANNOTATION_KUEUE_PRIORITY)

@@ -39,7 +39,7 @@ class AsIfBounds:
     doubles: bool = True
 
     def of(self, count: int) -> tuple[int, int]:
-        """The minimum and the maximum of a workload of so many pods, at least 1."""
+        """The minimum and the maximum, each at least 1, for a workload with a number of pods."""
         low = (count + 1) // 2 if self.halves else 1
         return low, min(MAX_INSTANCES, 2 * count if self.doubles else count)
 

@@ -121,7 +121,7 @@ class LeaderWorkerSets:
         return _replicas(source) * _size(source)
 
     def patch(self, source: LeaderWorkerSetObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - as the protocol has it
-        """The spec of a merge patch: the groups of so many pods."""
+        """The spec of a merge patch that sets the number of groups for a number of pods."""
         return {"replicas": count // _size(source)}
 
     def surplus(self, source: LeaderWorkerSetObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it

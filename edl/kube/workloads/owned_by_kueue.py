@@ -116,7 +116,7 @@ def without_added(template: PodSpec, added: Added) -> PodSpec:
 
 
 def owner_pod_spec(spec: Mapping[str, Any], added: Added) -> Object:
-    """Return the same for a template as JSON has it."""
+    """Return the pod spec of a template in JSON as its user wrote it."""
     selector = {k: v for k, v in (spec.get("nodeSelector") or {}).items() if added.selector.get(k) != v}
     kept = [one for one in spec.get("tolerations") or () if one not in added.tolerations]
     rest = {key: value for key, value in spec.items() if key not in {"nodeSelector", "tolerations"}}

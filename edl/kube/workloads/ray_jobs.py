@@ -88,7 +88,7 @@ def ray_job_problem(metadata: WorkloadMetadata[ManagedSpec]) -> str:
 
 
 def keeps_minimum(source: RayClusterObject) -> bool:
-    """True if a stop of the cluster would make a RayJob fail: its job may have been submitted.
+    """True if stopping the cluster could make a RayJob fail, because its program may already run there.
 
     KubeRay submits it once the cluster is ready; the container in the head submits it as soon as the head runs. Both
     are in the object that edl patches, so a cluster that has become ready since it was read is not stopped.

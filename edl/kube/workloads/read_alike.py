@@ -30,7 +30,7 @@ _MOST_OF_REASON = 64
 
 
 class End(NamedTuple):
-    """How a workload ended, or is about to: its final phase, and why in the words of its controller."""
+    """How a workload has ended, or is about to: its final phase, and its controller's message."""
 
     phase: JobPhase
     reason: str

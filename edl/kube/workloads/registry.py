@@ -24,4 +24,4 @@ _ALL: tuple[Adapter, ...] = (
 
 ADAPTERS: dict[WorkloadKind, Adapter] = {adapter.kind: adapter for adapter in _ALL}
 SUSPENDING: dict[WorkloadKind, SuspendingAdapter] = {adapter.kind: adapter for adapter in _SUSPENDING}
-"""Those for which edl makes the Workloads of Kueue."""
+"""The adapters of the kinds for which edl makes the Workloads of Kueue."""

@@ -22,7 +22,7 @@ from edl.model.sizes import allows
 Patch = dict[str, Any] | list[dict[str, Any]]
 
 MOST_UNSEEN = 64
-"""So many pods are marked that the cache does not show, because they have finished or came just now."""
+"""The most pods to mark that the cache does not show, because they have finished or are new."""
 
 _POD_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 

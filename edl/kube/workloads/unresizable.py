@@ -116,7 +116,7 @@ UNRESIZABLE = (
         " upstream would have to say in the object whether its launcher reads discover_hosts.sh again",
     ),
 )
-"""One for each kind."""
+"""The reader of each kind."""
 
 
 def _metadata(source: UnresizableObject) -> WorkloadMetadata[dict[str, Any]]:

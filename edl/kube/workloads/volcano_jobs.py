@@ -60,7 +60,7 @@ from edl.model.units import count
 from edl.printable import printable
 
 _OTHERS = (Role.PSERVER, Role.MASTER)
-"""What other tasks count as in a plan: the pods that the job needs besides its trainers."""
+"""The roles that other tasks have in a plan: pods that the job needs besides its trainers."""
 
 _ENDED = {
     "Completing": JobPhase.SUCCEEDED,

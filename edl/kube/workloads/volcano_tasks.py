@@ -23,7 +23,7 @@ OUTDATED = "-1"
 """A version of the job that is older than any: Volcano executes no policy for the events of such a pod."""
 
 MOST_OTHERS = 2
-"""How many other tasks a job may have that edl resizes."""
+"""The most other tasks that a resizable job may have."""
 
 _MOST_PODS = (1 + MOST_OTHERS) * MAX_INSTANCES
 

@@ -34,7 +34,7 @@ from edl.model.quota_trees import KueueState, OwnedWorkload
 MOST_SURPLUS = 200
 """A job that may grow by more trainers has several of them in each Workload."""
 AT_ONCE = 32
-"""So many Workloads are changed in one write at most."""
+"""The most Workloads that one write changes."""
 
 Gone = tuple[tuple[str, str], ...]
 
@@ -130,7 +130,7 @@ def _grow(
 
 
 def _new(state: KueueState, lacking: int, each: int, digest: str) -> Iterator[NewWorkload]:
-    """Workloads for so many trainers, under the lowest free indexes."""
+    """Make Workloads for a number of trainers, under the lowest free indexes."""
     used = {one.index for one in state.workloads}
     index = 0
     while lacking > 0:

@@ -103,5 +103,5 @@ def nominated_in_vain(snapshot: ClusterSnapshot) -> list[Pod]:
 
 
 def _has_waited(pod: Pod, now_s: float) -> bool:
-    """True if the scheduler of a pod has looked for a node for so long that it preempts no pods for it just now."""
+    """True if the scheduler has looked for a node for so long that it does not preempt pods at present."""
     return pod.tried and pod.answered_s is not None and now_s - pod.answered_s >= PREEMPTS_WITHIN_S

@@ -29,7 +29,7 @@ FIRST_S, LONGEST_S = 10.0, 360.0
 FORGOTTEN_AFTER_S = 600.0
 """A pod that ran for so long before it failed begins anew with the first pause, as a kubelet has it."""
 NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
-"""How long a job avoids a node that rejected a pod of it."""
+"""How long a job avoids a node that rejected a pod of it: the first time, and at most."""
 LATER_S = 30.0
 """A pod that was created so long after a rejection was not sent together with the rejected one."""
 _MOST_NAMED = 3

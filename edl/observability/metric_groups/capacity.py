@@ -91,7 +91,7 @@ def _shown(amounts: dict[str, int]) -> Iterator[tuple[str, float]]:
 
 
 def _total(resources: Iterable[Resources]) -> dict[str, int]:
-    """The sum; thousands of pods share a few requests, so each of these is added once, by how many have it."""
+    """Add up requests; thousands of pods share a few requests, so each is multiplied by its number of pods."""
     found = list(resources)
     counts, shared = Counter(map(id, found)), {id(one): one for one in found}
     total: Counter[str] = Counter()

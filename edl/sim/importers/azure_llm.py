@@ -23,7 +23,7 @@ from edl.errors import ConfigError
 DAY_S, STEP_S = 86_400, 180
 NIGHT, BATCH, GROWTH, SHIFT_S = 0.25, 0.4, 1.5, 6 * 3600
 CHANGE_DAY = 8
-"""How many days the first regime lasts."""
+"""The day on which the load of the service changes to its second regime."""
 
 TOLERANCE = 0.1
 """A HorizontalPodAutoscaler leaves the number of pods while it is wrong by no more."""

@@ -25,7 +25,7 @@ from edl.errors import ConfigError
 
 NODES, GPUS = 16, 4
 RESTART_S = 30.0
-"""What a change of the number of GPUs costs: the whole job stops, as measured in the paper."""
+"""The time that a change of the number of GPUs costs: the whole job stops, as measured in the paper."""
 
 HOURS = 40
 GPU = {"cpu": 4, "memory": "16Gi", "nvidia.com/gpu": 1}

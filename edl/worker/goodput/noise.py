@@ -15,9 +15,9 @@ import math
 from typing import Any, NamedTuple
 
 KEPT = 0.97
-"""What a smoothed value keeps at each measurement, so that it is a mean over about 33 of them."""
+"""The part of a smoothed value that each measurement keeps: a mean over about 33 measurements."""
 ENOUGH = 8
-"""So many measurements make a noise scale: one alone may be off by its own size."""
+"""The fewest measurements for a noise scale: a single one may be off by its own size."""
 LARGEST = 1e12
 """The largest noise scale, in records: the gradient cannot be told from zero."""
 

@@ -52,7 +52,7 @@ class BatchTuner:
             self._batch = batch
 
     def kind(self, trainers: int, batch: int) -> StepKind:
-        """The kind of a step of so many trainers."""
+        """The kind of a step, by number of trainers and batch, under which its duration is counted."""
         return StepKind(trainers, batch, self._known_settings.passes(trainers, batch))
 
     def propose(self, trainers: int) -> int:

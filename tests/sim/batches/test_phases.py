@@ -66,7 +66,10 @@ def test_policies_may_know_speeds_wrong_by_a_part() -> None:
     ("fields", "reason"),
     [
         ({"batch": BATCH | {"base": 50}}, "do not ascend from base 50"),
-        ({"batch": BATCH | {"noise": [[0.5, [0.0, 0.0]]]}}, "parts of noise do not ascend from 0"),
+        (
+            {"batch": BATCH | {"noise": [[0.5, [0.0, 0.0]]]}},
+            "parts of the work in noise must begin with 0 and ascend",
+        ),
         ({"batch": BATCH | {"noise": [[0.0, [0.0]]]}}, "does not list 2 scales"),
         ({"throughput": [[1, 1.0]]}, "remove throughput"),
         ({"work": None}, "set work"),

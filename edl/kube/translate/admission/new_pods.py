@@ -25,7 +25,7 @@ from edl.model.units import listed
 JOB, POD = "job", "pod"
 
 NAMED = 3
-"""So many owners are named."""
+"""The most owners that are named."""
 
 
 @dataclass(frozen=True, slots=True)

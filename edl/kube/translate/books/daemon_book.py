@@ -9,7 +9,7 @@ from edl.model.pods import Pod
 from edl.model.resources import Resources
 
 Place = tuple[str, str, str]
-"""Of a pod: namespace, name, and the namespace under which it is stored."""
+"""The place of a pod in the book: its namespace, its name, and the namespace under which it is stored."""
 
 
 class DaemonBook:

@@ -67,7 +67,7 @@ class NodeBook:
         yield from listed.items()
 
     def translate(self, at_most: int | None = None) -> bool:
-        """Translate the nodes that are due, or so many of them; return False once none is left."""
+        """Translate the changed nodes, at most `at_most` of them; return False once none is left."""
         for name in list(islice(self._due, at_most)):
             del self._due[name]
             self.left_out.pop(name, None)
@@ -107,7 +107,7 @@ class NodeBook:
         now_s: float,
         at_most: int | None = None,
     ) -> bool:
-        """Find what is reserved on the nodes that are due, or on so many of them; return False once none is left.
+        """Find what DaemonSets reserve on changed nodes, at most `at_most` of them; return False once none is left.
 
         Args:
             daemons: the DaemonSets.

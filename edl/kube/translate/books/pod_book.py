@@ -37,7 +37,7 @@ PodChange = tuple[PodKey, PodObject | None]
 """A pod that came or changed, or None for one that is gone."""
 
 STILL_COUNTED_S = 30.0
-"""So long the quota of a namespace may count a pod that is gone."""
+"""How long the quota of a namespace may still count a pod that is gone."""
 
 MAX_SHARED_SHAPES = 100_000
 

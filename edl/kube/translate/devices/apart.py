@@ -32,13 +32,13 @@ MOST_OBJECTS = 1_000_000
 """The objects that the library has kept at which the process is replaced: some 70 MB. It begins with 28 MB."""
 
 MOST_MORE_BYTES = 512 * 1024**2
-"""Of address space for one expression; with more the process ends."""
+"""The most address space that one expression may use in addition; the process ends if it needs more."""
 
 WAIT_S = 5.0
 """For an answer; a usual one takes a tenth of a millisecond."""
 
 START_S = 60.0
-"""Until the process is ready, which takes a third of a second, and on an overloaded machine much more."""
+"""How long the process may take to start: usually a third of a second, but longer on an overloaded machine."""
 
 _PIECE = 64 * 1024
 MAX_ANSWER = 16 * 1024

@@ -13,7 +13,7 @@ from edl.kube.translate.devices.selectors import spent_s as clock_s
 from edl.model.cluster import Node
 
 READ_S, READ_OF_NAMESPACE_S = 0.4, 0.1
-"""So many CPU seconds selectors are evaluated for one snapshot, and for one namespace; the next snapshot goes on."""
+"""CPU seconds for selectors in one snapshot, and for one namespace; the next snapshot continues."""
 
 SLOW_S = 0.002
 """A selector that takes longer for one device is not evaluated for others.
@@ -22,7 +22,7 @@ On a slow machine a usual one takes 50 microseconds, and one that compares quant
 """
 
 TRIES, DOUBTFUL_S = 4, 5 * SLOW_S
-"""So often it is timed again as long as it takes no more than that."""
+"""How often a slow expression is timed again, if it took no more than the second number."""
 
 Matching = dict[str, frozenset[DeviceId]]
 """The devices of a kind by the name of their node; a node without one is left out."""

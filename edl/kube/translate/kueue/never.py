@@ -25,10 +25,10 @@ from edl.printable import one_line
 Group = tuple[frozenset[str], tuple[str, ...]]
 """The resources of a ClusterQueue that come from one flavor, and the flavors in their order."""
 _NAMED = 2
-"""So many flavors are named at most."""
+"""The most flavors that are named."""
 _MOST_QUOTED = 100
 REMEMBERED_S = 600.0
-"""What Kueue has said holds for so long after it says something else: its configuration may have changed."""
+"""How long a report of Kueue counts after it reports something else: its configuration may have changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ UNCOUNTED = "edl does not count its devices: "
 """Begins what is said of a pod that gets no node for that."""
 _LONGEST = 160
 KINDS_OF_NAMESPACE = 32
-"""So many kinds of devices are counted for the pods of one namespace; each costs a look at all devices."""
+"""The most kinds of devices that are counted for the pods of one namespace; each kind needs a pass over all."""
 
 
 @dataclass(slots=True)

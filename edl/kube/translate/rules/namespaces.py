@@ -12,7 +12,7 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 """The API server gives it to each namespace, with its name."""
 
 NAMED = 3
-"""So many namespaces are named."""
+"""The most namespaces that are named."""
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 """The labels of each namespace that is known."""

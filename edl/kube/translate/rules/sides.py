@@ -22,7 +22,7 @@ from edl.planner.quota import QuotaMeter, QuotaTable, all_quotas, quota_uses_of
 
 _BOTH, _CARRIER, _TARGET = range(3)
 MOST_LOOKS = 100_000
-"""So many nodes and domains are looked at for the rules with one label; who comes later is given none."""
+"""The most looks at nodes and domains for the rules of one label; pods that come later get no domain."""
 _Slots = dict[str, tuple[int, int]]
 
 

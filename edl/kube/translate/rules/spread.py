@@ -23,9 +23,9 @@ from edl.planner.eligibility import is_tolerated
 
 _WHOLE_CLUSTER = ""
 MOST_LOOKS = 50_000
-"""So many nodes are looked at for the waiting pods of a kind; those after them get their domains in a later plan."""
+"""The most looks at nodes for waiting pods of one kind; the pods after that get domains in a later plan."""
 LOOKS_IN_ALL = 500_000
-"""So many are looked at for the waiting pods of all kinds, some 0.5 s of work; each namespace has an equal part."""
+"""The most looks at nodes for all waiting pods, some 0.5 s; each namespace gets an equal part."""
 
 
 class Spread:
