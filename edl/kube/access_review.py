@@ -48,7 +48,7 @@ async def missing_rights(session: ApiSession, token: str, rights: Sequence[Right
 
 
 async def has_right(session: ApiSession, user: str, groups: Sequence[str], right: Right) -> bool:
-    """Whether somebody whom this process has recognised has a right.
+    """Ask the API server whether a user whom this process has authenticated has a right.
 
     Args:
         session: its account may create SubjectAccessReviews.

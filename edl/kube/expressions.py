@@ -71,7 +71,7 @@ class Evaluator:
         self._compiled = lru_cache(maxsize=_KEPT)(self._compile)
 
     def given(self, variables: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the library's types are not exported
-        """Values for any number of expressions, translated once.
+        """Translate variables for any number of expressions.
 
         Args:
             variables: by name: texts, numbers, lists and mappings; quantities as `quantity` gives them.
@@ -108,7 +108,7 @@ class Evaluator:
 
 
 def method(name: str, impl: Callable[..., Any], *kinds: str, result: str = "dyn") -> Any:  # noqa: ANN401 - passed on
-    """A method for expressions.
+    """Make a method that expressions can call.
 
     Args:
         name: of the method.
@@ -126,7 +126,7 @@ PYTHON_FUNCTIONS = (
     *("quantity", "isQuantity", "semver", "isSemver"),
     *("compareTo", "isLessThan", "isGreaterThan", "sum"),
 )
-"""The functions of Kubernetes. The library keeps the arguments and the result of each call of them for ever."""
+"""The functions of Kubernetes whose arguments and results the library never frees."""
 
 
 @lru_cache(maxsize=1)
@@ -153,7 +153,7 @@ def _function(name: str, impl: Callable[..., Any], result: Any, kind: Any) -> An
 
 
 def _comparison(name: str, impl: Callable[..., Any], result: Any, *kinds: Any) -> Any:  # noqa: ANN401 - passed on
-    """A method of two values of one kind."""
+    """Make a method that compares two values of one kind."""
     overloads = [
         cel.Overload(f"{name}_{place}", result, [kind, kind], is_member=True, impl=impl)
         for place, kind in enumerate(kinds)

@@ -76,15 +76,15 @@ class JobClient:
             raise PermanentError(f"{_refusal(error)}{_remedy(error, space)}") from error
 
     async def read(self, name: str) -> Object:
-        """One job."""
+        """Read one job."""
         return _object(await self._ask(self.session.get(jobs_path(self.namespace, name))))
 
     async def all_jobs(self) -> list[Object]:
-        """All jobs."""
+        """Read all jobs."""
         return [job async for page in self._pages("") for job in page.get("items") or []]
 
     async def tables(self, names: Iterable[str]) -> AsyncIterator[Object]:
-        """Tables of the named jobs, one each; without names, of all jobs, page by page."""
+        """Yield a table for each named job; without names, tables of all jobs, page by page."""
         chosen = tuple(names)
         for name in chosen:
             raw = await self._ask(self.session.get(jobs_path(self.namespace, name), accept=AS_TABLE))
@@ -94,7 +94,7 @@ class JobClient:
                 yield page
 
     async def changes(self, since: str, name: str = "", *, as_table: bool = True) -> AsyncIterator[Object]:
-        """Every change from a resourceVersion on, as an object or a table, until the server has forgotten too much.
+        """Yield every change after a resourceVersion, until the API server no longer has so old changes.
 
         Args:
             since: the resourceVersion of what was read.
@@ -124,7 +124,7 @@ class JobClient:
                         yield event
 
     async def trainer_bounds(self, name: str) -> tuple[int, int]:
-        """`min-instance` and `max-instance` of a job.
+        """Read `min-instance` and `max-instance` of a job.
 
         Raises:
             PermanentError: the job has ended, so its number of trainers never changes again.
@@ -145,7 +145,7 @@ class JobClient:
         return True
 
     async def _unended(self, name: str) -> Object:
-        """A job that has not ended.
+        """Read a job; raise an error if it has ended.
 
         Raises:
             PermanentError: it has ended, so nothing changes it any more.
@@ -336,7 +336,7 @@ def _where_to_see_why(pod: Object) -> str:
 
 
 def checked_job(place: str, body: Object, namespace: str) -> Object:
-    """An object of a file as a job to create.
+    """Check an object of a file, and return it as a job to create.
 
     Raises:
         ConfigError: it is another kind, or names another namespace than the command.
@@ -356,7 +356,7 @@ def _refusal(error: RefusedError) -> PermanentError:
 
 
 def _remedy(error: RefusedError, namespace: str) -> str:
-    """What to do about a job that was not created; empty if the answer says it."""
+    """Say what to do about a job that was not created; empty if the answer says it already."""
     match error.reason:
         case "NotFound" if "namespaces" in error.answer:
             return f"; run `kubectl create namespace {namespace}`, or choose another one with -n"

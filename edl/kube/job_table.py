@@ -55,14 +55,14 @@ class JobTable:
         return shown
 
     def _line(self, cells: Sequence[str]) -> str:
-        """A row; a column that is too narrow for it is wider from now on, as a watch brings longer texts."""
+        """Format a row; a column that is too narrow for it is widened from now on."""
         self._widths = [max(width, len(cell) + _GAP) for cell, width in zip(cells, self._widths, strict=True)]
         padded = (cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True))
         return "".join(padded).rstrip()
 
 
 def _text(cell: object) -> str:
-    """A cell as kubectl prints it; only its first line, so that a row stays a row, and nothing for the terminal."""
+    """Format a cell as kubectl does: only its first line, without control characters for the terminal."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

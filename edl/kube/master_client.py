@@ -123,7 +123,7 @@ class _Group(msgspec.Struct):
 
 
 def _batch(records: int) -> int:
-    """A batch; one that no status can hold counts as not known."""
+    """Return a batch; 0 (not known) for one that no status can hold."""
     return records if records <= MAX_INT32 else 0
 
 
@@ -301,7 +301,7 @@ class HttpMasterClient:
 
 
 def _left_out(epoch: _ClosedEpoch) -> int:
-    """Positions of a finished epoch that were left out."""
+    """Count the positions of a finished epoch that were left out."""
     listed = epoch.quarantined
     return listed if isinstance(listed, int) else sum(end - start for start, end in listed)
 

@@ -27,7 +27,7 @@ from edl.observability.logs import log_event
 
 REASON = "AvoidedByTraining"
 LONGEST_S = 2.0
-"""A report ends after this time, so that slow answers do not hold up what follows; the next report goes on."""
+"""The longest duration of a report, so that slow answers delay nothing else; the next report continues it."""
 NAMED_JOBS = 3
 
 _NAMESPACE = "default"

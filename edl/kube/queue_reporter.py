@@ -29,7 +29,7 @@ from edl.observability.logs import log_event
 WRITES_AT_ONCE = 8
 WRITES_A_REPORT = 200
 LONGEST_S = 2.0
-"""A report ends after this time, so that slow answers do not hold up what follows; the next report goes on."""
+"""The longest duration of a report, so that slow answers delay nothing else; the next report continues it."""
 REPEATED_S = 600.0
 """A status that has not changed is written again after this time, in case somebody else changed it."""
 
@@ -115,5 +115,5 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 
 
 def _line(amounts: Amounts) -> str:
-    """`12 cores, 48 GiB of memory`."""
+    """Format amounts on one line: `12 cores, 48 GiB of memory`."""
     return ", ".join(amount(name, number) for name, number in sorted(amounts, key=lambda one: rank_of(one[0])))

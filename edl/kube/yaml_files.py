@@ -101,7 +101,7 @@ def reject_duplicate_keys(mapping: yaml.MappingNode) -> None:
 
 
 def dump_yaml(value: dict[str, Any]) -> str:
-    """An object as YAML text, with sorted keys, as kubectl prints it."""
+    """Format an object as YAML, with sorted keys, as kubectl prints it."""
     text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
     return text
 

@@ -15,7 +15,7 @@ import msgspec
 from edl.kube.bounds.json_depth import UNREADABLE, decode
 
 MAX_BYTES = 256 * 1024
-"""The largest JSON of an object that is decoded; the largest one that edl was made for has a tenth of it."""
+"""The largest JSON of an object that edl decodes: ten times that of the largest expected object."""
 
 MAX_BYTES_OF_POD = 1024 * 1024
 """The most bytes of a pod: the API server adds managedFields and statuses to what the job's template has."""

@@ -162,7 +162,7 @@ def _status(command: str, version: str, printed: bytes) -> Object:
 
 
 def _is_interactive(plugin: Object, command: str) -> bool:
-    """Whether the plugin may talk with a person.
+    """True if the plugin may talk with a person.
 
     Raises:
         PluginError: it must, and there is no terminal.
@@ -178,7 +178,7 @@ def _is_interactive(plugin: Object, command: str) -> bool:
 
 
 def _cluster_info(cluster: Object, folder: Path) -> Object:
-    """What a plugin with `provideClusterInfo` gets: the certificates always as data, `config` from the extension."""
+    """Describe the cluster for a plugin with `provideClusterInfo`: certificates as data, `config` as given."""
     info = {name: cluster[name] for name in _CLUSTER_FIELDS if cluster.get(name)}
     if data := cluster.get("certificate-authority-data"):
         info["certificate-authority-data"] = data

@@ -45,7 +45,7 @@ class ReloadedCredentials:
             self._loading.cancel()
 
     async def has_newer(self, sent_with: Configuration, wait_s: float) -> bool:
-        """Whether there are other credentials than those that a call was sent with; load them if need be.
+        """Return whether there are newer credentials than those of a failed call; load them if necessary.
 
         One reload serves all calls. It goes on if the calls that wait for it end.
 

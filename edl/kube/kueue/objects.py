@@ -70,7 +70,7 @@ def workload_manifest(
     priority: int,
     flavors: Iterable[FlavorSpec],
 ) -> Object:
-    """A Workload, with what its pods request.
+    """Make the manifest of a Workload with the requests of its pods.
 
     Args:
         owner: its job.
@@ -109,7 +109,7 @@ def workload_manifest(
 
 
 def with_flavors(spec: Object, flavors: Iterable[FlavorSpec]) -> Object:
-    """A pod spec that needs the nodes of these flavors: their labels, and tolerations of their taints."""
+    """Let a pod spec require the nodes of some flavors: their labels, and tolerations of their taints."""
     selector, tolerations = dict(spec.get("nodeSelector") or {}), list(spec.get("tolerations") or ())
     for flavor in flavors:
         selector |= flavor.node_labels or {}

@@ -179,7 +179,7 @@ class ClusterCache:
                 await asyncio.sleep(0)
 
     def _note_changes(self, at_most: int | None = None) -> bool:
-        """Hand changed pods to the translator; after any change the last snapshot is stale.
+        """Give changed pods to the translator; after any change the last snapshot is stale.
 
         Args:
             at_most: so many pods of each watch; all if it is None.

@@ -40,7 +40,7 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page with more bytes is asked for again with fewer items."""
 
 _SLICE_S = 0.01
-"""Objects are decoded for so long before anything else may be done."""
+"""After decoding for this time other tasks may run."""
 
 _ABSENT_OR_FORBIDDEN = (403, 404)
 
@@ -180,7 +180,7 @@ class Reflector(Generic[T]):
             self._answered, self._answered_s = version_of(item), self._clock.monotonic_s()
 
     def list_if_deaf(self, overdue_s: float) -> None:
-        """List again if the watch has not shown within that time what the API server answered: it may be lost."""
+        """List again if the watch has not shown in time what the API server has answered: the watch may be lost."""
         is_awaited = is_older(self._version, self._answered)
         if is_awaited and self._clock.monotonic_s() - self._answered_s >= overdue_s:
             self.request_list()

@@ -25,7 +25,7 @@ _MEASURED = ("dataset", "throughput", "goodput", "globalBatch", "resizeSeconds",
 """Fields of a job's status that training updates all the time."""
 
 SLICE = 1000
-"""Objects of a list that are taken before anything else may be done: some 10 ms."""
+"""After so many objects of a list other tasks may run: some 10 ms."""
 
 FOR_EVER = "for ever"
 """In place of the version of a deletion: no object with that UID can come back."""
@@ -45,7 +45,7 @@ class Recent:
         self._capacity = capacity
 
     def add(self, name: str, value: str = "") -> None:
-        """Remember a string; an empty one is ignored."""
+        """Store a string with a value; an empty string is ignored."""
         if name:
             self._values[name] = value
             if len(self._values) > self._capacity:

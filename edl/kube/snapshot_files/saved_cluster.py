@@ -164,7 +164,7 @@ class SavedCluster:
         return snapshot, (*self.quarantined, *unread)
 
     def _facts(self) -> RuleFacts:
-        """What rules read; the files hold everything that exists, of a kind of which each object can be read."""
+        """Collect the objects that rules read; kinds with unreadable objects in the files count as incomplete."""
         unread = {one.kind for one in self.quarantined}
         found: dict[str, Any] = {name: self._of(decoder.kind) for name, decoder in RULE_DECODERS.items()}
         complete = frozenset(name for name, decoder in RULE_DECODERS.items() if decoder.kind not in unread)

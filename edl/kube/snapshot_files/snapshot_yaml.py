@@ -86,7 +86,7 @@ _LOADER = loader_on(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def load_documents(text: str) -> Iterator[Any]:
-    """Each document of a text.
+    """Yield each document of a YAML text.
 
     Raises:
         yaml.YAMLError: it is not YAML.

@@ -27,7 +27,7 @@ DaemonKey = tuple[str, str]
 """Namespace and name of a DaemonSet."""
 
 COME_WITHIN_S = 120.0
-"""The pods of DaemonSets are created within seconds after a node; later nothing is reserved for those missing."""
+"""How long capacity of a new node is reserved for pods of DaemonSets that are missing there."""
 
 _TOLERATED_BY_ALL = tuple(
     Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)

@@ -342,7 +342,7 @@ def _goodputs(value: object) -> tuple[Goodput, ...]:
 
 
 def _batch(value: object) -> int:
-    """A global batch; 0 for one that the API does not allow."""
+    """Return a global batch; 0 for one that the API does not allow."""
     return count if (count := _count(value)) <= MAX_INT32 else 0
 
 

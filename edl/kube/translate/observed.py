@@ -83,7 +83,7 @@ def _newest(pods: tuple[Pod, ...]) -> dict[Role, Pod]:
 
 
 def _template_of(job: Job, role: Role) -> Resources:
-    """What a pod of the role requests by the template."""
+    """The requests of a pod of the role by the template."""
     if role is Role.TRAINER:
         return job.trainer.request if job.declared is None else job.declared
     return next((fixed.shape.request for fixed in job.fixed if fixed.role is role), Resources())

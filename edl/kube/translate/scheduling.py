@@ -37,12 +37,12 @@ _WHOEVER_LEAVES = re.compile(
     r"|unavailable due to one or more pvc\(s\) bound to non-existent pv\(s\)"
     r"|didn't satisfy plugin\(s\) \[NodeAffinity\]|were unschedulable)"
 )
-"""Why a node cannot take a pod whoever leaves it, as kube-scheduler sees it (UnschedulableAndUnresolvable)."""
+"""kube-scheduler's messages about nodes that could not take the pod even without other pods."""
 _OF_THE_POD = re.compile(
     r"pod has unbound immediate PersistentVolumeClaims|request .* device class .* does not exist"
     r"|persistentvolumeclaim .* (?:is being deleted|bound to non-existent persistentvolume .*)"
 )
-"""Why kube-scheduler looks at no node at all (a PreFilter); it may say nothing about preemption then."""
+"""kube-scheduler's messages about pods for which it tries no node (PreFilter); preemption may be missing then."""
 _OF_A_QUOTA = re.compile(
     r"Insufficient (?:non-preemptible )?quotas[, \[]|rejected in PreFilter because ElasticQuota \S+ is more than Max"
     r"|\S+ quota has reached the allowable limit of |Non-preemptible workload is over quota\."
@@ -91,7 +91,7 @@ def no_eviction_helps(scheduled: PodConditionObject | None) -> str:
 
 
 def _no_capacity_needed(message: str) -> str:
-    """What a scheduler says keeps a pod from its start although others end; empty if there is no such thing."""
+    """Read from a scheduler's message what keeps a pod from starting even if others end; empty if nothing does."""
     if _OF_A_QUOTA.search(message):
         return message.partition("preemption:")[0]
     found = _NOT_HELPFUL.search(message)

@@ -117,7 +117,7 @@ def _queue_problem(queue: str) -> str:
 
 
 def _number(value: str) -> int | None:
-    """A number of pods; None for anything else."""
+    """Parse a number of pods; None for anything else."""
     is_number = value.isascii() and value.isdigit() and len(value) < 10
     return int(value) if is_number and 1 <= int(value) <= MAX_INSTANCES else None
 

@@ -155,11 +155,11 @@ class BatchJobs:
         return _stored_template(source)
 
     def start_s(self, source: BatchJobObject) -> float | None:
-        """When the Job was last started; the API server may accept no other template while that is set."""
+        """When the Job was last started, in seconds since the epoch; while set, its template may not be changed."""
         return seconds_of(source.status.start_time) if source.status else None
 
     def count(self, source: BatchJobObject) -> int:
-        """`spec.parallelism`; 0 while a Job is suspended whose Workloads edl makes, because edl suspends it."""
+        """The number of pods of the Job: `spec.parallelism`; 0 while edl suspends it for Kueue."""
         return _kept(source)
 
     def patch(self, source: BatchJobObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - the Job controller chooses
@@ -215,7 +215,7 @@ def _owner_problem(source: BatchJobObject) -> str:
 
 
 def _gang(source: BatchJobObject) -> int:
-    """With how many pods Volcano starts the Job; 0 if it does not say, or says no number."""
+    """The number of pods with which Volcano starts the Job; 0 if it is not given or no number."""
     value = text((_metadata(source).annotations or {}).get(GANG))
     return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
 
@@ -276,7 +276,7 @@ def _last_index(listed: str) -> int:
 
 
 def _finishing(source: BatchJobObject) -> str:
-    """True if the Job controller starts and deletes no further pod, whatever the parallelism is."""
+    """Say why the Job is finishing, so that its controller starts no further pod; empty if it is not."""
     if _succeeded(source) and (_spec(source).completions is None or _has_ranks(source)):
         return "a pod of the Job has succeeded, so it is finishing; edl leaves the other pods to their end"
     if _failed_indexes(source) and _has_ranks(source):

@@ -19,7 +19,7 @@ ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 """An annotation that gives a job sizes of its own; also the name of the gate of its pods."""
 STRATEGY = "kueue.x-k8s.io/elastic-job-scale-up-strategy"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
-"""An annotation of the template: so many pods are a unit, which Kueue places in one domain of a topology."""
+"""The annotation of a template with the size of a unit of pods that Kueue places in one topology domain."""
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 

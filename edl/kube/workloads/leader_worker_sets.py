@@ -113,7 +113,7 @@ class LeaderWorkerSets:
         )
 
     def templates(self, source: LeaderWorkerSetObject) -> dict[Role, PodObject]:
-        """What the pods are made of; see `_template_problem` for the leader."""
+        """The pod templates of the set, by role; see `_template_problem` for the leader."""
         return {Role.TRAINER: with_labels(_group(source).worker_template, {SET_NAME: _metadata(source).name or ""})}
 
     def count(self, source: LeaderWorkerSetObject) -> int:
@@ -125,7 +125,7 @@ class LeaderWorkerSets:
         return {"replicas": count // _size(source)}
 
     def surplus(self, source: LeaderWorkerSetObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
-        """No pod: those of a group that goes fail nothing."""
+        """Return no pods: the end of a group's pods counts as no failure."""
         return ()
 
     def mark(self, source: LeaderWorkerSetObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - as the protocol has it
@@ -233,7 +233,7 @@ def _update_problem(source: LeaderWorkerSetObject) -> str:
 
 
 def _wish(source: LeaderWorkerSetObject) -> Wish:
-    """What the annotations ask for, in pods instead of groups."""
+    """Read what the annotations ask for, converted from groups to pods."""
     wish, size = read_wish(_metadata(source).annotations or {}), _size(source)
     if wish.problem or size == 1:
         return wish

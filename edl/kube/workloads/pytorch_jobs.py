@@ -123,7 +123,7 @@ class PyTorchJobs:
         )
 
     def templates(self, source: PyTorchJobObject) -> dict[Role, PodObject]:
-        """What the training operator makes the master and the workers of."""
+        """The pod templates of the job, by role (master and workers)."""
         job, found = {"training.kubeflow.org/job-name": _metadata(source).name or ""}, {}
         for role, name in ((Role.MASTER, _MASTER), (Role.TRAINER, _WORKER)):
             if (replicas := _replica_specs(source).get(name)) is not None:
@@ -132,7 +132,7 @@ class PyTorchJobs:
         return found
 
     def template(self, source: PyTorchJobObject) -> PodSpec:
-        """What its workers are made of, as it is stored."""
+        """The pod template of the workers, as it is stored."""
         return _template(source, _WORKER)
 
     def start_s(self, source: PyTorchJobObject) -> float | None:  # noqa: ARG002 - as the protocol has it
@@ -144,14 +144,14 @@ class PyTorchJobs:
         return 0 if _run_policy(source).suspend else _replicas(_replica_specs(source).get(_WORKER))
 
     def patch(self, source: PyTorchJobObject, count: int, victims: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG002 - the operator chooses
-        """Other replicas of the workers, or a suspension; the operator's admission rejects 0 replicas."""
+        """The patch that sets the number of workers, or suspends the job: the operator rejects 0 workers."""
         if not count:
             return {"runPolicy": {"suspend": True}}
         resume = {"runPolicy": {"suspend": False}} if _run_policy(source).suspend else {}
         return {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}, **resume}
 
     def surplus(self, source: PyTorchJobObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
-        """No pod: the operator restarts nothing for a pod that it deletes."""
+        """Return no pods: the operator does not restart the job for a pod that it deletes."""
         return ()
 
     def mark(self, source: PyTorchJobObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
@@ -255,7 +255,7 @@ def _bounds_problem(source: PyTorchJobObject) -> str:
 
 
 def _wish(source: PyTorchJobObject) -> Wish:
-    """What the annotations ask for; the bounds of the elasticPolicy count if there is no annotation."""
+    """Read what the annotations ask for; without annotations, the bounds of the elasticPolicy."""
     asked = dict(_metadata(source).annotations or {})
     policy = _spec(source).elastic_policy or ElasticPolicyObject()
     if policy.min_replicas:
@@ -295,7 +295,7 @@ def _end(source: PyTorchJobObject) -> End | None:
 
 
 def _finishing(source: PyTorchJobObject) -> str:
-    """After this torchrun has no work for another worker: the workers of one training end together."""
+    """Say why the job is finishing: torchrun has no work for another worker once one has succeeded; empty if not."""
     statuses = (source.status.replica_statuses if source.status else None) or {}
     if any(one.succeeded for one in statuses.values()):
         return "a pod of the job has succeeded, so it is finishing; edl leaves the other pods to their end"

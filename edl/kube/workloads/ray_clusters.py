@@ -111,7 +111,7 @@ class RayClusters:
         )
 
     def templates(self, source: RayClusterObject) -> dict[Role, PodObject]:
-        """What KubeRay makes the head of, and the workers of the elastic group and of the other one."""
+        """The pod templates of the head, the elastic group and the other groups."""
         head, elastic = _spec(source).head_group_spec or HeadGroupObject(), _elastic(source)
         found = {Role.MASTER: with_labels(head.template, _labels(source, "head", _HEAD))}
         for group in (*_groups(source), elastic):
@@ -141,7 +141,7 @@ class RayClusters:
         ]
 
     def surplus(self, source: RayClusterObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
-        """No pod: KubeRay answers the deletion of a worker with nothing but a new worker, if one is missing."""
+        """Return no pods: after the deletion of a worker KubeRay only creates a missing one."""
         return ()
 
     def mark(self, source: RayClusterObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - see above
@@ -224,7 +224,7 @@ def _bounds_problem(source: RayClusterObject) -> str:
 
 
 def _wish(source: RayClusterObject) -> Wish:
-    """What the annotations ask for; the bounds of the group count if there is no annotation."""
+    """Read what the annotations ask for; without annotations, the bounds of the worker group."""
     group, asked = _elastic(source), dict(_metadata(source).annotations or {})
     if group.min_replicas:
         asked.setdefault(MIN, str(group.min_replicas))
@@ -247,7 +247,7 @@ def _fixed(source: RayClusterObject) -> tuple[FixedPods, ...]:
 
 
 def _labels(source: RayClusterObject, kind: str, group: str) -> dict[str, str]:
-    """What KubeRay writes into the labels of the pods of a group."""
+    """The labels that KubeRay sets on the pods of a group."""
     return {"ray.io/cluster": _metadata(source).name or "", "ray.io/node-type": kind, "ray.io/group": group}
 
 
@@ -275,7 +275,7 @@ def _with_roles(
 
 
 def _kueue(source: RayClusterObject) -> KueueState | None:
-    """What the cluster says about Kueue, which suspends and resumes it."""
+    """Read which queue of Kueue the cluster names; Kueue suspends and resumes it."""
     name = (_elastic(source).group_name or "").lower()
     return kueue_of(_metadata(source), name, is_suspended=bool(_spec(source).suspend))
 

@@ -52,7 +52,7 @@ class RayJobs(Unresizable, MakerReader):
         self.decoder: Decoder[Any] = Decoder(WorkloadKind.RAY_JOB.value, RayJobObject)
 
     def is_elastic(self, source: object) -> bool:  # noqa: ARG002 - as the protocol has it
-        """False: its annotations ask for the RayCluster, which has a copy of them."""
+        """Return False: edl resizes the RayCluster of the RayJob, which has a copy of its annotations."""
         return False
 
     def ending(self, source: RayJobObject) -> str:

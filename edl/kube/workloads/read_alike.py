@@ -57,7 +57,7 @@ def key_of(kind: WorkloadKind, metadata: WorkloadMetadata[Any]) -> JobKey:
 
 
 def with_labels(template: PodTemplateObject | None, labels: Mapping[str, str]) -> PodObject:
-    """A pod of a template, with labels that the controller of its kind adds."""
+    """Make a pod from a template, with the labels that the controller of its kind adds."""
     found = template or PodTemplateObject()
     own = (found.metadata.labels if found.metadata else None) or {}
     return PodObject(metadata=PodMetadata(labels={**own, **labels}), spec=found.spec or PodSpec())
@@ -72,7 +72,7 @@ def read_job(
     *,
     now_s: float,
 ) -> Job:
-    """A workload of one group of pods, as far as its kind does not matter.
+    """Translate the parts of a workload that are read in the same way for every kind.
 
     Args:
         key: its key.
@@ -147,7 +147,7 @@ def read_workload_status(
 
 
 def writer_problem(metadata: WorkloadMetadata[Owned], count: int, field: str, owns: Callable[[Owned], bool]) -> str:
-    """Who else changes the count after edl did; empty if nobody does.
+    """Say which other program changes the count after edl did; empty if none does.
 
     Args:
         metadata: of the object.

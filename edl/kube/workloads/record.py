@@ -62,7 +62,7 @@ def read_requests(record: Mapping[str, Any], template: Resources) -> Resources |
 
 
 def _read_amounts(value: object) -> dict[str, int]:
-    """Amounts in base units; empty if they cannot be read."""
+    """Read amounts in base units; empty if they cannot be read."""
     if not isinstance(value, dict) or not all(isinstance(quantity, str) for quantity in value.values()):
         return {}
     try:

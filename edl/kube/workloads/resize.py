@@ -124,7 +124,7 @@ def _start(
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two merge patches as one."""
+    """Join two merge patches."""
     both = {
         key: _merged(one[key], other[key])
         for key in one.keys() & other.keys()

@@ -88,7 +88,7 @@ class Unresizable:
         return {}
 
     def surplus(self, source: UnresizableObject, count: int) -> tuple[str, ...]:  # noqa: ARG002 - as the protocol has it
-        """No pod."""
+        """Return no pods."""
         return ()
 
     def mark(self, source: UnresizableObject, *, is_surplus: bool) -> list[dict[str, Any]]:  # noqa: ARG002 - as the protocol has it

@@ -130,7 +130,7 @@ class VolcanoJobs:
         )
 
     def templates(self, source: VolcanoJobObject) -> dict[Role, PodObject]:
-        """What Volcano makes the pods of each task of."""
+        """The pod template of each task."""
         job, tasks = {"volcano.sh/job-name": _metadata(source).name or ""}, _tasks(source)
         roles, shared = ((Role.TRAINER, tasks.elastic), *zip(_OTHERS, tasks.others, strict=False)), _volumes(source)
         return {
@@ -213,7 +213,7 @@ def _topology_problem(source: VolcanoJobObject) -> str:
 
 
 def _plugin_problem(source: VolcanoJobObject) -> str:
-    """Plugins that write the number of pods into each pod, where a resize does not change it."""
+    """Say which plugin writes the number of pods into each pod, where a resize would not change it."""
     found = next((name for name in _FIXED_SIZE if name in (_spec(source).plugins or {})), "")
     if not found:
         return ""
@@ -224,7 +224,7 @@ def _plugin_problem(source: VolcanoJobObject) -> str:
 
 
 def _finishing(source: VolcanoJobObject) -> str:
-    """After this Volcano makes no pod in place of those that have ended."""
+    """Say why the job is finishing, so that Volcano makes no new pods for ended ones; empty if it is not."""
     counts = (source.status or VolcanoJobStatus()).task_status_count or {}
     found = counts.get(_tasks(source).elastic.name or "")
     phases = (found.phase if found is not None else None) or {}
@@ -299,7 +299,7 @@ def _status(source: VolcanoJobObject, pods: Collection[Pod]) -> JobStatus:
 
 
 def _failures(source: VolcanoJobObject) -> str:
-    """What Volcano has counted since the job was created: restarts, or failed pods that it leaves as they are."""
+    """Read how many restarts, or failed pods, Volcano has counted since the job was created."""
     status = source.status or VolcanoJobStatus()
     if status.retry_count:
         limit = "" if _spec(source).max_retry is None else f", spec.maxRetry is {_spec(source).max_retry}"

@@ -20,7 +20,7 @@ STOPPED = "paddlepaddle.org/stopped-tasks"
 """What a job that edl stopped had: the `minAvailable` of the job, and replicas and `minAvailable` of each task."""
 
 OUTDATED = "-1"
-"""A version of the job that is older than any: Volcano executes no policy for the events of such a pod."""
+"""A version older than any of the job, so that Volcano executes no policy for events of such a pod."""
 
 MOST_OTHERS = 2
 """The most other tasks that a resizable job may have."""
@@ -36,7 +36,7 @@ def replicas_of(task: TaskObject) -> int:
 
 
 def with_volumes(task: TaskObject, shared: Iterable[JobVolumeObject]) -> PodTemplateObject:
-    """What Volcano makes the pods of a task of: its template, with the claims that all pods of the job use.
+    """Add to the pod template of a task the claims that all pods of the job use.
 
     A claim that Volcano has still to make has no name yet, and keeps the pods from no node.
     """
@@ -81,7 +81,7 @@ class Stopped:
 
 
 def read_stopped(annotations: Mapping[str, Scalar], tasks: Tasks) -> Stopped | None:
-    """What a stopped job had; None if edl did not stop it, or the annotation is not as edl writes it.
+    """Read the counts that a job had before edl stopped it; None if edl did not, or if they cannot be read.
 
     A job of which a task has replicas is not stopped: the annotation came with the manifest of a former job.
     """
@@ -96,7 +96,7 @@ def read_stopped(annotations: Mapping[str, Scalar], tasks: Tasks) -> Stopped | N
 
 
 def _number(value: object) -> int:
-    """A number of pods, or -1.
+    """Parse a number of pods; -1 for anything else.
 
     Raises:
         ValueError: it is neither. The owner of a job can write anything into its annotations.
@@ -140,7 +140,7 @@ def resize_operations(
 
 
 def _size(task: TaskObject, stopped: Stopped | None) -> tuple[int, int]:
-    """Replicas and minAvailable of a task, or those before edl stopped it; -1 for a minAvailable that is not set."""
+    """Replicas and minAvailable of a task, or those before edl stopped it; -1 if minAvailable is not set."""
     now = (replicas_of(task), -1 if task.min_available is None else task.min_available)
     return now if stopped is None else stopped.tasks.get(task.name or "", now)
 

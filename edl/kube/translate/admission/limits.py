@@ -91,7 +91,7 @@ def _place(found: ObjectMetadata | None, pods: Iterable[NewPod]) -> tuple[str, l
 
 
 def _given(item: LimitObject, spec: PodSpec) -> Iterator[str]:
-    """What a LimitRange gives some container of a pod; without defaults, its bounds are the defaults."""
+    """Name what a LimitRange gives containers of a pod that lack it: its defaults, or else its bounds."""
     if item.type != "Container":
         return
     limits = {**(item.max or {}), **(item.default or {})}

@@ -38,7 +38,7 @@ def unused_runtime_classes(sources: Iterable[RuntimeClassObject], pods: Iterable
 
 
 def _given(source: RuntimeClassObject, pods: Iterable[NewPod]) -> Iterator[str]:
-    """What a class gives some pod that does not have it."""
+    """Name what a RuntimeClass adds to a pod that lacks it: overhead, node selector and so on."""
     overhead = (source.overhead.pod_fixed if source.overhead is not None else None) or {}
     if overhead and any(not pod.spec.overhead for pod in pods):
         amounts = (f"{text(quantity)} of {resource}" for resource, quantity in sorted(overhead.items()))

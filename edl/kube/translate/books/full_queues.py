@@ -47,7 +47,7 @@ class FullQueues:
 
 
 def _why_full(pod: Pod, queues: VolcanoQueues) -> str:
-    """Which queue has not enough left for a pod, or for what its group starts with; empty if each has enough."""
+    """Say which queue has too little quota left for a pod, or for the minimum of its group; empty if none."""
     group = queues.groups.get((pod.namespace, pod.gang))
     if group is None:
         return ""

@@ -216,7 +216,7 @@ class PodBook:
         return gone + sum(len(self._own[key]) for key in self._owners.get(namespace, ()) if key not in exempt)
 
     def counts_until_s(self) -> float:
-        """Until when `count_owned` gives the same if no pod changes, in seconds since the epoch."""
+        """Until when `count_owned` returns the same number without a change of pods, in seconds since the epoch."""
         return min(self._gone.values(), default=inf) + STILL_COUNTED_S
 
     def node_requests(self) -> tuple[NodeRequest, ...]:

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Any)
 V = TypeVar("V")
 
 MOST_PLACED_ONE_BY_ONE = 1000
-"""If more values came, changed and went, all are sorted anew."""
+"""If more values than this have changed, all are sorted again."""
 
 
 class SortedValues(Generic[K, V]):

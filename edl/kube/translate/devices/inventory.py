@@ -124,7 +124,7 @@ def _read(spec: SliceSpec, device: DeviceObject, problem: str) -> Device:
 
 
 def _by_domain(values: Mapping[str, Any] | None, driver: str, read: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
-    """Values by domain and name; a name without a domain is of the driver's own."""
+    """Key attributes by domain and name; a name without a domain belongs to the driver."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in (values or {}).items():
         domain, _, name = key.rpartition("/")

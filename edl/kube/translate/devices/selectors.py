@@ -61,7 +61,7 @@ def is_chosen(expression: str, device: Mapping[str, Any]) -> bool:
 
 
 def spent_s() -> float:
-    """CPU seconds of this thread, and of the process that evaluates for it."""
+    """CPU seconds spent so far, by this thread and by the child process that evaluates for it."""
     return thread_time() + APART.spent_s
 
 

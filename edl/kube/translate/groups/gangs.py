@@ -31,7 +31,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.resources import Resources
 
 KUBERNETES, VOLCANO, COSCHEDULING, KAI, KOORDINATOR = "kubernetes", "volcano", "coscheduling", "kai", "koordinator"
-"""Whose groups these are; groups of two schedulers may have the same name."""
+"""The schedulers that have groups; groups of two schedulers may have the same name."""
 
 _OLD = "pod-group.scheduling.sigs.k8s.io"
 _LABELS = ("scheduling.x-k8s.io/pod-group", _OLD, f"{_OLD}/name")

@@ -63,7 +63,7 @@ def _pods(role: Role, shape: PodShape, count: int) -> PodSet:
 
 
 def _needs(load: Load, quotas: Quotas) -> tuple[tuple[Pool, int], ...]:
-    """What a Workload needs of the first flavors that take its pods and could ever have as much."""
+    """Find what a Workload needs from the first flavors that take its pods and have enough quota at all."""
     node, rules, found = quotas.node_of(load), quotas.rules_of(load), dict[Pool, int]()
     for pods in load.pod_sets:
         for resources, names in rules.groups:

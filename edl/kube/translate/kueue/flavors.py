@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A ResourceFlavor: nodes that are alike.
+    """A ResourceFlavor: a set of nodes with common labels and taints.
 
     Attributes:
         labels: sorted (label, value) of the nodes.
@@ -56,7 +56,7 @@ TAKEN = Verdict()
 
 
 class PodPlace:
-    """Where the pods of one template may run.
+    """The node requirements of the pods of one template.
 
     It remembers what each flavor has said: a template may have thousands of expressions, and every decision asks.
 
@@ -71,7 +71,7 @@ class PodPlace:
         self._known: dict[str, tuple[Flavor, Verdict]] = {}
 
     def verdict(self, name: str, flavor: Flavor) -> Verdict:
-        """What the flavor of that name says about the pods."""
+        """Return whether the flavor of that name takes the pods."""
         known = self._known.get(name)
         if known is None or known[0] != flavor:
             self._known[name] = known = flavor, _verdict(flavor, self._placement)
@@ -82,7 +82,7 @@ _PLACES: WeakValueDictionary[Placement, PodPlace] = WeakValueDictionary()
 
 
 def place_of(spec: PodSpec) -> PodPlace:
-    """Where the pods of a template may run; for Kueue tolerations with a time limit count, too.
+    """Read the node requirements of a pod template; for Kueue tolerations with a time limit count, too.
 
     One object for equal templates: thousands of Workloads have only a few different ones.
     """

@@ -26,7 +26,7 @@ If Kueue admits it after all, it is only slow: the next size of that job has twi
 trainers that it admits one by one, each has as long.
 """
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 1800.0
-"""Then edl asks for no larger one for so long; twice as long after each further time in a row."""
+"""How long edl asks for no larger size after one was not admitted: the first time, and at most (it doubles)."""
 _MOST_QUOTED = 300
 
 
@@ -123,7 +123,7 @@ class LateSizes:
             self._admitted[uid] = reserved, -inf if before is None else since_s
 
     def _within_s(self, uid: str, waiting: Load) -> float:
-        """For how long a size of a job may wait for Kueue."""
+        """How long Kueue has to admit a size of a job, in seconds."""
         if not waiting.is_tried:
             return ADMITTED_AT_LAST_S
         return float(min(ADMITTED_AT_LAST_S, ADMITTED_WITHIN_S * 2 ** min(self._slow.get(uid, 0), 10)))

@@ -27,7 +27,7 @@ from edl.model.times import seconds_of
 from edl.printable import one_line
 
 REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
-"""An annotation of a Workload: the Workload of the same job whose place it takes once it has its reservation."""
+"""The annotation of a Workload with the name of the job's Workload that it replaces once it has a reservation."""
 _UNAVAILABLE = re.compile(r"(?:^|: |, )resource ([\w.-]+(?:/[\w.-]+)?) unavailable in ClusterQueue(?=$|[,;])")
 _HELD_BACK = (("AdmissionGated", "Admission is gated by: "), ("OnHold", ""))
 _YET_TO_TRY = "PendingEvaluation"

@@ -27,7 +27,7 @@ Quantities = dict[str, Scalar]
 
 
 class PodSetObject(ApiStruct):
-    """Pods of a Workload that are alike."""
+    """Equal pods of a Workload."""
 
     name: str | None = None
     count: int | None = None
@@ -54,7 +54,7 @@ class PodSetAssignmentObject(ApiStruct):
 
 
 class AdmissionObject(ApiStruct):
-    """Where a Workload has its reservation."""
+    """The ClusterQueue and the flavors in which a Workload has its reservation."""
 
     cluster_queue: str | None = None
     pod_set_assignments: list[PodSetAssignmentObject] | None = None
@@ -180,7 +180,7 @@ class FlavorSpec(ApiStruct):
 
 
 class FlavorObject(ApiStruct):
-    """A ResourceFlavor: nodes that are alike."""
+    """A ResourceFlavor: a set of nodes with common labels and taints."""
 
     metadata: ObjectMetadata | None = None
     spec: FlavorSpec | None = None

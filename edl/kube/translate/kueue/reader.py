@@ -134,12 +134,12 @@ class KueueReader:
         return [load for _, load, _ in self._loads.values() if isinstance(load, Load)]
 
     def _unreadable(self) -> dict[Owner, str]:
-        """By namespace and UID: what is wrong with a Workload of the job."""
+        """What is wrong with Workloads of jobs, by namespace and UID of the job."""
         found = (load for _, load, _ in self._loads.values() if isinstance(load, Unreadable))
         return {one.owner: f"Workload {one.owner[0]}/{one.name}: {one.problem}; correct it" for one in found}
 
     def _owned(self, quotas: Quotas) -> dict[Owner, tuple[OwnedWorkload, ...]]:
-        """By namespace and UID of the job: the Workloads that edl has made, with why Kueue never admits them."""
+        """The Workloads that edl has made, by namespace and UID of the job, with why Kueue never admits them."""
         found: dict[Owner, list[OwnedWorkload]] = {}
         for _, load, one in self._loads.values():
             if one is not None:

@@ -159,7 +159,7 @@ def untold_of(waiting: Iterable[Load], quotas: Quotas, loads: Iterable[Load]) ->
 
 
 def _tried_first(job: Job, node: str, quotas: Quotas, waiting: Load | None) -> dict[str, str]:
-    """For each resource the first flavor that takes the pods and could ever have what the minimum needs."""
+    """By resource, the first flavor that takes the pods and whose quota could hold the minimum."""
     found: dict[str, str] = {}
     request, pods = job.trainer.request, waiting.pod_set(job.kueue.pod_set) if waiting and job.kueue else None
     for resources, every in quotas.groups.get(node, ()):

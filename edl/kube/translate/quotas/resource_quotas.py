@@ -101,7 +101,7 @@ def _jobs(
 
 
 def _requested(pods: Iterable[Pod], hard: Mapping[str, int], limits_of: Callable[[Pod], Resources]) -> dict[str, int]:
-    """What pods request together of the resources of a quota."""
+    """Add up what pods request of the resources that a quota limits."""
     found: dict[str, int] = {}
     has_limits = any(resource.startswith(LIMITS) for resource in hard)
     for pod in pods:
@@ -114,7 +114,7 @@ def _requested(pods: Iterable[Pod], hard: Mapping[str, int], limits_of: Callable
 
 
 def charged_until_s(pods: Iterable[Pod], now_s: float) -> float:
-    """When quotas cease to count the next of these pods, in seconds since the epoch; infinite if they cease for none.
+    """When the first of these pods ceases to count towards quotas, in seconds since the epoch; infinite if none will.
 
     Args:
         pods: any.

@@ -35,7 +35,7 @@ from edl.model.units import count
 T = TypeVar("T")
 
 NO_DEVICE = "cannot allocate all claims"
-"""What kube-scheduler says where others have the devices; it cannot preempt for them, but edl can end trainers."""
+"""kube-scheduler's message if other pods have the devices; edl can end trainers for them, preemption cannot."""
 
 KINDS_AT_ONCE = 300
 """The rules of so many kinds of waiting pods, and of so many roles of jobs without pods, are read for one snapshot.

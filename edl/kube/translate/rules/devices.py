@@ -113,7 +113,7 @@ class Devices:
         return found
 
     def _read(self, unit: Unit) -> _Asked:
-        """What a pod of a unit asks for; a claim that it has already keeps it to the nodes of its devices."""
+        """Read what a pod asks for; a claim that has devices already keeps the pod to their nodes."""
         asked = _Asked(unit)
         asked.extended = {name: unit.shape.request[name] for name in self._extended if unit.shape.request[name]}
         for claim in unit.rules.devices:

@@ -104,7 +104,7 @@ class FreeCapacity:
         return _is_zero(now), _is_zero(without)
 
     def _read_used(self) -> tuple[_Columns, _Columns]:
-        """What the pods that no plan moves use, and what those of jobs do, of each resource."""
+        """Add up, by resource, what pods use that stay in any plan, and what pods of jobs use."""
         index = self._view.index
         of_fixed, of_jobs = _Columns(len(index)), _Columns(len(index))
         for pod in self._view.fixed_pods():

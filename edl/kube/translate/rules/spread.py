@@ -55,7 +55,7 @@ class Spread:
                         tally.have[domain] += pods
 
     def apply(self) -> Iterator[Capacity]:
-        """Give domains to waiting pods, and yield a resource for each rule that roles of jobs obey."""
+        """Choose domains for waiting pods by rules that count pods; yield the rules of jobs as resources of nodes."""
         self._give_domains()
         for tally in self._tallies.values():
             if tally.capacity is not None:

@@ -53,7 +53,7 @@ def places_by_class(capacities: Iterable[CsiStorageCapacityObject]) -> dict[str,
 
 
 def bytes_of(quantity: Scalar) -> int:
-    """Bytes; 0 if there is no quantity, or if it cannot be read."""
+    """Convert a quantity to bytes; 0 if it is missing or cannot be read."""
     try:
         return parse_quantity(text(quantity), MEMORY) if quantity is not None else 0
     except ConfigError:

@@ -31,7 +31,7 @@ _SHORT = {
 
 
 def domain_words(key: str, *, is_plural: bool = False) -> str:
-    """What a domain of a label is called: `node`, `zone`, `value of example.com/rack`; or several of them."""
+    """Name the domains of a label: `node`, `zone`, `value of example.com/rack`; also in the plural."""
     ending = "s" if is_plural else ""
     return f"{_SHORT[key]}{ending}" if key in _SHORT else f"value{ending} of {key}"
 

@@ -86,7 +86,7 @@ def require_volumes(view: View, units: Sequence[Unit]) -> SharedVolumes:
 
 
 def _rules_of(view: View, claim: Claim, *, is_shared: bool) -> Iterator[NodeRule]:
-    """What a claim requires of the nodes of its pods; the volume of a shared one will be in one place."""
+    """The requirements of a claim on the nodes of its pods; the volume of a shared claim will be in one place."""
     rules = list(rules_of_claim(claim, view.facts))
     yield from rules
     if not rules and is_shared and len(places := _places(view, claim)) > 1:

@@ -52,7 +52,7 @@ _ZONES = {
     "metadata.name": "node",
 }
 _UNZONED = NodeTerm(tuple(Requirement(key, "DoesNotExist") for pair in _NEW_NAME.items() for key in pair))
-"""A node without any of these labels takes the volumes of every zone, as in a cluster of one zone."""
+"""Matches a node without any of these labels: it takes the volumes of every zone, as in a cluster of one zone."""
 
 
 def rules_of_claim(claim: Claim, facts: RuleFacts) -> Iterator[NodeRule]:
