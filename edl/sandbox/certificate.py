@@ -110,7 +110,7 @@ def _octets(point: Point) -> bytes:
 
 
 def _tag(tag: int, *parts: bytes) -> bytes:
-    """A value of DER: tag, length, content."""
+    """Encode a value in DER: tag, length, content."""
     content = b"".join(parts)
     length = len(content)
     if length < 0x80:

@@ -106,7 +106,7 @@ class Stack:
 
 @asynccontextmanager
 async def started(settings: StackSettings) -> AsyncIterator[Stack]:
-    """A sandbox whose controller is ready; at the end nothing of it is left.
+    """Within the block, run a sandbox whose controller is ready; at the end nothing of it is left.
 
     Raises:
         ConfigError: the port is in use, a file cannot be written, or --listen of the controller cannot be followed.
@@ -194,7 +194,7 @@ async def _until_ready(address: str) -> None:
 
 
 def status_address(flags: Sequence[str]) -> str:
-    """HOST:PORT where the controller shall serve /metrics: what its flags say, or a free loopback port.
+    """The HOST:PORT at which the controller serves /metrics: by its flags, or a free loopback port.
 
     Raises:
         ConfigError: the flags give an address whose port only the controller would know.
@@ -217,7 +217,7 @@ def status_address(flags: Sequence[str]) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that is free now."""
+    """Find a loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind((_LOOPBACK, 0))
         port: int = probe.getsockname()[1]

@@ -250,7 +250,7 @@ class Api:
 
 
 def _list_answer(kind: Kind, entries: Sequence[Entry], metadata: Object) -> Response:
-    """A list, joined of the encoded objects."""
+    """Join encoded objects to the answer of a list."""
     head: Any = {"kind": kind.list_kind or f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
     if kind.stored_as:
         return answer({**head, "items": [from_stored(kind, entry.value) for entry in entries]})

@@ -47,11 +47,11 @@ class Cluster:
         return timestamp(self.now())
 
     def uid(self) -> str:
-        """A new UID."""
+        """Make a new UID."""
         return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
 
     def suffix(self) -> str:
-        """The random end of a generated name."""
+        """Make the random end of a generated name."""
         return "".join(self.chance.choices(_NAME_LETTERS, k=5))
 
     def entry(self, kind: Kind, key: Key) -> Entry:

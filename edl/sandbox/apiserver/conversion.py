@@ -17,7 +17,7 @@ _OLD_NAMES = {new: old for old, new in _NEW_NAMES.items()}
 
 
 def from_stored(kind: Kind, value: Object) -> Object:
-    """A stored object in the version of a kind."""
+    """Convert a stored object to the version of a kind."""
     if not kind.stored_as:
         return value
     renamed = {_NEW_NAMES.get(key, key): inner for key, inner in value.items()}
@@ -25,7 +25,7 @@ def from_stored(kind: Kind, value: Object) -> Object:
 
 
 def to_stored(kind: Kind, value: Object) -> Object:
-    """An object in the version of a kind as it is stored."""
+    """Convert an object in the version of a kind to the stored form."""
     if not kind.stored_as:
         return value
     renamed = {_OLD_NAMES.get(key, key): inner for key, inner in value.items()}

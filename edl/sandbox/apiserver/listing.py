@@ -111,7 +111,7 @@ def _forbidden_match(why: str) -> ApiError:
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as a number; 0 if it is empty.
+    """Parse a resourceVersion as a number; 0 if it is empty.
 
     Raises:
         ApiError: 400, it is not one.

@@ -22,7 +22,7 @@ QUOTAS, LIMITS = "resourcequotas", "limitranges"
 _SIMPLE = ("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services")
 _COMPUTE = ("cpu", "memory")
 _FIRM = tuple(f"{prefix}{name}" for name in _COMPUTE for prefix in ("", "requests.", "limits."))
-"""Resources that every container of a pod must ask for if a quota limits them."""
+"""The resources that every container of a pod must request if a quota limits them."""
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
 
@@ -95,7 +95,7 @@ def _above(name: str, kind: str, bound: str, request: str | None, limit: str | N
 
 
 def _sums(pod: Object, field: str) -> dict[str, str]:
-    """What the containers of a pod ask for together, by resource; the init containers run before the others."""
+    """Add up, by resource, what the containers of a pod request; init containers run before the others."""
     texts: dict[str, list[str]] = {}
     for container in pod["spec"].get("containers", ()):
         for name, text in (dig(container, "resources", field, default={})).items():
@@ -104,7 +104,7 @@ def _sums(pod: Object, field: str) -> dict[str, str]:
 
 
 def usage_of(kind: Kind, value: Object) -> dict[str, str]:
-    """What an object counts towards quotas, by the names that a quota may limit."""
+    """How much an object counts towards quotas, by the names that a quota may limit."""
     used = {f"count/{kind.qualified}": "1"}
     if kind.group == "" and kind.plural in _SIMPLE:
         used[kind.plural] = "1"
@@ -195,7 +195,7 @@ def _missing(hard: Object, pod: Object) -> str:
 
 
 def _used(cluster: Cluster, namespace: str, keys: Iterable[str]) -> dict[str, str]:
-    """What the objects of a namespace count towards some names."""
+    """Add up how much the objects of a namespace count towards some names of quotas."""
     wanted = list(keys)
     texts: dict[str, list[str]] = {key: [] for key in wanted}
     for kind in _counted(cluster, wanted):

@@ -45,7 +45,7 @@ def scale_of(kind: Kind, value: Object) -> Object:
 
 
 def with_replicas(kind: Kind, value: Object, scale: Object) -> Object:
-    """An object with the replicas of a Scale.
+    """Set the replicas of an object from a Scale.
 
     Raises:
         ApiError: 409, the Scale is of another version.
@@ -178,7 +178,7 @@ def _mark_disrupted(cluster: Cluster, kind: Kind, key: Key) -> None:
 
 
 def issue_token(cluster: Cluster, kind: Kind, key: Key, request: Request) -> Object:
-    """A token of a service account; it is valid until the server stops.
+    """Issue a token of a service account; it is valid until the server stops.
 
     Raises:
         ApiError: 404, there is no such account.

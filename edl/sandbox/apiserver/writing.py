@@ -97,7 +97,7 @@ class Writer:
     # Decoding
 
     def decode(self, write: Write, body: Any) -> Object:
-        """An object as sent, in the form in which it is stored.
+        """Decode an object as sent into the form in which it is stored.
 
         Raises:
             ApiError: 400, it is of another kind, or of another namespace or name than the path.

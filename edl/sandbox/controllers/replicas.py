@@ -224,13 +224,13 @@ def rollout(deployment: Object, new: Object, old: list[Object]) -> list[tuple[Ob
 
 
 def template_hash(template: Object) -> str:
-    """A short name for a pod template."""
+    """Hash a pod template to a short name."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def _limits(deployment: Object) -> tuple[int, int]:
-    """MaxSurge and maxUnavailable as numbers of pods; both are 25 % by default, and not both may be 0."""
+    """Convert maxSurge and maxUnavailable to numbers of pods; both are 25 % by default, and not both may be 0."""
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
     wanted = _replicas(deployment)
     surge = _share(rolling.get("maxSurge", "25%"), wanted, is_up=True)

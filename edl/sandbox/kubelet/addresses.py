@@ -53,7 +53,7 @@ class AddressPool:
         raise TemporaryError("other kubelets use every block of loopback addresses; stop one of them")
 
     def take(self) -> str:
-        """An address that no pod has.
+        """Take an address that no pod has.
 
         Raises:
             TemporaryError: all are in use.
@@ -67,7 +67,7 @@ class AddressPool:
         raise TemporaryError("the pods of this kubelet use every address of its block; delete some")
 
     def release(self, address: str) -> None:
-        """Take an address back."""
+        """Return an address to the pool."""
         self._used.discard(address)
 
     def close(self) -> None:

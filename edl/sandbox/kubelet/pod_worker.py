@@ -71,7 +71,7 @@ class PodWorker:
         return {} if self._phase else granted(self._records(self.main))
 
     def _resize(self) -> None:
-        """Grant what the pod requests now, if there is capacity for it."""
+        """Grant the resources that the pod requests now, if there is capacity for them."""
         records = self._records(self.main)
         before = (self._refusal, [one.resources for one in records])
         self._refusal = grant(self.pod, records, self._node(), self._others())
@@ -87,7 +87,7 @@ class PodWorker:
         self._deleted.set()
 
     def container(self, name: str) -> Container | None:
-        """A container by its name."""
+        """Find a container of the pod by its name."""
         return next((one for one in (*self.main, *self.init) if one.record.name == name), None)
 
     async def run(self) -> None:

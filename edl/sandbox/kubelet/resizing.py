@@ -24,7 +24,7 @@ def granted(records: Iterable[ContainerRecord]) -> Amounts:
 
 
 def grant(pod: Object, records: Sequence[ContainerRecord], node: Object, others: Iterable[Amounts]) -> str:
-    """Grant what the spec of a pod requests now, if the node has capacity; the records are changed.
+    """Grant the resources that a pod's spec requests now, if the node has capacity; the records are changed.
 
     Args:
         pod: as the API server has it.

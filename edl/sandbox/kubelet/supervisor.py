@@ -70,7 +70,7 @@ class Supervisor:
         self._sampled_s = 0.0
 
     def run(self) -> None:
-        """Serve, then end everything."""
+        """Serve the kubelet until its connection ends, then end all containers."""
         _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -252,7 +252,7 @@ def _kill_all(pids: list[int] | tuple[int, ...]) -> None:
 
 
 def _child_signals() -> socket.socket:
-    """A socket that can be read when a child has ended."""
+    """Make a socket that becomes readable when a child process has ended."""
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)

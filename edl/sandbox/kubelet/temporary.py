@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 _LONGEST = 20
-"""Characters of the folder in which the links are made, so that TMPDIR has fewer than 40."""
+"""The most characters of the folder of links, so that TMPDIR of a container has fewer than 40."""
 _OTHERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - mkdtemp makes the folder, for this user alone
 
 

@@ -84,7 +84,7 @@ def _untolerated(pod: PodView, node: NodeView) -> float:
 
 
 def _scaled(values: list[float], *, is_reversed: bool = False) -> list[float]:
-    """Values as 0 to 100, where the largest is 100, or 0 if reversed."""
+    """Scale values so that the largest is 100 and 0 is 0; reversed if wanted."""
     largest = max(values)
     if largest == 0:
         return [_BEST if is_reversed else 0.0] * len(values)

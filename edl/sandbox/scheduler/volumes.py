@@ -38,7 +38,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 
 
 def volume_rules(pod: Object, claims: Iterable[Object], volumes: Iterable[Object]) -> list[VolumeRule]:
-    """What the bound claims of a pod require of its node.
+    """Read what the bound claims of a pod require of its node.
 
     Args:
         pod: the pod.

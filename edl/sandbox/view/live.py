@@ -123,7 +123,7 @@ def render(picture: Picture, decisions: Iterable[str]) -> RenderableType:
 
 
 def bar(node: NodeLine, colours: dict[str, str]) -> Text:
-    """A node as a bar: each pod takes its share of the width, in the colour of its owner."""
+    """Draw a node as a bar: each pod takes its share of the width, in the colour of its owner."""
     text = Text()
     width = 0
     used = 0
@@ -138,6 +138,6 @@ def bar(node: NodeLine, colours: dict[str, str]) -> Text:
 
 
 def job_cells(job: JobLine) -> tuple[str, str, str, str]:
-    """Phase, trainers, progress and explanation of a job."""
+    """The cells of a job's row: phase, trainers, progress and explanation."""
     progress = "" if job.done is None else f"{job.done:.0%}"
     return job.phase, f"{job.running} of {job.least}..{job.most}", progress, job.explanation

@@ -32,7 +32,7 @@ class NodeLine:
 
     @property
     def used(self) -> int:
-        """Millicores that its pods request."""
+        """The millicores that the pods of the node request."""
         return sum(block.cpu for block in self.blocks)
 
 
@@ -146,5 +146,5 @@ def _serving_line(deployment: Object, pods: list[Object]) -> ServingLine:
 
 
 def cores(milli: int) -> str:
-    """Millicores as people write cores."""
+    """Format millicores as cores."""
     return f"{milli / 1000:g}"

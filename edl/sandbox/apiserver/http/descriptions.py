@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def described(schemas: Mapping[str, Object]) -> dict[str, Object]:
-    """Schemas of built-in types with the descriptions of the types and of their fields.
+    """Add the descriptions of types and fields to the schemas of built-in types.
 
     Args:
         schemas: by full name; what the official client does not know is returned as it is.

@@ -97,7 +97,7 @@ def _named(schema: Object) -> Iterator[str]:
 
 
 def _referring(schema: Object) -> Object:
-    """A recorded type with the references of OpenAPI."""
+    """Convert the references of a recorded type to those of OpenAPI."""
     node: Object = {}
     for key, value in schema.items():
         if key == "$ref" and isinstance(value, str):

@@ -83,7 +83,7 @@ class Request:
 
     @property
     def is_watch(self) -> bool:
-        """Whether it is a watch."""
+        """True if the request is a watch."""
         return self.method == "GET" and self.flag("watch")
 
     @property
@@ -105,11 +105,11 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false."""
+        """Read a query parameter that is true or false."""
         return self.query.get(name, "").lower() in {"1", "true", "t"}
 
     def number(self, name: str) -> int | None:
-        """A parameter that is a whole number.
+        """Read a query parameter that is a whole number.
 
         Raises:
             ApiError: 400, it is not one.
@@ -124,7 +124,7 @@ class Request:
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
+        """True if nothing is to be stored."""
         wanted = self.query.get("dryRun", "")
         if wanted not in {"", "All"}:
             detail = f'Invalid value: ["{wanted}"]: dryRun: Unsupported value: "{wanted}": supported values: "All"'

@@ -34,7 +34,7 @@ class Response:
 
 
 def answer(value: Any, code: int = 200) -> Response:
-    """A response with a JSON value."""
+    """Make a response with a JSON value."""
     return Response(code, msgspec.json.encode(value))
 
 

@@ -10,7 +10,7 @@ from edl.sandbox.apiserver.kinds.kind import Kind, Object
 
 
 def table(kind: Kind, values: Sequence[Object], metadata: Object, now: datetime, include: str) -> Object:
-    """A Table of objects.
+    """Make a Table of objects.
 
     Args:
         kind: the kind of the objects.
@@ -52,12 +52,12 @@ def _row(kind: Kind, value: Object, now: datetime, include: str) -> Object:
 
 
 def partial(value: Object) -> Object:
-    """An object with its metadata alone."""
+    """Make an object with its metadata alone."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]}
 
 
 def partial_list(values: Sequence[Object], metadata: Object) -> Object:
-    """A list of objects with their metadata alone."""
+    """Make a list of objects with their metadata alone."""
     items: list[Any] = [partial(value) for value in values]
     return {
         "kind": "PartialObjectMetadataList",

@@ -8,12 +8,12 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
 
 def timestamp(moment: datetime) -> str:
-    """A metav1.Time: whole seconds in UTC."""
+    """Format a moment as metav1.Time: whole seconds in UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(moment: datetime) -> str:
-    """A metav1.MicroTime."""
+    """Format a moment as metav1.MicroTime."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -33,7 +33,7 @@ def age(text: object, now: datetime) -> str:
 
 
 def short_duration(seconds: int) -> str:
-    """A duration with two significant units at most.
+    """Format a duration with two significant units at most.
 
     Source: k8s.io/apimachinery pkg/util/duration, HumanDuration.
     """

@@ -14,7 +14,7 @@ _PLACE = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
 def kinds_of(definition: Object) -> list[Kind]:
-    """One kind for each served version of a CustomResourceDefinition."""
+    """Make one kind for each served version of a CustomResourceDefinition."""
     spec = definition["spec"]
     names = spec["names"]
     return [_kind(spec, names, version) for version in spec.get("versions", ()) if version.get("served")]
@@ -58,7 +58,7 @@ def _column(one: Object) -> Column:
 
 
 def path_text(path: str) -> str:
-    """`.spec.queue` as `spec.queue`."""
+    """Strip the leading dot of a path: `.spec.queue` -> `spec.queue`."""
     return path.removeprefix(".")
 
 

@@ -62,7 +62,7 @@ AGE = Column("Age", "date", description="time since the object was created")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where the replicas are; the paths are of keys."""
+    """The paths of the replica counts in objects of a kind, as keys."""
 
     spec: tuple[str, ...]
     status: tuple[str, ...]
@@ -127,7 +127,7 @@ class Kind:
 
     @property
     def is_custom(self) -> bool:
-        """Whether a CustomResourceDefinition made it."""
+        """True if a CustomResourceDefinition has made the kind."""
         return self.schema is not None
 
 

@@ -149,7 +149,7 @@ def _default_volume(volume: Object) -> None:
 
 
 def qos_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort."""
+    """Compute the QoS class of a pod: Guaranteed, Burstable or BestEffort."""
     guaranteed, any_set = True, False
     for _, container in containers_of(spec):
         resources = container.get("resources", {})
@@ -275,7 +275,7 @@ def _gates(spec: Object, status: Object) -> str:
 
 
 def _summary(spec: Object, status: Object, now: datetime) -> tuple[int, int, str, str]:
-    """Ready containers, all containers, the shown status, the restarts."""
+    """Summarise a pod: ready containers, all containers, the shown status, the restarts."""
     reason = status.get("reason") or status.get("phase", "")
     if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
         reason = "SchedulingGated"

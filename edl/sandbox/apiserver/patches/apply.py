@@ -43,7 +43,7 @@ def _merged_items(schema: Schema, live: list[Any], applied: list[Any]) -> list[A
 
 
 def without(schema: Schema, value: Object, paths: Iterable[Path]) -> Object:
-    """A copy of an object without the fields at the paths; what is not there is ignored."""
+    """Copy an object without the fields at some paths; missing fields are ignored."""
     result: Object = copy.deepcopy(value)
     for path in sorted(paths, key=len, reverse=True):
         _remove(schema, result, path)

@@ -18,7 +18,7 @@ Fields = dict[Path, Any]
 """The value at each path: that of a leaf, or `CONTAINER`."""
 
 CONTAINER = object()
-"""The value of a path that has others below it."""
+"""The value of a path that has other paths below it."""
 
 _SYSTEM = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
@@ -76,7 +76,7 @@ def _walk(schema: Schema, value: Any, path: Path, found: Fields, *, every_contai
 
 
 def _has_keys(schema: Schema, value: Any) -> bool:
-    """Whether a value is a list of objects with keys; one stored under an older schema may hold something else."""
+    """True if a value is a list of objects with keys; a value stored under an older schema may be another one."""
     is_keyed = schema.get("x-kubernetes-list-type") == "map" and isinstance(value, list)
     return is_keyed and all(isinstance(item, dict) for item in value)
 
@@ -123,7 +123,7 @@ def _paths(node: Mapping[str, Any], path: Path) -> Iterator[Path]:
 
 
 def path_text(path: Path) -> str:
-    """A path as messages show it: `.spec.containers[name="a"].image`."""
+    """Format a path for messages: `.spec.containers[name="a"].image`."""
     text = ""
     for part in path:
         kind, _, name = part.partition(":")

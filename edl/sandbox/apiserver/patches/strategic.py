@@ -102,7 +102,7 @@ def _merge_list(item_schema: Schema, current: list[Any], patch: list[Any], merge
 
 
 def _ordered(items: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
-    """Items in the wanted order; an item that the order does not name stays behind the one before it."""
+    """Sort items in the wanted order; an item that the order does not name stays behind the one before it."""
     if not order or merge_key is None:
         return items
 

@@ -15,7 +15,7 @@ _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _MILLI = Decimal("1e-3")
 _MOST = Decimal(2**63 - 1)
 _MOST_DIGITS = 1_000
-"""A number has at most so many digits, and so many zeros behind it; the API server knows no limit."""
+"""The most digits of a number, and the most zeros behind it; the real API server has no limit."""
 _EXACT = Context(prec=4 * _MOST_DIGITS, rounding=ROUND_CEILING)
 
 
@@ -35,7 +35,7 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def canonical(text: str) -> str:
-    """A quantity as the server stores it.
+    """Convert a quantity to the form in which the server stores it.
 
     Raises:
         ValueError: it is not a quantity.

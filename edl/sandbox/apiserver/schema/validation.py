@@ -228,7 +228,7 @@ def _problem_at(value: Any, path: Sequence[str], wanted: type, name: str) -> tup
 
 
 def _go(value: Any) -> str:
-    """A value and its type, as Go prints them."""
+    """Format a value and its type as Go prints them."""
     types = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
     name = "<nil>" if value is None else types.get(type(value), "map[string]interface {}")
     return f"{_go_text(value)} is of the type {name}"

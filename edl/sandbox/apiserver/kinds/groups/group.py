@@ -63,7 +63,7 @@ class Group:
         short: str = "",
         **special: Unpack[Special],
     ) -> Kind:
-        """A kind of the group.
+        """Define a kind of the group.
 
         Args:
             name: in the singular, as `kind` says it in an object.

@@ -18,12 +18,12 @@ def wide(*names: str) -> tuple[Column, ...]:
 
 
 def plain(*names: str) -> tuple[Column, ...]:
-    """Columns of text."""
+    """Make columns of text."""
     return tuple(Column(name) for name in names)
 
 
 def whole(*names: str) -> tuple[Column, ...]:
-    """Columns of whole numbers."""
+    """Make columns of whole numbers."""
     return tuple(Column(name, "integer") for name in names)
 
 
@@ -34,12 +34,12 @@ def head(value: Object, now: datetime) -> tuple[str, str]:
 
 
 def format_labels(labels: Object | None) -> str:
-    """`a=1,b=2`, sorted; `<none>` without any."""
+    """Format labels: `a=1,b=2`, sorted; `<none>` without any."""
     return ",".join(f"{key}={text}" for key, text in sorted((labels or {}).items())) or NONE
 
 
 def format_selector(selector: Object | None) -> str:
-    """A label selector in the form of a query."""
+    """Format a label selector as in a query."""
     terms = [f"{key}={text}" for key, text in sorted(dig(selector, "matchLabels", default={}).items())]
     for one in dig(selector, "matchExpressions", default=()):
         key, values = one.get("key", ""), ",".join(sorted(one.get("values", ())))
