@@ -22,9 +22,9 @@ NOW_S = time.perf_counter  # the time of a decision that brings no other one
 
 
 MANY_OBJECTS = 10_000
-"""To search so many for cycles takes some milliseconds, in which no thread goes on."""
+"""After so many new objects, a search for cycles takes some milliseconds, in which no thread runs."""
 EXCLUDED_TIMES = 1000
-"""After so many decisions all is searched once, so that cycles that were excluded do not stay for ever."""
+"""After so many decisions all objects are searched once, because excluded cycles would stay forever."""
 _excluded = 0  # how many decisions have excluded what they left since then
 
 
@@ -133,7 +133,7 @@ class Clock:
         self._is_over = False
 
     def left_s(self, most_s: float) -> float:
-        """Seconds that one program may take: what is left, and `most_s` at most."""
+        """How many seconds one program may take: those that are left, but at most `most_s`."""
         return max(LEAST_S, min(most_s, self._allowed_s - self.spent_s))
 
     def begin(self, stage: str) -> None:

@@ -261,7 +261,7 @@ class _Program:
         return counts[self._move], counts[self._delete]
 
     def _rows(self) -> Rows:
-        """All rows as one sparse constraint."""
+        """Join all constraints to one sparse matrix."""
         rows = [*self._capacity_rows(), *self._count_rows(), *self._job_rows()]
         at = [(k, column, factor) for k, (terms, _, _) in enumerate(rows) for column, factor in terms]
         row, column, factor = zip(*at, strict=True)

@@ -39,7 +39,7 @@ def takes(node: Node, placement: Placement) -> bool:
 
 
 def takes_each(nodes: Sequence[Node], placements: Iterable[Placement]) -> dict[Placement, BoolArray]:
-    """`takes` for each placement and each node, (nodes,) in the order of the nodes."""
+    """For each placement, (nodes,) True where `takes` holds."""
     judge = Eligibility(nodes)
     return {placement: judge.takes(placement) for placement in placements}
 
@@ -242,7 +242,10 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(value: str | None, requirement: Requirement) -> bool:
-    """Gt and Lt compare integers with one bound; a value that is no integer matches nothing, as in the scheduler."""
+    """Evaluate Gt or Lt for integers with one bound.
+
+    A value that is no integer matches nothing, as in the scheduler.
+    """
     if len(requirement.values) != 1:
         return False
     if not (_INTEGER.fullmatch(value or "") and _INTEGER.fullmatch(requirement.values[0])):

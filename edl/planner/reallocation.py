@@ -52,7 +52,7 @@ def is_at_rest(packing: TrialPacking) -> bool:
 
 
 def givers(packing: TrialPacking, *, admits: bool) -> dict[int, int]:
-    """The jobs that may lose trainers to other jobs, each with the value 0 (`allowed_beyond` needs a least count).
+    """By job that may lose trainers to others, the fewest live trainers that it must keep, which is 0 here.
 
     In the plan that admits a job, every job may; else only jobs that are out of their cooldown.
     """

@@ -27,7 +27,7 @@ from edl.planner.trial_packing import Placed, TrialPacking
 from edl.planner.waits import growth_hold_left_s
 
 ROOM_DEAD_BAND = 0.1
-"""No trainer is deleted for capacity while a smaller part of it than this is missing."""
+"""The part of a trainer's capacity that must be missing at least before a trainer is deleted for it."""
 
 
 class Yielded(NamedTuple):

@@ -264,7 +264,7 @@ def worth_knots(job: Job, low: int, cap: int, high: int) -> tuple[tuple[int, flo
 
 
 def trainers_beside(job: Job) -> int:
-    """Live pods without a role: trainers that stay beside any count."""
+    """Count the live pods without a role: trainers that exist in addition to any planned count."""
     return sum(pod.role is None and pod.is_live for pod in job.pods)
 
 

@@ -24,7 +24,7 @@ MOST_NODES = 256
 EXCHANGES = 16  # between two nodes, if a program leaves a pod out
 
 Give = Callable[[TrialPacking, Mapping[int, int]], None]
-"""Gives free slots of a packing to the members whose turn it is, each up to a ceiling; the packing is changed."""
+"""Gives free slots of a packing to its jobs, each up to a ceiling; the packing is changed."""
 
 
 def topped_up(
@@ -150,7 +150,7 @@ def _with_slot(packing: TrialPacking, shape: int, deadline_s: float) -> TrialPac
 
 
 def _assigned(places: list[Placed], nodes: Counter[int]) -> list[Placed]:
-    """Pods of one shape on given nodes: as many as possible where they were planned."""
+    """Assign pods of one shape to given nodes, as many as possible to the nodes for which they were planned."""
     left, moved, found = nodes.copy(), list[Placed](), list[Placed]()
     for place in places:
         if left[place.node]:

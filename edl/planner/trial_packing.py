@@ -90,7 +90,7 @@ class TrialPacking:
         self._place_unbound(place_unbound=place_unbound)
 
     def copy(self) -> TrialPacking:
-        """An independent copy; both share the problem."""
+        """Return an independent copy; both share the problem."""
         other = object.__new__(TrialPacking)
         other.problem, other.members = self.problem, self.members
         other.free, other.now, other.lent = self.free.copy(), self.now.copy(), self.lent.copy()
@@ -106,7 +106,7 @@ class TrialPacking:
         return other
 
     def for_requests(self) -> TrialPacking:
-        """A read-only view of the packing in which the CPU that trainers lend is free, as kube-scheduler counts it.
+        """Return a read-only view of the packing in which lent CPU is free, as kube-scheduler counts it.
 
         Without lending it is the packing itself.
         """
@@ -124,7 +124,7 @@ class TrialPacking:
         return freed - self.problem.trainer_lent[index] if self.counts_requests else freed
 
     def with_members(self, more: Iterable[int]) -> TrialPacking:
-        """A copy with more jobs, which have no live pods."""
+        """Copy the packing with more jobs, which have no live pods."""
         other = self.copy()
         other.count.update(dict.fromkeys(more, 0))
         other.without_node.update({j: [] for j in more})

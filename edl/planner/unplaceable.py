@@ -22,8 +22,7 @@ from edl.planner.problem_reader import read_problem
 
 PATIENCE_S = 30.0  # kube-scheduler tries a pod again within 10 s of new capacity (podMaxBackoffSeconds)
 YOUNG_S = 5.0
-"""Free capacity is looked for only then: kube-scheduler may still be at it, and reading a large cluster delays the
-plan that frees capacity."""
+"""How long a pod must have waited before free capacity is searched for it: kube-scheduler may still try it."""
 LOOK_EVERY_S = 5.0
 """Free capacity is looked for no more often than this: it delays a plan as much as a part of the plan does."""
 LOOK_AFTER_S = 30.0

@@ -161,7 +161,7 @@ def _rough_prices(packing: TrialPacking, allowance: Mapping[int, int], nodes: In
 
 
 def deletion_order(packing: TrialPacking, node: int, allowance: Mapping[int, int]) -> list[int]:
-    """Trainers on a node in the order of deletion: those that do not run, then those of the job that is best off.
+    """The trainers of a node in the order of deletion: those that do not run, then those of the best-off job.
 
     Of jobs that are equally well off, the one whose resizes cost least comes first.
     """
@@ -237,7 +237,10 @@ def lost_slots(packing: TrialPacking, shape: int, nodes: IntArray, pods: int | I
 
 
 def _free_offers(packing: TrialPacking, shape: int, count: int, within: IntArray) -> dict[int, list[NodeOffer]]:
-    """Offers of nodes without any deletion; the cost is lost slots, then waiting time, then free capacity left."""
+    """The offers of nodes without any deletion.
+
+    The cost is lost slots, then waiting time, then free capacity left.
+    """
     slots = np.zeros(len(packing.free), dtype=np.int64)
     slots[within] = np.minimum(packing.slots(shape)[within], count)
     offers: dict[int, list[NodeOffer]] = {}
@@ -316,7 +319,7 @@ class _Way(NamedTuple):
     cost: Cost
 
     def beside(self, other: _Way) -> _Way:
-        """Both together."""
+        """Combine two ways to free capacity."""
         freed = tuple(map(add, self.freed, other.freed))
         return _Way(
             self.live_trainers + other.live_trainers,

@@ -26,7 +26,7 @@ LONGEST_RESIZE_S = 86_400.0
 """A resize that costs more counts as this: no gain within the horizon pays for either."""
 
 REST = 2.0
-"""Under policy `goodput` a job does not grow for so many times the cost of a resize after one was decided."""
+"""Under policy `goodput`, how long a job does not grow after a resize, as a multiple of the cost of a resize."""
 
 
 def restrain(jobs: Iterable[Job], now_s: float) -> frozenset[JobKey]:
@@ -159,7 +159,7 @@ def price_in_trainers(job: Job) -> int:
 
 
 def payback_s(job: Job, more: int) -> float:
-    """Seconds after which a job that starts again with more trainers has caught up with itself.
+    """How many seconds a job takes, after a restart with more trainers, to make up for the restart.
 
     It repeats what it has not saved, and a start costs it what a resize costs. Times that are not known count as 0.
 

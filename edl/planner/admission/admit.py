@@ -284,7 +284,7 @@ def _owner(shortage: QuotaShortage) -> _QuotaOwner:
 
 
 def _owners(demand: JobDemand) -> Iterable[_QuotaOwner]:
-    """Whose quotas limit a job: its queue's and its namespace's, in this order."""
+    """The owners of the quotas that limit a job: its queue, then its namespace."""
     return dict.fromkeys((use.row.namespace, use.row.queue) for use in demand.quota_uses)
 
 

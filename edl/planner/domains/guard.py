@@ -38,7 +38,7 @@ def check_topologies(
 
 
 def _check_domain(job: Job, decision: ScaleDecision, topology: Topology, labels: ByNode) -> Iterable[str]:
-    """New trainers and pservers go to one domain: that of the pods that the job keeps.
+    """Check that new trainers and pservers go to one domain: the one of the pods that the job keeps.
 
     If it keeps trainers, theirs counts: a pserver may be elsewhere from a time before the rule. If a change of labels
     has divided its trainers, new ones may go to the domain of most of them, too, although the plan may delete these.

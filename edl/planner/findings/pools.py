@@ -20,6 +20,6 @@ POOL_LABELS = (
 
 
 def pool_of(node: Node) -> str:
-    """`pool gpu-a`, by the first label of POOL_LABELS that the node has; empty if it has none."""
+    """Name the pool of a node, such as `pool gpu-a`, by the first of POOL_LABELS that it has; empty without any."""
     labels = dict(node.labels)
     return next((f"{word} {labels[key]}" for key, word in POOL_LABELS if labels.get(key)), "")

@@ -171,7 +171,10 @@ class PlacedTrainers:
         self.is_alike = rows[:, 2] == asked[self.demand] if len(rows) else np.zeros(0, dtype=np.bool_)
 
     def holders(self, shape: int, resource: str) -> tuple[SurplusHolder, ...]:
-        """Jobs with trainers above their minimum on nodes that a shape could use, the largest part first."""
+        """The jobs with trainers above their minimum on nodes that a shape could use.
+
+        The largest part comes first.
+        """
         packing, problem = self.packing, self.packing.problem
         here = usable(packing, shape)
         near = np.bincount(self.demand[here[self.node]], minlength=len(problem.demands)).tolist()

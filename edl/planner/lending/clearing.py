@@ -123,7 +123,7 @@ def clearing_times_s(snapshot: ClusterSnapshot, limits: Limits) -> Iterator[floa
 
 
 def count_slowed(problem: Problem) -> Counter[JobKey]:
-    """By job, its trainers that lend CPU on a node whose pods declare more than it has.
+    """By job, how many of its trainers lend CPU on nodes whose pods declare more than there is.
 
     They are slow if all these pods are busy. Jobs without any are left out.
     """
@@ -158,7 +158,7 @@ def _began_s(pod: Pod) -> float:
 
 
 def _used_since_s(packing: TrialPacking, nodes: list[int]) -> dict[int, float]:
-    """Since when bound serving pods use lent CPU of some nodes; for ever later if they do not."""
+    """Since when bound serving pods have used lent CPU on some nodes; infinite if they do not."""
     problem = packing.problem
     cpu = problem.names.index(CPU)
     names = {problem.snapshot.nodes[node].name: node for node in nodes}

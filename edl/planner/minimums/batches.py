@@ -57,7 +57,7 @@ def batches_of(packing: TrialPacking, served: Served) -> list[PodBatch]:
 
 
 def fixed_and_minimums(packing: TrialPacking, served: Served) -> tuple[list[PodBatch], list[PodBatch]]:
-    """`batches_of` in two parts: serving pods, masters and pservers, then trainers."""
+    """Divide `batches_of` into serving pods, masters and pservers, and into trainers."""
     batches = batches_of(packing, served)
     first = sum(batch.owners[0][1] is not Role.TRAINER for batch in batches)
     return batches[:first], batches[first:]

@@ -58,7 +58,7 @@ def count_serving(problem: Problem, deadline_s: float) -> Served:
 
 
 def _running_minimums(problem: Problem, wanted: Mapping[int, int]) -> dict[int, int]:
-    """Missing minimum trainers of running jobs, by shape, for which to leave capacity: those most in demand."""
+    """How many trainers running jobs lack of their minimums, by shape, so that capacity is left for them."""
     least: Counter[int] = Counter()
     for demand in problem.demands:
         if demand.job.was_admitted and demand.shape not in wanted:
@@ -67,7 +67,7 @@ def _running_minimums(problem: Problem, wanted: Mapping[int, int]) -> dict[int, 
 
 
 def serve_over_surplus(packing: TrialPacking, served: Served) -> Served:
-    """Free capacity for serving pods over surplus trainers, as many as there is capacity and time for.
+    """Place serving pods by deleting surplus trainers, as many as there is capacity and time for.
 
     Args:
         packing: the packing; it is changed, and what was found before the time was over is kept.

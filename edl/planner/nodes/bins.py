@@ -11,7 +11,7 @@ from edl.planner.eligibility import takes
 
 
 def expected_node(group: NodeGroup, number: int) -> Node:
-    """A node of the group as a plan sees it before it exists; no real node has such a name."""
+    """Make a node of the group for a plan, before it exists; no real node has such a name."""
     return Node(f"expected/{group.name}/{number:05}", group.allocatable, group.labels, group.taints)
 
 

@@ -33,7 +33,7 @@ MOST_PLANS = 4
 """The most plans in a series; then a workload whose own order of deletion does not help keeps its pods."""
 
 FOR_ROOM = frozenset({Reason.SERVING_NEEDS_ROOM.value, Reason.ADMITTED.value, Reason.MIN_UNSATISFIED.value})
-"""Reasons of a shrink that is worth nothing unless capacity comes free on the nodes where it is needed."""
+"""The reasons of shrinks that are of no use unless capacity becomes free on certain nodes."""
 
 Victims = dict[JobKey, tuple[str, ...]]
 

@@ -153,7 +153,7 @@ def looked_at(jobs: Sequence[Job]) -> list[Job]:
 
 
 def totals_of(snapshot: ClusterSnapshot, jobs: Sequence[Job], sizes: dict[JobKey, int]) -> Totals:
-    """Sums over all nodes, whatever they accept, and over all pods, bound or not."""
+    """Add up all nodes, whatever pods they accept, and all pods, bound or not."""
     capacity: Counter[str] = Counter()
     for node in snapshot.nodes:
         capacity.update(node.allocatable.as_dict())

@@ -188,7 +188,7 @@ def _program(steps: _Steps, need: FloatArray) -> Program:
 
 
 def _slots(columns: Columns, solution: Solution, most: FloatArray, waits: NDArray[np.bool_]) -> list[list[int]]:
-    """For each shape, the nodes with a slot for a pod of it, one entry for each slot, at most `most` of them.
+    """By shape, the nodes with a slot for a pod of it: one entry per slot, at most `most` of them.
 
     Args:
         columns: the classes and patterns.

@@ -120,7 +120,7 @@ class MaxMin(Policy):
         return as_useful(job)
 
     def objective(self, _: TrialPacking) -> Fulfilment:
-        """Fulfilment, whatever is known of the speeds of the jobs."""
+        """The objective `Fulfilment`, whatever is known of the speeds of the jobs."""
         return Fulfilment()
 
 
@@ -199,7 +199,7 @@ def _without_restarts(
 def _reserve_for_yielded(
     packing: TrialPacking, ceiling: Mapping[int, int], level: Mapping[int, float]
 ) -> Mapping[int, int]:
-    """Ceilings while a job below its fair share may not grow yet: other jobs get no more than their fair share.
+    """Limit other jobs to their fair shares while a job below its fair share may not grow yet.
 
     Otherwise they would take its capacity for seconds, and lose the trainers again as soon as it may grow.
     """
@@ -210,7 +210,7 @@ def _reserve_for_yielded(
 
 
 def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None = None) -> Draft:
-    """Grow; in a small cluster, then raise the worst off."""
+    """Give out free slots; in a small cluster, then raise the worst-off jobs by searches."""
     best = _filled(packing, terms, deadline_s, take), terms
     if packing.problem.plans_in_bulk:
         return Draft((best,))
@@ -222,7 +222,7 @@ def _grown(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | 
 
 
 def _filled(packing: TrialPacking, terms: Terms, deadline_s: float, take: Take | None) -> TrialPacking:
-    """Grow; in bulk, all new pods are repacked by a program or by a search."""
+    """Give out free slots; in a large cluster, place all new pods by a linear program or by swaps."""
     if packing.problem.is_many and not packing.problem.few_shapes:
         return _filled_by_swaps(packing, terms, deadline_s)
     filled = (

@@ -134,7 +134,7 @@ def raised_as_far_as_possible(packing: TrialPacking, best: Step, deadline_s: flo
 
 
 def raises(packing: TrialPacking, terms: Terms, *, may_take: bool) -> list[list[Terms]]:
-    """Yield the targets to try: each raise of the worst-off jobs, then with ever lower targets of the best-off.
+    """List the targets to try: each raise of the worst-off jobs, then with ever lower targets of the best-off.
 
     Args:
         packing: the packing before growth.
@@ -197,7 +197,7 @@ def _reached(
 
 
 def _lower(packing: TrialPacking, terms: Terms, level: float, most: int) -> list[Terms]:
-    """Yield targets with the fair share of the best-off job lowered by one each time, but not down to `level`."""
+    """List targets with the fair share of the best-off job lowered by one each time, but not down to `level`."""
     demands = packing.problem.demands
     steps: list[Terms] = []
     for _ in range(most if len(packing.members) <= FEW_JOBS else 0):

@@ -111,7 +111,7 @@ def _exchange(pods: Pods, now: IntArray, pair: tuple[int, int], tight: int, rand
 
 
 def _halved(free: IntArray, random: np.random.Generator) -> tuple[list[list[int]], list[int]]:
-    """Two halves of the shapes that may move, in a random order, and those that are too many for the halves."""
+    """Divide the shapes that may move at random into two halves; returns also the shapes that are too many."""
     order = random.permutation(np.flatnonzero(free)).tolist()
     halves: list[list[int]] = []
     for _ in range(2):

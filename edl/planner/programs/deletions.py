@@ -182,7 +182,7 @@ def _groups(packing: TrialPacking) -> dict[tuple[int, int, int, bool], list[int]
 def _victim_rows(
     packing: TrialPacking, wanted: Mapping[int, int], v: _Variables, least: float
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Rows and least values: capacity of each node; pods of each shape; each minimum; deletions counted by job."""
+    """The constraints: capacity of each node, pods of each shape, each minimum, and deletions by job."""
     problem, jobs = packing.problem, list(packing.members)
     parts = problem.request / problem.largest
     request = np.where(parts > 0, parts.clip(min=least), 0.0)

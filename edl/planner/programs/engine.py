@@ -97,7 +97,7 @@ def _planned_shapes(demands: Iterable[JobDemand], waiting: Iterable[WaitingServi
 
 
 def _few(shapes: tuple[int, ...], request: IntArray) -> tuple[int, ...]:
-    """At most `REFERENCES` of some shapes, ascending, from small to large ones."""
+    """Choose at most `REFERENCES` of some shapes, from small to large ones."""
     if len(shapes) <= REFERENCES:
         return shapes
     rows = np.array(shapes, dtype=np.int64)

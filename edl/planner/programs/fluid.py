@@ -95,7 +95,7 @@ def _usable(capacity: IntArray, slots: NDArray[np.int32], request: IntArray) -> 
 
 
 def buckets_of(classes: Sequence[NodeClass], request: IntArray) -> Buckets:
-    """One bucket for each node class: the fluid program over what the patterns are made for.
+    """Make one bucket for each node class, so that the fluid program can replace the one over patterns.
 
     Args:
         classes: the node classes, at least one.

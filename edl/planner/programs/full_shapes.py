@@ -46,7 +46,7 @@ def full_shapes(
 
 
 def _most_more(cluster: ShareProblem, count: Mapping[int, int], asked: Sequence[int], deadline_s: float) -> float:
-    """A bound on the pods of the shapes that fit beside all trainers, one of each at most."""
+    """Bound from above how many of the shapes have one more slot beside all trainers."""
     row = {s: k for k, s in enumerate(cluster.columns.shapes)}
     have = np.zeros(len(row))
     for j in cluster.jobs:

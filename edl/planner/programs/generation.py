@@ -168,7 +168,7 @@ def without_limits(program: Program) -> Program:
 
 
 def bound_without_program(program: Program, columns: Columns) -> float:
-    """A value that no solution exceeds, found without a program: the least that one resource alone allows.
+    """Bound all solutions from above without a program: by the single resource that allows least.
 
     Pods can be divided, and all nodes are one. Every variable is at its lower bound at least; then those come first
     that gain most for what they take. No variable may lose: `program.gain` is >= 0.
@@ -229,12 +229,12 @@ def _add_better(columns: Columns, patterns: IntArray | None, slot: FloatArray, n
 def _lagrangian(
     program: Program, columns: Columns, prices: tuple[FloatArray, FloatArray], values: FloatArray
 ) -> float:
-    """A value that no solution exceeds: classes take their best patterns, variables what pays at these prices."""
+    """Bound all solutions from above by the Lagrangian at these prices: each class takes its best pattern."""
     return _lagrangian_of(program, prices[0], prices[1].clip(min=0), float(columns.node_counts @ values))
 
 
 def _lagrangian_of(program: Program, slot: FloatArray, row: FloatArray, nodes: float) -> float:
-    """A value that no solution exceeds, given what all nodes are worth at these prices; prices are >= 0."""
+    """Bound all solutions from above, given the value of all nodes at these prices, which are >= 0."""
     pays = program.gain - slot @ program.use - row @ program.rows
     variables = np.where(pays > 0, pays * program.high, pays * program.low)
     return float(nodes - slot @ program.need + row @ program.limits + variables.sum())

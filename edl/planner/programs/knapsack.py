@@ -76,7 +76,7 @@ class Pricer:
 
     @property
     def searches(self) -> int:
-        """Classes times shapes that are searched one by one, because no table holds them."""
+        """How many pairs of a class and a shape are searched one by one, because no table holds them."""
         return int((self._most[self._searched] > 0).sum())
 
     def best(self, worth: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -132,7 +132,7 @@ class Pricer:
         return tables, sorted(searched)
 
     def _with_scarce_resources(self, g: int) -> tuple[NodeClass, IntArray]:
-        """A class and the requests, without the resources that never run out before others do."""
+        """Drop from a class and the requests the resources that never run out before others do."""
         scarce = _binding(self._request[self._most[g] > 0], self._capacity[g : g + 1])
         capacity = tuple(self._capacity[g, scarce].tolist())
         return replace(self._classes[g], capacity=capacity), self._request[:, scarce]

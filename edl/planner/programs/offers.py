@@ -53,7 +53,7 @@ class Choice:
 
 
 def cheapest(offers: Mapping[int, list[NodeOffer]], count: int) -> list[Choice]:
-    """Reach the most slots, at most `count`, at the least cost.
+    """Choose offers with the most slots, at most `count`, at the least cost.
 
     A node that could hold more than is still wanted may be used in part. The table of thousands of pods would be too
     large: then only the last few pods have one.

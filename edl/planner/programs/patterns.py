@@ -373,7 +373,7 @@ def _filled(capacity: IntArray, request: IntArray, most: IntArray, order: Iterab
 
 @lru_cache(maxsize=64)
 def _factors(count: int) -> NDArray[np.uint64]:
-    """Odd factors by which the columns of a row are mixed into one number, modulo 2 ** 64."""
+    """Odd factors with which the numbers of a row are hashed into one number, modulo 2 ** 64."""
     return np.random.default_rng(count).integers(1 << 63, size=count, dtype=np.uint64) * 2 + 1
 
 

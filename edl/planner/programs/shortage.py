@@ -133,7 +133,7 @@ class Screen:
         self._started = None
 
     def _after(self, j: int) -> dict[int, IntArray]:
-        """By node, what is free there beside the bound masters and pservers of one more job."""
+        """By node, what is free beside the masters and pservers that one more job has bound there."""
         after: dict[int, IntArray] = {}
         for node, shape in self._fixed[j]:
             after[node] = after.get(node, self._free[node]) - self._problem.request[shape]

@@ -98,7 +98,7 @@ def borrowing_quotas(snapshot: ClusterSnapshot) -> tuple[Quota, ...]:
 
 
 def queue_uses(snapshot: ClusterSnapshot) -> dict[Pool, tuple[QueueUse, ...]]:
-    """For each resource and cohort, the queues that have some of their own, sorted by name."""
+    """By resource and cohort, the queues that own some of the resource, sorted by name."""
     queues = sorted(snapshot.queues, key=lambda queue: queue.name)
     if not queues:
         return {}

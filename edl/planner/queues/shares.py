@@ -10,7 +10,7 @@ Want = tuple[str, int, float]
 
 
 def weighted_max_min(amount: int, wants: Sequence[Want]) -> dict[str, int]:
-    """Share an amount: raise all shares in proportion to their weights, and stop each at what it wants.
+    """Divide an amount: raise all shares in proportion to their weights, and stop each share at what is wanted.
 
     Args:
         amount: what there is to share; nothing if it is negative.

@@ -169,7 +169,7 @@ class _Reading:
                 self._unbound.append((kind, pod))
 
     def rows(self, dead: frozenset[str]) -> JobRows:
-        """What was read."""
+        """The rows that were read."""
         pods = self._job.pods
         return JobRows(
             shapes=tuple(self._shapes),

@@ -86,7 +86,7 @@ class PodsOfOthers:
 
 
 def unchanged_runs(before: Sequence[object], after: Sequence[object]) -> Iterator[tuple[int, int, int]]:
-    """Runs that two sequences have in common, in the order of both.
+    """Find the runs of equal elements that two sequences have in common, in the order of both.
 
     Args:
         before: a sequence.

@@ -102,7 +102,7 @@ class IntegerProgram:
         return found.clip(self.low, self.high) if found is not None and is_optimal else None
 
     def _key(self) -> bytes:
-        """What equal programs have in common, and no others."""
+        """A key that only equal programs have in common."""
         digest = hashlib.sha256(repr((self.nodes, self.gap)).encode())
         for values in (self.cost, self.whole, self.low, self.high):
             digest.update(values.tobytes())

@@ -52,7 +52,7 @@ class Matrix:
         return cls.from_entries(dense[rows, columns], rows, columns, (dense.shape[0], dense.shape[1]))
 
     def beside(self, right: Matrix) -> Matrix:
-        """This matrix with the columns of another one to its right; both have the same number of rows."""
+        """Append the columns of another matrix with the same number of rows on the right."""
         return Matrix(
             np.concatenate([self.values, right.values]),
             np.concatenate([self.rows, right.rows]),

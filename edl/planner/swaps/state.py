@@ -100,7 +100,7 @@ class SwapState:
         return np.asarray(((self._rows <= self._left[:, None]) | (self._rows == 0)).all(axis=0))
 
     def with_limits(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Quotas and the allowed load as if they were resources, as far as they are nearly used up.
+        """Treat quotas and the allowed load that are nearly used up as resources.
 
         Args:
             nodes: indices of some nodes.
@@ -201,7 +201,7 @@ class SwapState:
                 self.add(place.node, number[place.owner])
 
     def copy(self) -> SwapState:
-        """An independent copy; both share what does not change."""
+        """Return an independent copy; both share what does not change."""
         other = object.__new__(SwapState)
         other.__dict__.update(self.__dict__)
         other.free, other.held, other.count = self.free.copy(order="F"), self.held.copy(), self.count.copy()

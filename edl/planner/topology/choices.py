@@ -252,7 +252,7 @@ class _Order(NamedTuple):
 
     @property
     def first(self) -> list[Path]:
-        """As many of the domains as hold the trainers."""
+        """As many of the first domains as are needed for the trainers."""
         return used_domains(self.paths, self.slots, self.need)
 
 
@@ -284,7 +284,7 @@ def towards(job: Job, domain: Path) -> Job:
 
 
 def _wishes(topology: Topology) -> tuple[Preference, ...]:
-    """Preferences for the domains in order; the difference of two is that of the strongest one of a template."""
+    """Turn an order of domains into node preferences that outweigh any preference of a pod template."""
     count = len(topology.order)
     return tuple(
         Preference(PREFERENCE_WEIGHT * (count - rank), topology.wishes(path))

@@ -139,7 +139,7 @@ class DomainCapacities:
         return count
 
     def _kind(self, shape: PodShape, topology: Topology) -> Kind:
-        """A shape of the problem, if its pods may be in any domain."""
+        """Make the `Kind` of a shape of the problem, for pods that may be in any domain."""
         request = self._request[self._number[shape]]
         return Kind(request, self._judge.takes(in_any_domain(shape, topology).placement))
 

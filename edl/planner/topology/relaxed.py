@@ -17,7 +17,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 def without_domains(packing: TrialPacking) -> TrialPacking:
-    """A copy in which jobs may use all domains; the packing itself if no job must stay in one."""
+    """Copy the packing so that jobs may use all domains; return itself if no job must stay in one."""
     problem = packing.problem
     required: dict[int, Placement] = {}
     for demand in problem.demands:

@@ -87,7 +87,7 @@ class SlicePlanner:
         return _Draft(self._problem, self._capacities, demand, domain, evicted).made(most)
 
     def reserve(self, demand: JobDemand, layout: Layout) -> None:
-        """Offer the seats of new trainers to no other job."""
+        """Reserve the slots of a job's new trainers, so that no other job gets them."""
         index, seats = self._problem.node_index, np.zeros(len(self._problem.empty), dtype=np.int64)
         for name, count in layout.seats:
             seats[index[name]] += count

@@ -27,13 +27,13 @@ from edl.planner.topology.slices import Layout, SlicePlanner
 from edl.planner.trial_packing import TrialPacking
 
 ROUNDS = 4
-"""How often a plan with fewer slices is tried; in the last round each job in question gets its minimum alone."""
+"""How often a plan with fewer slices is tried; in the last round, each job in question gets its minimum alone."""
 
 
 def with_fewer_slices(
     choices: Choices, assignment: Assignment, plan: ScalePlan, packing: TrialPacking, turn: int
 ) -> Assignment | None:
-    """Lay out fewer slices of the jobs that have parts of slices in a plan; None if no job has.
+    """Assign fewer slices to the jobs of which a plan has incomplete slices; None if there is no such job.
 
     Args:
         choices: what the assignment is one of.
