@@ -41,7 +41,7 @@ async def is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
 
 
 def retry_pause_s(failures: int, first_s: float, longest_s: float) -> float:
-    """Seconds to wait after that many failures in a row: doubled each time, limited, with jitter of up to half."""
+    """How many seconds to wait after a number of failures in a row: doubled each time, limited, with jitter."""
     pause_s = first_s * 2.0 ** min(failures - 1, 10)
     return min(pause_s, longest_s) * _JITTER.uniform(0.5, 1.0)
 

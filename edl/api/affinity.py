@@ -44,7 +44,7 @@ class PreferredNodes(RawPart):
 
 
 def _in_all_terms(counted: str) -> str:
-    """CEL: the sum over required and preferred terms `t`, and both of their lists `{field}`, of a count."""
+    """Write a CEL expression: the sum of a count over required and preferred terms `t` and both lists `{field}`."""
     one = " + ".join(
         f"(has(t.{field}) ? {counted.format(field=field)} : 0)" for field in ("matchExpressions", "matchFields")
     )

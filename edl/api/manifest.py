@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 def pod_name(job: TrainingJob, role: Role, index: int) -> str:
-    """`<job>-<role>-<index>`, also the host name of the pod."""
+    """The name of a pod and its host name: `<job>-<role>-<index>`."""
     return f"{job.metadata.name}-{role.value}-{index}"
 
 

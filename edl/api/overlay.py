@@ -115,7 +115,7 @@ def _extend(main: Object, container: Object) -> Object:
 
 
 def _merge(base: list[Object], overlay: list[Object], key: str) -> list[Object]:
-    """Both lists; an item of the overlay replaces that of the base with the same key."""
+    """Merge two lists by key: an item of the overlay replaces the item of the base with the same key."""
     items = {item[key]: item for item in base}
     items.update({item[key]: item for item in overlay})
     return list(items.values())

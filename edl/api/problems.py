@@ -19,7 +19,7 @@ _MAX_COMPARED = 100
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One message for each broken rule, in the order of the fields.
+    """Write one message for each broken rule, in the order of the fields.
 
     Args:
         error: the error of pydantic.
@@ -100,7 +100,7 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`spec.trainer.policies[0].event`."""
+    """Format a location of pydantic as a path: `spec.trainer.policies[0].event`."""
     path = ""
     for part in location:
         text = str(part)[:_MAX_SHOWN]

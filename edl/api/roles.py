@@ -38,7 +38,7 @@ def _containers(part: RoleSpec) -> list[Container]:
 
 
 def _container_rules(role: Role) -> tuple[Rule, Rule]:
-    """Rules of the containers in the template of a role."""
+    """Make the rules of the containers in the template of a role."""
     name = role.value
 
     def check_resources(part: RoleSpec) -> Iterator[Values]:
@@ -184,7 +184,7 @@ class PserverSpec(RoleSpec):
 
     @property
     def bounds(self) -> tuple[int, int | None]:
-        """min-instance and max-instance; None if the latter is not set."""
+        """The bounds (min-instance, max-instance); None if max-instance is not set."""
         return self.min_pservers, self.max_pservers
 
     @property
@@ -314,7 +314,7 @@ class TrainerSpec(RoleSpec):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """min-instance and max-instance."""
+        """The bounds (min-instance, max-instance)."""
         return self.min_trainers, self.max_trainers
 
     @property

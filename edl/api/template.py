@@ -53,7 +53,7 @@ RESERVED_LABELS = ("app.kubernetes.io/", "paddle-job", "paddlepaddle.org/")
 
 
 def _any_of(names: tuple[str, ...]) -> str:
-    """`a, b or c`."""
+    """Join names: `a, b or c`."""
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -236,7 +236,7 @@ class PodToleration(RawPart):
 
 
 def _in_all_containers(counted: str) -> str:
-    """CEL: the sum over containers and init containers `c` of a count."""
+    """Write a CEL expression: the sum of a count over all containers and init containers `c`."""
     lists = ("containers", "initContainers")
     return " + ".join(f"(has(self.{name}) ? self.{name}.map(c, {counted}).sum() : 0)" for name in lists)
 

@@ -48,7 +48,7 @@ def _rule(same: str, frozen: str, message: str) -> dict[str, Any]:
 
 
 def _unchanged_with_pods() -> dict[str, str]:
-    """Field -> the expression that it is as before."""
+    """By field, the CEL expression which says that the field has not changed."""
     templates = {f"{role.value}.template": _same_optional(f".?{role.value}.?template") for role in Role}
     return {
         "image": _same(".image"),

@@ -31,7 +31,7 @@ def unknown_fields(spec: Part, written: object, kind: str = KIND) -> Iterator[st
         remedy = f"did you mean {near[0]}?" if near else "remove it or correct its name"
         yield f"{path} is not a field of a {kind}, and edl ignores it; {remedy}"
     if more := sum(1 for _ in found):
-        yield f"{count(more, 'more field')} of spec are none of a {kind}, and edl ignores them; remove them"
+        yield f"{count(more, 'more field')} of spec do not exist in a {kind}, and edl ignores them; remove them"
 
 
 def _unknown(part: object, written: object, path: str) -> Iterator[tuple[str, list[str]]]:

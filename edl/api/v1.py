@@ -70,7 +70,7 @@ class TrainingJob(Part):
 
     @property
     def key(self) -> JobKey:
-        """Namespace and name."""
+        """The key of the job: namespace and name."""
         return JobKey(self.metadata.namespace, self.metadata.name)
 
     @property
@@ -106,7 +106,7 @@ class TrainingJob(Part):
 
     @property
     def host_network(self) -> bool:
-        """Whether pods use the network of their node, by either spelling."""
+        """True if pods use the network of their node, by either spelling of the field."""
         return bool(self.spec.host_network or self.spec.old_host_network)
 
     @property
@@ -116,7 +116,7 @@ class TrainingJob(Part):
 
     @property
     def needs_pod_group(self) -> bool:
-        """Whether the minimum set is a Volcano PodGroup; true by default with Volcano's scheduler."""
+        """True if the job needs a Volcano PodGroup for its minimum set; the default with Volcano's scheduler."""
         return self.spec.gang if self.spec.gang is not None else self.spec.scheduler_name == "volcano"
 
     def role(self, role: Role) -> MasterSpec | PserverSpec | TrainerSpec:

@@ -37,7 +37,7 @@ from edl.planner.queues.growth_now import askable
 K = TypeVar("K", JobKey, str)
 _TAKEN_MEANWHILE = "others have come to use the quota of Kueue that it was to get"
 HELD_S, FREE_S = 2.0, 1.0
-"""Surplus is held back for the first time at most, then sent for the second: changes without end stop no growth."""
+"""How long surplus growth is held back at most, and then sent, so that endless changes do not stop growth."""
 
 
 @dataclass

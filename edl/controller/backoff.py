@@ -37,10 +37,9 @@ DOUBLED_EACH_S = 60.0
 AGAIN_S = 0.5
 """Creations that fail so soon after the first one were sent together with it."""
 BUSY_S = 10.0
-"""A server that asks to be asked later is busy, until it has done so for so long for one job alone."""
+"""A server that answers "retry later" counts as busy, unless only one job has got that for this time."""
 DENIED_AT_MOST_S = 3600.0
-"""The longest pause if the server accepts the question, and then not the pod, or for resizes, about which it is not
-asked: each attempt may cost others pods."""
+"""The longest pause for resizes, and for pods that the server rejects although it accepted the dry run."""
 TRUSTED_AFTER = 14
 """After so many doublings without a rejection, the rejection is forgotten: the step exceeds every maximum."""
 

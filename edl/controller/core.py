@@ -100,7 +100,7 @@ class Core:
             self.look_at(filter(self._pending.has_of, self.allotments.growing()))
 
     def look_at(self, uids: Iterable[str], *, is_news: bool = False) -> None:
-        """Compute the writes of these jobs again, because a fact has changed; until then nothing is sent for them.
+        """Let the writes of these jobs be computed again, because a fact has changed; until then none is sent.
 
         Args:
             uids: the UIDs of the jobs.
@@ -114,7 +114,7 @@ class Core:
             self._due.add(uid, job.key.namespace, is_news=is_news, is_after=self._statuses.is_counted(uid))
 
     def look_at_all(self) -> None:
-        """Compute the writes of every job again."""
+        """Let the writes of every job be computed again."""
         self.look_at(self._jobs)
 
     def watch(self, nodes: NodeWatch) -> None:

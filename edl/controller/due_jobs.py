@@ -29,7 +29,7 @@ from edl.model.status import JobStatus
 TROUBLE_S = 1.0
 """How often the writes of a job with trouble on a node are computed again: its other trainers may confirm it."""
 LOOK_AFTER_S = 300.0
-"""A job is looked at again after this time at most, and after half of it at least: each job at its own moment."""
+"""The longest time after which the writes of a job are computed again; the shortest is half of it."""
 
 JOBS_AT_ONCE = 5
 """The writes of so many jobs are computed between two sends; one job takes some milliseconds at worst."""
@@ -200,10 +200,7 @@ class DueJobs:
         self._away.discard(uid)
 
     def _judge(self, rank: Rank, closed: Collection[str], now_s: float, number: int, uid: str) -> bool | None:
-        """Return whether the job may be looked at now; None to drop the entry: it is stale, or the job backs off.
-
-        None to drop the entry: it is stale, or the job backs off.
-        """
+        """Return whether the job may be looked at now; None to drop the entry: it is stale, or the job backs off."""
         place = self._now.get(uid)
         if place is None or (place.rank, place.number) != (rank, number):
             return None

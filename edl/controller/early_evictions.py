@@ -29,9 +29,9 @@ from edl.planner.waits import refused, serving_grace_left_s
 SLOW_S = 0.25
 """A plan that takes no longer than this is waited for: it chooses among all trainers."""
 MOST_PODS = 16
-"""Trainers are evicted ahead of the plan for so many new serving pods at most; for more, the plan evicts fewer."""
+"""The most new serving pods for which trainers are evicted ahead of a plan; for more, a plan evicts fewer."""
 VERDICT_S = 0.7
-"""If other pods wait for a search, kube-scheduler must have tried these so long after theirs has begun."""
+"""How long a search waits for kube-scheduler to try its pods, if other pods wait for a search."""
 
 
 @dataclass(slots=True)

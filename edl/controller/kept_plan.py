@@ -25,9 +25,9 @@ from edl.planner.topology.gathering import settled_s
 from edl.planner.waits import cooldown_left_s, growth_hold_left_s, is_arriving, rest_left_s, serving_grace_left_s
 
 KEPT_FOR_S, MOST_KEPT_FOR_S = 60.0, 600.0
-"""A plan is made anew after this time in any case; one that took long, after the longer of these at most."""
+"""The age at which a plan is replaced in any case, and the greatest age for a plan that took long to make."""
 KEPT_TIMES = 200
-"""A plan is kept for so many times as long as it took, so that a cluster at rest costs half a percent of a core."""
+"""The greatest age of a plan as a multiple of its duration: a cluster at rest costs half a percent of a core."""
 
 QUICK_S, GROUPED_TIMES, MOST_GROUPED_S = 0.2, 200, 60.0
 """Of a plan that took longer than the first, the waits of jobs end together that end within so many times the rest of

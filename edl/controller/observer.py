@@ -35,7 +35,7 @@ SLICE_OF_JOBS = 100
 
 
 class Queues(NamedTuple):
-    """What the bounds of jobs depend on besides the jobs and the limits, as names of queues.
+    """The names of the queues on which the bounds of jobs depend.
 
     Attributes:
         names: every queue.

@@ -27,7 +27,7 @@ from edl.planner.unplaceable import LOOK_AFTER_S, LOOK_EVERY_S, WaitRecords, wat
 
 T = TypeVar("T")
 _DEADLINE_SLACK_S = 1.0
-"""`decide` keeps its own deadline; the thread is abandoned this much later, if `decide` hangs."""
+"""How long after its deadline a decision may still run before its thread is abandoned."""
 
 
 class StartablePod(Protocol):

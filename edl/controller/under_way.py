@@ -52,7 +52,7 @@ class UnderWay:
         return {write.job_uid for write in self.writes if is_exclusive(write) and not is_probe(write)}
 
     def probes(self) -> set[str]:
-        """UIDs of the jobs about whose pods the API server is being asked."""
+        """UIDs of the jobs about whose pods a dry run is under way."""
         return {write.job_uid for write in self.writes if is_probe(write)}
 
     def sent(self, write: Write, now_s: float) -> None:

@@ -58,7 +58,7 @@ def view_of(snapshot: ClusterSnapshot, plan: ScalePlan | None) -> View:
 
 
 def pods_of_node(snapshot: ClusterSnapshot, name: str) -> list[Body]:
-    """Every pod of one node, sorted by namespace and name; at most `MAX_PODS_OF_A_NODE`."""
+    """List the pods of one node, sorted by namespace and name; at most `MAX_PODS_OF_A_NODE`."""
     pods = sorted(_by_node(snapshot, {name}).get(name, []), key=lambda p: (p.namespace, p.name))
     return [
         {
@@ -74,7 +74,7 @@ def pods_of_node(snapshot: ClusterSnapshot, name: str) -> list[Body]:
 
 
 def kind_of(pod: Pod) -> str:
-    """What a pod is for: trainer, pserver, master, serving or other (DaemonSets, the system, below priority 0)."""
+    """The purpose of a pod: trainer, pserver, master, serving or other (DaemonSets, system, priority below 0)."""
     if pod.job is not None and pod.role is not None:
         return pod.role.value
     is_system = pod.namespace == _SYSTEM_NAMESPACE or pod.priority >= _SYSTEM_PRIORITY
@@ -145,7 +145,7 @@ def _node(node: Node, pods: list[Pod]) -> Body:
 
 
 def _blocks(pods: list[Pod]) -> list[Body]:
-    """Equal pods as one block: kind, job, the number of pods, what each requests, and if they are being deleted."""
+    """Summarise equal pods as one block: kind, job, number of pods, request of each, and whether they are deleted."""
     groups = Counter(
         (_ORDER[kind_of(p)], kind_of(p), str(p.job) if p.job is not None else "", p.terminating, p.shape.request)
         for p in pods

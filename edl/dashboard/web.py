@@ -37,10 +37,10 @@ PREFIX = "/page/"
 STATIC = Path(__file__).parent / "static"
 HEARTBEAT_S = 15.0
 WRITE_S = 30.0
-"""A page that takes nothing for so long is closed."""
+"""A page that reads nothing for this time is disconnected."""
 
 CHECK_AGAIN_S = 60.0
-"""A stream ends if its token is not accepted any more; it is checked this often."""
+"""How often the token of a stream is checked; the stream ends if the token is not accepted any more."""
 
 _SECURITY = {
     "Content-Security-Policy": (
@@ -77,7 +77,7 @@ class Page:
         self._gate, self._clock = gate, clock
 
     def application(self) -> web.Application:
-        """An application for `add_subapp(PREFIX, ...)`."""
+        """Make the application for `add_subapp(PREFIX, ...)`."""
         app = web.Application(middlewares=[_errors_as_json, self._guard])
         app.on_response_prepare.append(_add_headers)
         app.on_shutdown.append(self._end_streams)
@@ -213,7 +213,7 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error of the page as `{"error": {"code", "message"}}`."""
+    """Answer every error of the page as `{"error": {"code", "message"}}`."""
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge:

@@ -34,7 +34,7 @@ def waiting_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
 
 
 def blocked_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
-    """A line for each of the first pods, and how many more there are."""
+    """Yield a line for each of the first blocked pods, and one that counts the others."""
     blocked = [pod for pod in snapshot.waiting_serving if pod.blocked]
     for pod in blocked[:NAMED]:
         yield f"serving pod {pod.namespace}/{pod.name}: nobody frees capacity for it: {pod.blocked}"
@@ -74,7 +74,7 @@ def _who(pods: Sequence[Pod], short: int) -> str:
 
 
 def _why(problem: Problem, shape: int) -> str:
-    """What keeps pods of a shape from the nodes even if all jobs were gone."""
+    """Say what keeps pods of a shape from the nodes even without any job."""
     if why := _why_none(problem, shape):
         return why
     slots = slots_without_training(problem, shape)
@@ -87,7 +87,7 @@ def _why(problem: Problem, shape: int) -> str:
 
 
 def _why_none(problem: Problem, shape: int) -> str:
-    """What keeps a pod from every node even if all jobs were gone; empty if one could take it."""
+    """Say what keeps a pod from every node even without any job; empty if some node could take it."""
     opened = problem.opened[shape]
     if not opened.any():
         why = Rejections(problem).of_all(problem.shapes[shape])

@@ -304,7 +304,7 @@ def _under_rules(demand: JobDemand, context: DecisionContext) -> list[str]:
 
 
 def _to_fit(demand: JobDemand, context: DecisionContext) -> list[str]:
-    """What would let a job start that does not fit even without other jobs."""
+    """List the changes that would let a job start that does not fit even without other jobs."""
     pods = [(demand.job.trainer, demand.min_trainers), *((f.shape, f.count) for f in demand.job.fixed if f.count)]
     problem = context.problem
     found = [

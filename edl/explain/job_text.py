@@ -259,7 +259,7 @@ def _problem(job: Job | None, trouble: Condition | None) -> Iterator[str]:
 
 
 def _stuck(job: Job) -> Iterator[str]:
-    """Pods that cannot start, and why: more capacity would not help them."""
+    """Describe the pods that cannot start, and why: more capacity would not help them."""
     blocked = [pod for pod in job.pods if pod.cannot_start]
     if not blocked:
         return

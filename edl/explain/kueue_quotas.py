@@ -59,7 +59,7 @@ class KueueQuotas:
         return _named(pool, self._borrowers(queue.node, pool, self._snapshot.kueue.nodes))
 
     def of_base(self, job: Job) -> str:
-        """What keeps Kueue from admitting a job whose Workloads edl makes, or how many pods would fit now.
+        """Say what keeps Kueue from admitting a job whose Workloads edl makes, or how many of its pods would fit now.
 
         Args:
             job: any job.

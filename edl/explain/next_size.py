@@ -11,7 +11,7 @@ from edl.planner.trial_packing import TrialPacking
 
 
 def next_size(demand: JobDemand, packing: TrialPacking, scarce: Scarce) -> str:
-    """A line such as `sizes 2, 4 and 8 are allowed, 8 needs 1 core more`; empty if every count is allowed.
+    """Write a line such as `sizes 2, 4 and 8 are allowed, 8 needs 1 core more`; empty if every count is allowed.
 
     What is free on nodes that take its trainers counts as much as whole trainers fit there.
 

@@ -60,7 +60,7 @@ class Places:
     def what_is_full(
         self, packing: TrialPacking, shape: int, found: Sequence[Shortage], *, is_proved: bool
     ) -> tuple[str, str]:
-        """Which resource is full, or short, on which nodes: a short form, and one with what is free there.
+        """Say which resource is full, or short, on which nodes: briefly, and with the amounts that are free.
 
         Args:
             packing: the finished packing.

@@ -118,7 +118,7 @@ def _notes(plan: ScalePlan) -> Iterator[str]:
 
 
 def make_console() -> Console:
-    """Where answers are printed: folded on a terminal only."""
+    """Make the console that answers are printed to; it folds lines on a terminal only."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH_OFF_TERMINAL)
 
@@ -204,7 +204,7 @@ def _changes(decision: ScaleDecision) -> Iterator[str]:
 
 
 def _moves(decision: ScaleDecision) -> Iterator[tuple[str, str]]:
-    """Each pserver that moves, and the node on which its replacement should start."""
+    """Describe each pserver that moves, with the node for its replacement."""
     return zip(decision.moves, (node for role, node in decision.fixed_nodes if role is Role.PSERVER), strict=False)
 
 

@@ -48,7 +48,7 @@ class QueueCapacity:
         return self.share == self.use.goal < self.use.wanted
 
     def origin(self) -> str:
-        """Where the share comes from: `8 cores of its own and 4 cores borrowed`."""
+        """Say where the share comes from: `8 cores of its own and 4 cores borrowed`."""
         own, borrowed = min(self.share, self.use.nominal), max(0, self.share - self.use.nominal)
         if borrowed:
             return f"{self._amount(own)} of its own and {self._amount(borrowed)} borrowed"

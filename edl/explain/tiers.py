@@ -49,7 +49,7 @@ def of_trainers(job: Job, snapshot: ClusterSnapshot, nodes: Sequence[str]) -> It
 
 
 def overcommit_json(snapshot: ClusterSnapshot, nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """For each resource what pods may use by their limits: of the cluster, and of the worst of these nodes."""
+    """By resource, how much pods may use by their limits: in the cluster, and on the worst of these nodes."""
     found = overcommit(snapshot)
     known = [name for name in nodes if name in found.nodes]
     body = []

@@ -131,7 +131,7 @@ class WaitingWriter:
         return self._serving
 
     def _needs_of(self, demand: JobDemand) -> str:
-        """Everything that a job needs to start, in pods and in total."""
+        """Describe everything that a job needs to start, by pods and in total."""
         kind = _kind_of(demand)
         if kind not in self._needs:
             self._needs[kind] = f"{_pods_of(demand)} ({amounts(_needed(demand))} in total)"
@@ -288,7 +288,7 @@ def quantity(row: QuotaRow, number: int) -> str:
 
 
 def _kind_of(demand: JobDemand) -> Kind:
-    """Key of jobs that need the same capacity; jobs with equal keys differ in name, age and queue only."""
+    """Make a key of a job: jobs with equal keys need the same capacity, and differ in name, age and queue only."""
     return demand.shape, demand.min_trainers, demand.job.fixed
 
 

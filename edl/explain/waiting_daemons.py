@@ -16,7 +16,7 @@ NAMED = 3
 
 
 def daemon_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
-    """A line for each of the first such pods, and how many more there are."""
+    """Yield a line for each of the first waiting pods of DaemonSets, and one that counts the others."""
     waiting = [pod for pod in snapshot.pods if pod.daemon and pod.is_live and not (pod.node or pod.gated)]
     if not waiting:
         return
@@ -37,7 +37,7 @@ def daemon_lines(snapshot: ClusterSnapshot) -> Iterator[str]:
 
 
 def _used(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
-    """What the pods on each node request."""
+    """Add up the requests of the pods on each node."""
     used: dict[str, Counter[str]] = {}
     of_jobs = (pod for job in snapshot.jobs for pod in job.pods)
     for pod in chain(snapshot.pods, snapshot.pods_left_alone, of_jobs):
@@ -47,7 +47,7 @@ def _used(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
 
 
 def _lacks(pod: Pod, node: Node, used: Counter[str]) -> str:
-    """What a node has too little of for a pod; empty if nothing."""
+    """Say of which resource a node has too little for a pod; empty if it has enough."""
     here, request = Resources.of(used), pod.shape.request
     free = node.allocatable - here
     full = [

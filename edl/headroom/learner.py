@@ -21,7 +21,7 @@ COLD_WINDOWS = 20
 """How many windows must have been seen before any capacity is kept."""
 
 DEAD_BAND = 0.1
-"""An answer holds until the next one differs by more than this part of it."""
+"""The part by which a new answer must differ from the last one to replace it."""
 
 RENEWED_S = 60.0
 """How often the forecasts are asked again while nothing grows."""

@@ -16,10 +16,10 @@ MOST_PARTS = 30
 """All moments with so many parts or more since the last change are one kind."""
 
 COLD_S = 500.0
-"""A kind of moment that was seen for a shorter time is not known."""
+"""A kind of moment that was seen for a shorter time counts as unknown."""
 
 DEARER = 2.5
-"""Capacity for a moment costs so many times as much as its idle cores then: trainers do not come back at once."""
+"""The factor by which idle capacity costs more for a moment: trainers do not come back at once."""
 
 
 class Moments:

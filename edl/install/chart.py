@@ -50,7 +50,7 @@ _CHECKSUM = f"""{_IF_FILES}      annotations:
         checksum/files: {{{{ printf "{_FORMAT}" {_TEXTS} | sha256sum | quote }}}}
 {{{{- end }}}}
 """
-"""A change of a file starts new pods: the controller reads them only at its start."""
+"""An annotation that changes with the files, so that new pods start: the controller reads files only at its start."""
 _MOUNT = f"""{_IF_FILES}        - name: files
           mountPath: /etc/edl
           readOnly: true
@@ -135,7 +135,7 @@ _SCHEMA: Object = {
 
 
 def chart_files(dump: Callable[[list[Object]], str], definitions: Mapping[str, str]) -> dict[str, str]:
-    """Path below the root of the repository -> text.
+    """The files of the chart: path below the root of the repository -> text.
 
     Args:
         dump: writes objects as YAML.

@@ -22,7 +22,7 @@ from edl.observability.metrics import CONTROLLER_GROUPS
 Object = dict[str, Any]
 
 GROUPS: tuple[type[MetricGroup], ...] = (*CONTROLLER_GROUPS, MasterMetrics, BuildMetrics)
-"""In the order in which a dashboard shows them."""
+"""The groups of metrics in the order of the dashboards."""
 
 _WIDTH = 24
 _HEIGHT = 8
@@ -32,7 +32,7 @@ _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 def dashboards() -> dict[str, Object]:
-    """File name -> dashboard."""
+    """The dashboards: file name -> content."""
     return {
         Dashboard.SCALING.value: _dashboard(
             Dashboard.SCALING,
@@ -52,7 +52,7 @@ def dashboards() -> dict[str, Object]:
 
 
 def panels_of(dashboard: Dashboard) -> dict[str, tuple[Panel, ...]]:
-    """Heading -> the panels of the dashboard below it."""
+    """The panels of a dashboard: heading -> panels."""
     found = {
         group.title: tuple(p for metric in group.declared() for p in metric.panels if p.dashboard is dashboard)
         for group in GROUPS
@@ -117,7 +117,7 @@ def _variable(name: str, label: str, query: str) -> Object:
 
 
 def _layout(sections: dict[str, tuple[Panel, ...]]) -> list[Object]:
-    """Each heading, then its panels from left to right; a panel that does not fit starts a new line."""
+    """Place headings and panels: panels from left to right; one that does not fit starts a new line."""
     placed: list[Object] = []
     y = 0
     for title, panels in sections.items():

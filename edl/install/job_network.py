@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 def job_network() -> list[Object]:
-    """Masters are reached by pods of jobs and by the controller, trainers and pservers by pods of jobs alone.
+    """Make NetworkPolicies: pods of jobs and the controller may reach masters, pods of jobs the other pods.
 
     Pods of all jobs of the namespace may reach each other: a policy cannot ask for the same value of a label, and the
     namespace is the boundary between tenants.

@@ -242,7 +242,7 @@ def fields_of(part: type[Part], path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _types_in(annotation: object) -> list[object]:
-    """A type with those that it is made of: `list[Interval] | None` is a list, an Interval and None."""
+    """List a type and the types that it is made of: `list[Interval] | None` is a list, an Interval and None."""
     return [
         get_origin(annotation) or annotation,
         *(found for one in get_args(annotation) for found in _types_in(one)),

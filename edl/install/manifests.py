@@ -32,7 +32,7 @@ Object = dict[str, Any]
 
 
 def _in_full(_dumper: yaml.SafeDumper, _data: object) -> bool:
-    """Repeated objects are written in full: people and some tools do not expect anchors in a manifest."""
+    """Let YAML repeat equal objects instead of using anchors, which some tools do not expect in a manifest."""
     return True
 
 
@@ -53,7 +53,7 @@ def queue_crd_yaml() -> str:
 
 
 def crds_yaml() -> str:
-    """Both of them, as one YAML file."""
+    """The definitions of TrainingJob and Queue, as one YAML file."""
     return _dump([render_crd(), render_queue_crd()])
 
 
@@ -76,7 +76,7 @@ def controller_manifests() -> list[Object]:
 
 
 def generated_files() -> dict[str, str]:
-    """Path below the root of the repository -> text, for every generated file."""
+    """Every generated file: path below the root of the repository -> text."""
     base = {
         "namespace.yaml": install_objects.namespace(),
         "priorityclasses.yaml": install_objects.priority_classes(),

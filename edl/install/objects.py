@@ -39,7 +39,7 @@ def namespace() -> list[Object]:
 
 
 def priority_classes() -> list[Object]:
-    """Priorities below 0, so that serving preempts training, surplus trainers first; training preempts nothing.
+    """The PriorityClasses, all below 0: serving preempts training, surplus trainers first; training preempts nothing.
 
     Minimums of jobs without requests are at the cutoff (-10) below which Cluster Autoscaler adds no node for a pod.
     """
@@ -215,7 +215,7 @@ def _disruption_budget() -> Object:
 
 
 def _network_policy() -> Object:
-    """Ingress: metrics. Egress: DNS, the API server on its usual ports, the masters."""
+    """The NetworkPolicy of the controller. In: metrics. Out: DNS, the API server, the masters."""
     egress = [("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443), ("TCP", _PORT)]
     return {
         "apiVersion": "networking.k8s.io/v1",

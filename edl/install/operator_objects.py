@@ -8,7 +8,7 @@ from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 
 
 def operator_objects() -> dict[str, Object]:
-    """File name -> object of the Prometheus Operator: what to scrape, and the alerts.
+    """The objects of the Prometheus Operator (what to scrape, and the alerts): file name -> object.
 
     The controller labels its series with the namespace and the name of a job; `honorLabels` keeps those labels
     instead of the ones that Prometheus adds.

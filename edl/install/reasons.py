@@ -42,14 +42,14 @@ COUNT: Rows = (
     ),
     (
         "`PodsNotStarted`",
-        "its trainers fail or do not start, so it keeps its minimum and does not grow until one of them has run; the "
+        "trainers of the job fail or do not start, so it keeps its minimum and does not grow until one has run; the "
         "condition `Degraded` says why. `PodCannotStart`, `PodFailed` and `PodRejected` in this place mean the same",
         "correct what the condition names",
     ),
     (
         "`PodsDoNotEnd`",
-        "a pod of it has been deleted and is overdue by 30 s, or has more than ten minutes to end, on a node that is "
-        "ready. Its capacity is taken, so the job gets no more trainers",
+        "a pod of the job was deleted and is overdue by 30 s, or has more than ten minutes to end, on a node that is "
+        "ready. The pod still uses its capacity, so the job gets no more trainers",
         "remove the finalizer, or shorten `terminationGracePeriodSeconds`",
     ),
     (
@@ -59,7 +59,7 @@ COUNT: Rows = (
     ),
     (
         "`QueueNotAllowed`",
-        "`spec.queue` is not open to its namespace (`--tenants`)",
+        "the job's namespace may not use the queue in `spec.queue` (`--tenants`)",
         "another queue, or ask the operator",
     ),
     (
@@ -157,9 +157,9 @@ DEGRADED: Rows = (
     ),
     (
         "`Unavailable`",
-        "the API server fails at each creation of a pod of the job and does the rest: it breaks off, or answers "
+        "the API server fails at each creation of a pod of the job, and at nothing else: it breaks off, or answers "
         "5xx, as a policy or a webhook may make it",
-        "the message has the words of the API server: look at the policies and webhooks for pods",
+        "the message quotes the API server: look at the policies and webhooks for pods",
     ),
     (
         "`NameTaken`",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SERVING_LIMIT_S = 60.0
-"""A serving pod should have a node by then: a trainer has at most 30 s to end unless its template says otherwise."""
+"""A serving pod should have a node within this time; a trainer may take 30 s of it to end."""
 
 SERVING_OBJECTIVE = 0.99
 """The share of serving pods for which that should hold."""

@@ -174,7 +174,7 @@ def _rules_list() -> str:
 
 
 def _place(path: str) -> str:
-    """Where a rule holds: `<role>` for fields that all roles share, and only the template for rules inside it."""
+    """Say where a rule holds: `<role>` for fields that all roles share, and only the template for rules in it."""
     parts = path.split(".")
     if len(parts) > 2 and parts[1] in _ROLES and parts[2] in {"resources", "template", "policies"}:
         parts = ["spec", "<role>", *(parts[2:3] if parts[2] == "template" else parts[2:])]

@@ -41,7 +41,7 @@ def rights() -> list[Object]:
 
 
 def shadow_role() -> Object:
-    """What `edl shadow` reads; it writes nothing. Somebody else may bind it."""
+    """The rights of `edl shadow`, which only reads; the administrator binds them."""
     rules = [
         _rule("", ["nodes", "pods", "resourcequotas"], _MIRROR),
         _rule("", ["namespaces", "persistentvolumeclaims", "persistentvolumes"], _MIRROR),
@@ -147,7 +147,7 @@ def kueue_trainingjob_rights() -> list[Object]:
 
 
 def _additional_rights(of: str, rules: list[Object]) -> list[Object]:
-    """A role of the controller that is named after what else the cluster has, and its binding."""
+    """Make a role for a further system in the cluster, named after it, and the controller's binding to the role."""
     name = f"{CONTROLLER}-{of}"
     binding = _binding("ClusterRoleBinding", "ClusterRole", {"name": name})
     binding["roleRef"]["name"] = name

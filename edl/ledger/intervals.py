@@ -51,7 +51,7 @@ class IntervalSet:
         return f"IntervalSet({list(self)})"
 
     def copy(self) -> IntervalSet:
-        """An independent set with the same numbers."""
+        """Return an independent set with the same numbers."""
         new = IntervalSet()
         new._starts, new._ends, new.size = self._starts.copy(), self._ends.copy(), self.size
         return new

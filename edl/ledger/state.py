@@ -102,7 +102,7 @@ class LedgerState:
 
     @property
     def total(self) -> int:
-        """Positions of an epoch; 0 without a data set."""
+        """The number of positions of an epoch; 0 without a data set."""
         return self.dataset.total if self.dataset else 0
 
     @property

@@ -101,7 +101,7 @@ def _most_seen_first(node: AvoidedNode) -> tuple[int, int, str]:
 
 
 def most_avoided(nodes: int) -> int:
-    """The most nodes that edl avoids in a cluster with a number of nodes."""
+    """The most nodes that edl avoids at once, in a cluster of that many nodes."""
     return min(MOST_NODES, max(1, int(MOST_FRACTION * nodes))) if nodes >= LEAST_CLUSTER else 0
 
 

@@ -19,7 +19,7 @@ _LAUNCHER = re.compile(
 )
 """How the launcher's own lines in a log begin; they never say why a program failed."""
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM}
-"""Signals that others send: the last line of a log is not about them."""
+"""The signals that others send, so that the last line of a log does not explain them."""
 DEFAULT_NAMESPACE = "default"
 """The namespace of commands without -n, unless a kubeconfig sets another one."""
 _OF_KUBELET = ("OOMKilled: ", "ContainerStatusUnknown: ", "DeadlineExceeded: ", "Evicted: ")

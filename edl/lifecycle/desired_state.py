@@ -265,7 +265,7 @@ def _planned_step(given: _Input, failures: int) -> Step:
 
 
 def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
-    """Fault-tolerant mode: replace lost pods, delete the victims of the plan, and add trainers up to the target."""
+    """The step of a fault-tolerant job: replace lost pods, delete victims, and add trainers up to the target."""
     job, decision, unreachable = given.job, given.decision, given.context.unreachable
     lost_last = has_lost_last_trainer(job, given.context.master_view)
     step = replace(step, trainer_lost=lost_last or is_replacing_last(job))
@@ -291,7 +291,7 @@ def _elastic(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
 
 
 def _gang(given: _Input, step: Step, replaced: list[Pod]) -> _Result:
-    """Gang mode without a restart: replace pods as the policies say; the gang starts whole or not at all."""
+    """The step of a job in gang mode without a restart: replace pods by the policies; the gang starts as a whole."""
     job, unreachable = given.job, given.context.unreachable
     deletions = (*delete(replaced, job, Intent.REPLACED.value, unreachable), *_complete_deletions(given))
     missing = max(0, step.target - len(job.live_trainers))

@@ -81,7 +81,7 @@ def _end_by_policy(events: Sequence[PodEvent]) -> Step | None:
 def cleanup(
     job: Job, status: JobStatus, in_the_way: frozenset[str], unreachable: frozenset[str]
 ) -> tuple[Action, ...]:
-    """Deletions of the pods of an ended job that it does not keep for their logs.
+    """Delete the pods of an ended job, except those that it keeps for their logs.
 
     Args:
         job: the ended job and its pods.

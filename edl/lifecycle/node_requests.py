@@ -35,7 +35,7 @@ def node_request_actions(
     groups: Sequence[NodeGroup],
     now_s: float,
 ) -> tuple[RequestNode | WithdrawNodeRequest, ...]:
-    """Withdrawals first, then new request pods under the lowest free numbers; each with its event.
+    """Return the withdrawals and then the new request pods, under the lowest free numbers; each with its event.
 
     Args:
         job: the job.

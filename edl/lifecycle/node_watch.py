@@ -13,7 +13,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.status import NodeTrouble
 
 LONGEST_S = 28_800.0
-"""A node is avoided for at most this long at once, or for the first time if that is longer."""
+"""The longest time for which a node is avoided at once, unless the first time is longer."""
 WINDOW, WELL, PROBE, TURN = 3.0, 0.1, 0.5, 0.1
 """In first waits: troubles within WINDOW count together; a trainer that has run for WELL does well; one that has run
 for PROBE on an avoided node ends that; each job has the chance of a TURN to start that one."""

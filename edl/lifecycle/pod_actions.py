@@ -31,7 +31,7 @@ NO_LABELS: Mapping[str, Labels] = {}
 
 
 def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[str]) -> list[DeletePod]:
-    """Deletions of pods that are not terminating yet, and forced deletions of unreachable ones.
+    """Make the deletions of pods that are not terminating yet, and forced deletions of unreachable pods.
 
     Args:
         pods: the pods to delete.

@@ -25,7 +25,7 @@ RESTARTING = "Restarting"
 TRAINER_LOST = "TrainerLost"
 FAILED = Intent.POD_FAILED.value
 STEADY_AFTER_S = 60.0
-"""A job of which a pod failed is no longer Degraded once each of its pods has run for so long."""
+"""How long each pod of a job must have run after a failure before the job is no longer Degraded."""
 _SINGLE_POD = frozenset(
     intent.value
     for intent in (
@@ -137,7 +137,10 @@ def failure_problem(job: Job, failures: int, now_s: float) -> tuple[str, str] | 
 
 
 def steady_s(job: Job) -> float:
-    """When each of its pods will have run for `STEADY_AFTER_S`; infinite while it has no trainer."""
+    """When all pods of a job will have run for `STEADY_AFTER_S`, in seconds since the epoch.
+
+    Infinite without trainers.
+    """
     if not job.live_trainers:
         return inf
     began = (pod.created_s if pod.started_s is None else pod.started_s for pod in job.pods if pod.is_live)
@@ -260,7 +263,7 @@ def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None)
 
 
 def _cleaned_up(job: Job) -> tuple[Pod, ...]:
-    """Trainers that completed, as the status remembers, and that somebody deletes now.
+    """The trainers that completed, by the status, and that somebody deletes now.
 
     A pod that exits with code 0 because it is being deleted looks the same, but the status did not know it before.
     """

@@ -106,7 +106,7 @@ def _victims(job: Job, count: int) -> tuple[str, ...]:
 
 
 def _voluntary_s(job: Job, reason: str, now_s: float, *, is_shrink: bool) -> float | None:
-    """When the workload last gave trainers to another one, while its cooldown lasts."""
+    """When the workload last lost pods to another job, in seconds since the epoch, while its cooldown lasts."""
     if is_shrink and reason in VOLUNTARY_SHRINKS:
         return float(int(now_s))
     last = job.status.last_resize if job.status is not None else None

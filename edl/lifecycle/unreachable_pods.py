@@ -31,7 +31,7 @@ class UnreachablePods:
         self._known: dict[str, tuple[Job, frozenset[str]]] = {}
 
     def of(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """As `unreachable_pods`."""
+        """Return the result of `unreachable_pods`, cached."""
         if self._nodes[0] is not snapshot.nodes or self._nodes[1] is not snapshot.unread_nodes:
             self._nodes = (snapshot.nodes, snapshot.unread_nodes)
             ready = {node.name: node.ready for node in snapshot.nodes} | dict.fromkeys(snapshot.unread_nodes, True)

@@ -197,7 +197,7 @@ class Catalog:
 
 
 def dataset_event(body: DatasetBody, version: str, total: int, block: int) -> DatasetSet:
-    """A data set as the ledger stores it.
+    """Convert a data set to the event that the ledger stores.
 
     Args:
         body: as the caller sent it.
@@ -235,7 +235,7 @@ def _changed(source: str, differences: str) -> str:
 
 
 def _differences(old: list[SourceFile], new: list[SourceFile]) -> str:
-    """Up to three files that differ."""
+    """Name up to three files that differ."""
     before, after = {file.path: file for file in old}, {file.path: file for file in new}
     changes = [f"{path} is gone" for path in before.keys() - after.keys()]
     changes += [f"{path} is new" for path in after.keys() - before.keys()]

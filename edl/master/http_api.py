@@ -58,10 +58,10 @@ from edl.observability.own_hosts import foreign
 
 BODY_BYTES, ROSTER_BYTES = 64 * 1024, 4 * 1024 * 1024
 MAX_CONNECTIONS = 20_000
-"""With more of them, only those are served who show a token of the job, and the probes of the kubelet."""
+"""With more connections, only probes of the kubelet and callers with a token of the job are served."""
 
 IDLE_S = 75.0
-"""A connection is closed if it brings no whole request header for so long."""
+"""A connection without a whole request header for this time is closed."""
 
 _CALLS_PER_S, _BURST = 5000.0, 10_000.0
 _log = logging.getLogger("edl.master.master")
@@ -368,7 +368,7 @@ class MasterApi:
 
 
 def _whole(request: web.Request, name: str) -> int | None:
-    """A whole number of the query; None if it is not there."""
+    """Parse a whole number of the query; None if it is missing."""
     text = request.query.get(name)
     if text is not None and (not text.isascii() or not text.isdecimal() or len(text) > 19):
         raise MalformedError(f"{name}={text[:100]!r} is not the number of a {name}; give a whole number from 0")

@@ -125,7 +125,7 @@ def _leased(state: LedgerState) -> Counter[str]:
 
 
 def _snapshot_values(folder: JournalFolder, path: Path) -> object:
-    """A snapshot as plain JSON values, converted to the current format, so that it can be compared."""
+    """Convert a snapshot to plain JSON values of the current format, so that it can be compared."""
     return state_to_json(state_from_json(json.loads(folder.read_snapshot(path))))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from edl.model.resources import PodShape, Resources
 
 SERVING_SLO = 20.0
-"""Without another word, one waiting pod-second costs as much as this many idle core-seconds."""
+"""The default: one waiting pod-second costs as much as this many idle core-seconds."""
 
 
 @dataclass(frozen=True, slots=True)

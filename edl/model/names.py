@@ -138,7 +138,7 @@ def queue_of(kind: WorkloadKind) -> str:
 
 
 def how_to_resume(kind: WorkloadKind) -> str:
-    """What the owner of a suspended job of this kind does to start it."""
+    """Say what the owner of a suspended job of this kind has to do to start it."""
     return _RESUME.get(kind, "set spec.suspend to false")
 
 

@@ -20,7 +20,7 @@ GAP_ROUNDING = 1e-6  # bounds are rounded up by less
 VOLUNTARY_SHRINKS = frozenset(
     {Reason.INSUFFICIENT_CAPACITY, Reason.COOLDOWN, Reason.RESIZE_NOT_WORTH_IT, Reason.LENDING_CLEARED}
 )
-"""Reasons of a job below its maximum: a shrink with one of them gives capacity to another job, and can wait."""
+"""The reasons of shrinks that give capacity to another job, and that can therefore wait."""
 
 
 @dataclass(frozen=True, slots=True)

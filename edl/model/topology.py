@@ -47,7 +47,7 @@ class Level(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What a user calls a domain: the name of the label without its prefix, such as `rack`."""
+        """The name of a domain in messages: the label without its prefix, such as `rack`."""
         return self.key.rpartition("/")[2]
 
 
@@ -124,12 +124,12 @@ class Topology:
 
     @property
     def word(self) -> str:
-        """What a user calls the domain that all pods share; without one, the narrowest."""
+        """The name in messages of the domain that all pods share; if they share none, of the narrowest level."""
         return self.levels[self.depth - 1].word
 
     @property
     def slice_word(self) -> str:
-        """What a user calls the domain of a slice."""
+        """The name in messages of the domain of a slice."""
         return self.levels[self.slices.depth - 1].word if self.slices else self.word
 
     @property

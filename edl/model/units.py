@@ -35,13 +35,13 @@ def plain(resource: str) -> str:
 
 
 def amounts(request: Resources) -> str:
-    """Every amount of a request: `1.5 cores, 2 GiB of memory`."""
+    """Format every amount of a request: `1.5 cores, 2 GiB of memory`."""
     names = sorted((n for n in request if n != PODS and not n.startswith(RULE_PREFIX)), key=rank_of)
     return ", ".join(amount(name, request[name]) for name in names) or amount(PODS, request[PODS])
 
 
 def amount(name: str, number: int) -> str:
-    """One amount in its usual unit: `1.5 cores`."""
+    """Format one amount in its usual unit: `1.5 cores`."""
     if name == CPU:
         return f"{number / 1000:g} {'core' if number == 1000 else 'cores'}"
     if name in {MEMORY, EPHEMERAL_STORAGE}:
@@ -53,7 +53,7 @@ def amount(name: str, number: int) -> str:
 
 
 def _other_amount(name: str, number: int) -> str:
-    """An amount of a rule between pods, a port, devices, huge pages, or a resource of somebody else."""
+    """Format an amount of a rule between pods, a port, devices, huge pages, or another resource."""
     if name.startswith(RULE_PREFIX):
         return name
     if name.startswith(HOST_PORT_PREFIX):
@@ -64,17 +64,17 @@ def _other_amount(name: str, number: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 trainer`, `2 trainers`."""
+    """Format a number with its noun: `1 trainer`, `2 trainers`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def seconds(duration_s: float) -> str:
-    """A short time in whole seconds, at least `1 s`."""
+    """Format a short time in whole seconds, at least `1 s`."""
     return f"{max(1, round(duration_s))} s"
 
 
 def minutes(duration_s: float) -> str:
-    """A longer time in coarse steps, so that a message with it seldom changes."""
+    """Format a longer time in coarse steps, so that a message with it seldom changes."""
     if duration_s < MINUTE_S:
         return "less than 1 min"
     if duration_s < 2 * HOUR_S:
@@ -83,12 +83,12 @@ def minutes(duration_s: float) -> str:
 
 
 def listed(parts: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join texts: `a`, `a and b`, `a, b and c`."""
     *most, last = parts
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _binary(number: int) -> str:
-    """Bytes in the largest unit from GiB to EiB in which the number is at least 1."""
+    """Format bytes in the largest unit from GiB to EiB in which the number is at least 1."""
     power = max((p for p in range(4) if number >= GIB * 1024**p), default=0)
     return f"{number / (GIB * 1024**power):.4g} {('GiB', 'TiB', 'PiB', 'EiB')[power]}"

@@ -27,11 +27,11 @@ MAX_OF_ADDRESS = 64
 """A browser opens a few beside the stream of its page, and all come from one address by `kubectl port-forward`."""
 
 IDLE_S = 20.0
-"""A connection is closed if it brings no whole request header for so long."""
+"""A connection without a whole request header for this time is closed."""
 
 
 UNREAD_S = 30.0
-"""A connection is closed if what was written to it is not all read for so long: a page takes a second."""
+"""A connection is closed if the client does not read all of an answer within this time."""
 
 LOOK_EVERY_S = 1.0
 

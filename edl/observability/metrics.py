@@ -50,7 +50,7 @@ CONTROLLER_GROUPS = (
     TierMetrics,
     PlanMetrics,
 )
-"""In the order in which a dashboard shows them."""
+"""The groups of metrics in the order of the dashboards."""
 
 
 class Metrics:

@@ -140,7 +140,7 @@ def replay_all(path: Path) -> tuple[Replay, ...]:
 
 
 def exit_code(replays: tuple[Replay, ...]) -> int:
-    """2 if a record cannot be read, else 1 if a decision is different or cannot be made, else 0."""
+    """The exit code: 2 if a record cannot be read, 1 if a decision differs or cannot be made, else 0."""
     verdicts = {one.verdict for one in replays}
     if Verdict.UNREADABLE in verdicts:
         return UNREADABLE

@@ -20,7 +20,7 @@ REST = 10.0
 """A page is served again for so many times as long as making it took, so that it costs a tenth of a core."""
 
 KEPT_PER_S = 1024 * 1024
-"""A page is made anew no sooner than after a second for so many bytes: who does not read it keeps it in memory."""
+"""A page is made again at the earliest after one second for so many bytes, because readers keep it in memory."""
 
 PIECE = 64 * 1024
 """Bytes of a long page that are written at once."""
@@ -159,7 +159,7 @@ class _Site(web.TCPSite):
     _watch: asyncio.Task[Never] | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """Begin to listen.
 
         Raises:
             OSError: the address cannot be used.

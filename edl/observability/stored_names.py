@@ -91,7 +91,7 @@ def encode_with_stored_names(record: Any) -> bytes:  # noqa: ANN401 - any datacl
 
 
 def with_code_names(encoded: bytes) -> bytes:
-    """A stored record with the names of the code; a record that already has them stays as it is.
+    """Rename the fields of a stored record to the names in the code; code names stay as they are.
 
     Raises:
         msgspec.MsgspecError: it is not JSON, or a path does not lead to an object or a list of objects.
@@ -128,7 +128,7 @@ def _grouped(encoded: bytes) -> bytes:
 
 
 def _key(name: str) -> bytes:
-    """A key as it is encoded; inside of a text its quotes would be escaped, so it can only be a key."""
+    """Encode a key so that it can be found in JSON text: within a string its quotes would be escaped."""
     return f'"{name}":'.encode()
 
 

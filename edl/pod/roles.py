@@ -293,7 +293,7 @@ def _exit_by_signal(number: int, _: FrameType | None) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """`python -m edl.pod k8s_tools ...` and `python -m edl.pod paddle_k8s ...`."""
+    """Run `python -m edl.pod k8s_tools ...` or `python -m edl.pod paddle_k8s ...`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     commands: dict[str, Callable[[], NoReturn]] = {"k8s_tools": k8s_tools, "paddle_k8s": paddle_k8s}
     if not given or given[0] not in commands:

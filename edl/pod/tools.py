@@ -63,7 +63,7 @@ class Tools:
         return ",".join(pod.ip for pod in self.running(selector))
 
     def fetch_endpoints(self, selector: str, port: int) -> str:
-        """ADDRESS:PORT of the running pods, separated by commas; the port increases by 1 from one to the next."""
+        """List ADDRESS:PORT of the running pods, separated by commas; the port increases by 1 from pod to pod."""
         addresses = [f"[{pod.ip}]" if ":" in pod.ip else pod.ip for pod in self.running(selector)]
         return ",".join(f"{address}:{port + place}" for place, address in enumerate(addresses))
 

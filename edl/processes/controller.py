@@ -64,10 +64,10 @@ ONCE_PATIENCE_S = 15.0
 """How long an error of the API server may last before `--once` gives up."""
 STOP_TIMEOUT_S = 10.0
 SWITCH_S = 0.001
-"""While a plan is computed, the event loop waits for the interpreter for so long each time; by default 5 ms."""
+"""How long the event loop waits for the interpreter while a plan is computed; Python's default is 5 ms."""
 _LONGEST_TURN_S = 60.0
 _LONGEST_SILENCE_S = 180.0
-"""A replica that has heard nothing from the API server for so long is not ready; watches are silent for 70 s."""
+"""A replica that hears nothing from the API server for this time is not ready; watches are silent for 70 s."""
 _log = logging.getLogger(__name__)
 
 

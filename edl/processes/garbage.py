@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RARELY = (10_000, 10, 10)
-"""New objects until the newest are searched; such searches until older ones are; and those until all are."""
+"""The thresholds of `gc.set_threshold`: new objects, and searches of the younger generations."""
 
 
 @contextmanager

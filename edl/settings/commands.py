@@ -189,6 +189,6 @@ def settings_of(command: Command) -> type[Settings]:
 
 
 def load(place: str) -> Any:  # noqa: ANN401 - a class or a function
-    """What `module:name` names."""
+    """Import `module` and return its `name`, given as `module:name`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -115,7 +115,7 @@ class Declaration:
 
     @property
     def rule(self) -> str:
-        """What a number must be, such as `a number from 0.1 up to 3600`; empty for every other type."""
+        """The rule for a number, such as `a number from 0.1 up to 3600`; empty for every other type."""
         annotation: Any = self.info.annotation
         if annotation not in _NUMBERS:
             return ""
@@ -152,7 +152,7 @@ class Declaration:
 
     @property
     def remedy(self) -> str:
-        """What to give instead of a wrong value."""
+        """The end of an error message: what to give instead of a wrong value."""
         return self.flag.remedy or f"choose {either(self.flag.choices() if self.flag.choices else self.choices)}"
 
     @property
@@ -197,7 +197,7 @@ def read_settings(settings: type[_Settings], given: Mapping[str, Any]) -> _Setti
 
 
 def checked_by(check: Callable[[str], object]) -> Callable[[str], str]:
-    """A validator that calls `check` for a text that is not empty.
+    """Make a validator that calls `check` for a text that is not empty.
 
     `check` raises a ConfigError whose message is complete: it names the flag, the value, the rule and the remedy.
     """

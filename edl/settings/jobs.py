@@ -47,7 +47,7 @@ JobName = Annotated[str, AfterValidator(_check_name)]
 
 
 def _name_flag(text: str, unset: str = "") -> Flag:
-    """A positional argument that names jobs."""
+    """Declare a positional argument that names jobs."""
     return Flag(
         text,
         metavar="JOB",

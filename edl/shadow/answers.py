@@ -241,7 +241,7 @@ def _as_node(source: HasMetadata | None) -> NodeObject | None:
 
 
 def _refusal(pod: PodObject) -> str:
-    """What kube-scheduler says of a pod for which it found no node; empty if it does not say so."""
+    """Read kube-scheduler's message about a pod for which it found no node; empty if there is none."""
     conditions: list[PodConditionObject] = (pod.status.conditions if pod.status else None) or []
     found = next((c for c in conditions if c.type == "PodScheduled"), None)
     if found is None or found.status != "False" or found.reason != "Unschedulable":

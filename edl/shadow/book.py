@@ -140,7 +140,7 @@ class Book:
     def obstacles(
         self, node: str, shape: PodShape, ruling: Ruling | None = None, *, without: str = ""
     ) -> tuple[Predicate, ...]:
-        """What keeps a pod from a node in edl's view; empty if nothing does.
+        """Say what keeps a pod from a node in edl's view; empty if nothing does.
 
         Args:
             node: the name; one that edl does not know fails `OTHER`.
@@ -152,7 +152,7 @@ class Book:
         return tuple(use.obstacles(shape, use.pods.get(without, Resources()), ruling))
 
     def free_node(self, shape: PodShape, ruling: Ruling | None = None) -> str:
-        """A node that edl would let a pod use; empty if there is none.
+        """Find a node that edl would let a pod use; empty if there is none.
 
         A burst has many refusals of few shapes. While no capacity is made, a shape that fits nowhere still fits
         nowhere; not so for a pod with rules, for which a pod that comes may free capacity.

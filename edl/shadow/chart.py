@@ -46,7 +46,7 @@ def chart_of(intervals: Sequence[Interval], resource: str) -> str:
 
 
 def _runs(intervals: Sequence[Interval]) -> list[list[Interval]]:
-    """Runs without a longer pause between two intervals, each with fewer points if there are very many."""
+    """Divide intervals into runs without long pauses, and thin out runs with very many points."""
     runs = [[intervals[0]]]
     for before, after in pairwise(intervals):
         if _began_s(after) - _began_s(before) > _GAP_S:

@@ -245,7 +245,7 @@ def _costs(costs: Costs) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, more: int = 0) -> str:
-    """A table; nothing without rows. Text is escaped."""
+    """Make an HTML table; nothing without rows. Text is escaped."""
     if not rows:
         return ""
     head = "".join(f"<th>{_text(one)}</th>" for one in heads)

@@ -28,7 +28,7 @@ def summary_of(report: Report) -> str:
 
 
 def length_of(seconds: float) -> str:
-    """A length of time in two units at most: `2 d 3 h`, `1 h 20 min`, `75 s`."""
+    """Format a duration in two units at most: `2 d 3 h`, `1 h 20 min`, `75 s`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -30,7 +30,7 @@ def measure(
     start_s: float,
     cores: float,
 ) -> dict[str, float]:
-    """Every figure, by name; a figure that the run has no basis for is left out.
+    """Compute every figure by name; a figure for which the run has no data is left out.
 
     Args:
         scenario: what ran.
@@ -113,7 +113,7 @@ def _serving(scenario: Scenario, meter: Recording, times: Floats) -> dict[str, f
 
 
 def _count_early(scenario: Scenario, meter: Recording) -> int:
-    """Trainers that were deleted within `EARLY_S` of a rise of serving."""
+    """Count the trainers that were deleted within `EARLY_S` of a rise of serving."""
     rises = [
         at_s for spec in scenario.serving for (_, before), (at_s, after) in pairwise(spec.replicas) if after > before
     ]

@@ -21,7 +21,7 @@ from edl.sim.training import Training
 from edl.sim.world import Engine, World
 
 RESIZE_PAUSE_S = 1.0
-"""Trainers of a job that come or go are one resize as long as no pause between them is longer."""
+"""The longest pause between changes of a job's trainers that count as one resize."""
 
 
 @dataclass(frozen=True, slots=True)

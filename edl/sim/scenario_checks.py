@@ -202,7 +202,7 @@ def _windows(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _pods(scenario: Scenario) -> Iterator[Finding]:
-    """Pods that no node can hold even if it is empty; they would wait for all of the run."""
+    """Find pods that no node can hold even if it is empty: they would wait during the whole run."""
     capacities = [allocatable_of(group).as_dict() for group in scenario.nodes]
     for index, group in enumerate(scenario.jobs):
         yield from _misfits(("jobs", index, "trainer"), group.trainer, capacities)

@@ -106,7 +106,7 @@ def _compose(path: Path, text: str) -> yaml.Node | None:
 
 
 def _is_consequence(entry: ErrorDetails) -> bool:
-    """Whether a list is called too short only because its items have errors, which are in entries of their own."""
+    """True if a list only seems too short because its items have errors, which are reported themselves."""
     return entry["type"] == "too_short" and bool(entry["input"])
 
 

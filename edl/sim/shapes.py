@@ -20,7 +20,7 @@ TTL_S = 30
 
 
 def resources_of(amounts: Mapping[str, str | float]) -> Resources:
-    """Amounts in the units of the model."""
+    """Convert amounts to the units of the model."""
     return Resources.of({name: parse_quantity(value, name) for name, value in amounts.items()})
 
 
@@ -39,7 +39,7 @@ def allocatable_of(group: NodeGroup) -> Resources:
 
 
 def nodes_of(groups: tuple[NodeGroup, ...]) -> Iterator[tuple[Node, int]]:
-    """Each node, and the millicores that its own daemons use; what they use is not allocatable."""
+    """Yield each node, and the millicores of its own daemons, which are not allocatable."""
     for group in groups:
         system, allocatable = parse_quantity(group.system_cpu, CPU), allocatable_of(group)
         for i in range(group.count):

@@ -312,7 +312,7 @@ class _Simulation:
         self._one_less()
 
     def _one_less(self) -> None:
-        """A job is over; the run ends soon after the last one if there is no serving."""
+        """Count a job as over; the run ends soon after the last one if there is no serving."""
         self._left -= 1
         if not self._left and not self._deployments:
             self._all_done.set()
@@ -327,7 +327,7 @@ class _Simulation:
     # --- What baselines know, and what comes out
 
     def _facts(self, snapshot: ClusterSnapshot) -> tuple[Sequence[JobFacts], float]:
-        """Facts of the jobs that have not ended; the capacity is what serving and masters leave of the cores."""
+        """The facts of the jobs that have not ended; the capacity is what serving and masters leave of the cores."""
         self._training.advance_all()
         facts, used = [], 0.0
         total = snapshot_cpu(snapshot)
@@ -381,7 +381,7 @@ class _Simulation:
 
 
 def snapshot_cpu(snapshot: ClusterSnapshot) -> int:
-    """Allocatable millicores of all nodes."""
+    """Add up the allocatable millicores of all nodes."""
     return sum(node.allocatable[CPU] for node in snapshot.nodes)
 
 
@@ -389,5 +389,5 @@ class _AlwaysHeld:
     """A lease that no other replica wants."""
 
     def is_held(self) -> bool:
-        """Always true."""
+        """Return True: the simulated controller always holds the lease."""
         return True

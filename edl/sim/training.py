@@ -73,7 +73,7 @@ class JobRun:
 
     @property
     def is_over(self) -> bool:
-        """Done or deleted."""
+        """True if the job is done or deleted."""
         return self.ended_s is not None
 
     @property
@@ -82,7 +82,7 @@ class JobRun:
         return float("inf") if self.group.work is None else max(0.0, self.group.work - self.done)
 
     def working(self, now_s: float) -> int:
-        """Trainers that take part now."""
+        """How many trainers take part now."""
         if self.fixed_left > 0 or now_s < self.stalled_until_s or self.is_over:
             return 0
         return sum(since_s <= now_s for since_s in self.ready.values())
@@ -93,11 +93,11 @@ class JobRun:
         return min(later, default=float("inf"))
 
     def speed(self, count: int) -> float:
-        """Samples per second of that many trainers that have all of their CPU."""
+        """Samples per second of `trainers` trainers that have all of their CPU."""
         return self.phase.truth.at(count) if count else 0.0
 
     def alone_s(self, count: int) -> float:
-        """Seconds that its work takes with that many trainers from begin to end; 0 without work."""
+        """How many seconds the job's work takes with a constant number of trainers; 0 without work."""
         done, work = 0.0, self.group.work or 0.0
         lasts_s = 0.0
         for phase in self.phases:
@@ -131,13 +131,13 @@ class Training:
         world.listeners.append(self._changed)
 
     def add(self, key: JobKey, uid: str, group: JobGroup) -> None:
-        """A job was created."""
+        """Begin to simulate a job that was created."""
         fixed = sum(spec.count for spec in (group.master, group.pserver) if spec is not None)
         now_s = self._engine.now_s()
         self.runs[key] = JobRun(key, uid, group, phases_of(group), now_s, fixed, since_s=now_s)
 
     def end(self, run: JobRun, *, is_done: bool) -> None:
-        """A job is done, or was deleted."""
+        """Cease to simulate a job that is done or was deleted."""
         if not run.is_over:
             self._advance(run)
             run.ended_s, run.is_done = self._engine.now_s(), is_done

@@ -25,10 +25,10 @@ from edl.planner.eligibility import takes_each
 
 PodKey = tuple[str, str]
 Change = Callable[[Pod | None, Pod | None], None]
-"""Called at a change of a pod: as it was and as it is; None if it did not or does not exist."""
+"""Called when a pod changes, with the pod before and after; None if it did not exist, or does not any more."""
 
 Timer = Callable[[float, Callable[[], None]], object]
-"""Calls a function that many seconds later."""
+"""Calls a function after a number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class World:
     # --- Pods
 
     def new_uid(self) -> str:
-        """A UID that no other pod has."""
+        """Make a UID that no other pod has."""
         self.born += 1
         return f"pod-{self.born}"
 
@@ -203,7 +203,7 @@ class World:
         return job
 
     def job(self, key: JobKey) -> Job:
-        """A job with its pods."""
+        """Return a job with its pods."""
         shown = self._shown_jobs.get(key)
         if shown is None:
             job = self.jobs[key]

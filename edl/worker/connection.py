@@ -57,11 +57,11 @@ class MasterConnection:
         return {"url": self.url, "token": token, "ca_file": self._ca_file}
 
     def secret(self, purpose: str) -> str:
-        """A text that only who has the token of the job can compute, another one for each purpose."""
+        """Derive a secret for a purpose from the token of the job."""
         return hmac.new((self.place["token"] or "").encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
     def duplicate(self) -> MasterConnection:
-        """An independent connection to the same master."""
+        """Make an independent connection to the same master."""
         new = MasterConnection.__new__(MasterConnection)
         new.__dict__.update(self.__dict__, _connection=None)
         return new
@@ -130,7 +130,7 @@ class MasterConnection:
             self._connection = None
 
     def _made(self, timeout_s: float) -> http.client.HTTPConnection:
-        """A connection that is not open yet; `abort` closes it as soon as it is."""
+        """Make a connection without opening it; `abort` closes it as soon as it is open."""
         if not self._is_tls:
             return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         with LIBRARY_CALL:

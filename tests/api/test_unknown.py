@@ -73,4 +73,4 @@ def test_few_of_many_unknown_fields_are_compared_and_the_others_are_counted(monk
     warnings = warnings_of(job(**{f"field-{number}": 1 for number in range(6000)}))
     assert len(compared) == unknown.MAX_NAMED
     assert len(warnings) == unknown.MAX_NAMED + 1
-    assert warnings[-1] == "5950 more fields of spec are none of a TrainingJob, and edl ignores them; remove them"
+    assert warnings[-1] == "5950 more fields of spec do not exist in a TrainingJob, and edl ignores them; remove them"

@@ -17,11 +17,11 @@ from edl.model.actions import Action, Outcome
 
 LEAST = 16
 STEP = 1.5
-"""The next number to try is so many times the present one."""
+"""The factor by which the number is raised for a try."""
 WORTH = 0.5
 """A larger number stays if at least this part of what it grows by is written more in a second."""
 SETS = 3
-"""A number is judged after so many full sets of requests."""
+"""After how many full sets of requests a number is judged."""
 TRY_AGAIN_S = 60.0
 """How long the number is not raised again after a raise was undone."""
 SHORTEST_S = 1e-4

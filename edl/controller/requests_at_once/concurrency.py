@@ -23,13 +23,13 @@ from edl.model.actions import Action, Outcome
 
 FIRST = 16
 FLOOR = 8
-"""Latency alone leaves so many places; only a server that asks edl to wait gets fewer requests."""
+"""The least number of requests at once while the server is only slow; it is lower if the server asks to wait."""
 LONGEST_PAUSE_S = 5.0
 """A place is paused for no longer than this; the job itself waits as long as the server asked."""
 SLOW_RATIO, NEVER_SLOW_S = 1.5, 0.25
 """Requests are slow if they take this many times the usual time of their kind; below this mean they never are."""
 TOO_LONG_S = 3.0
-"""A request that takes this long would soon fail for its time limit, whatever is usual."""
+"""A request that takes this long would soon fail by its time limit, whatever durations are usual."""
 KEPT = 0.75
 """The part of the places that slow requests leave."""
 RECENT, USUAL = 32, 200

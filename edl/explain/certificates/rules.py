@@ -74,7 +74,7 @@ class JobRule:
 
     @property
     def gain(self) -> float:
-        """What one more trainer adds to the objective."""
+        """How much one more trainer of the job adds to the objective."""
         return 1 / self.span if self.span else 0.0
 
     def fulfilment(self, count: int) -> Fraction:
@@ -154,7 +154,7 @@ class Rules:
 
     @property
     def staying(self) -> Rules:
-        """The same rules for those plans only that leave every trainer on its node that this plan leaves there."""
+        """The rules for plans that leave all those trainers on their nodes that this plan leaves on theirs."""
         return replace(self, kinds=self.left, jobs=tuple(replace(job, immovable=job.kept) for job in self.jobs))
 
 

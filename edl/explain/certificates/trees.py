@@ -67,7 +67,7 @@ class Tree:
 
 
 def _capacity(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
-    """By node, what pods of jobs could use together, by resource: at least what they use."""
+    """By node and resource, how much pods of jobs could use together; at least what they use now."""
     free = {node.name: Counter(node.allocatable.as_dict()) for node in snapshot.nodes}
     held = {node.name: Counter[str]() for node in snapshot.nodes}
     for pod in snapshot.pods:

@@ -80,7 +80,7 @@ class Rejections:
         return ((_why(nodes[at], placement, broken[at]), 1) for at in chosen.nonzero()[0].tolist())
 
     def _broken(self, placement: Placement) -> Sequence[NodeRule | None]:
-        """For each node the first rule that keeps it from the pod."""
+        """Find for each node the first rule that excludes it for the pod."""
         return Eligibility(self._problem.snapshot.nodes).first_broken(placement)
 
 
@@ -108,7 +108,7 @@ def against_rules(problem: Problem, shape: PodShape, least: int = 1) -> list[str
 
 
 def against_nodes(problem: Problem, shape: PodShape) -> list[str]:
-    """What helps pods that every node rejects by its state, its taints or its labels; nothing if a node takes them.
+    """Say what helps pods that all nodes reject by their state, taints or labels; nothing if a node takes them.
 
     Args:
         problem: the arrays.
@@ -124,7 +124,7 @@ def against_nodes(problem: Problem, shape: PodShape) -> list[str]:
 
 
 def _remedy(node: Node, placement: Placement, broken: NodeRule | None) -> str:
-    """What would let a node take a pod that it rejects; `broken` is the first rule that excludes the node."""
+    """Say what would let a node take a pod that it rejects; `broken` is the first rule that excludes the node."""
     if not node.ready:
         return "make a node ready for its pods"
     taint = first_untolerated(node, placement.tolerations)

@@ -24,7 +24,7 @@ _NODE_LABELS = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 
 def against_names(names: Iterable[str]) -> list[str]:
-    """What helps against resources that stand for rules, and are full."""
+    """Say what helps if resources that stand for rules between pods are full."""
     return [*dict.fromkeys(_against(name) for name in names)]
 
 

@@ -98,7 +98,7 @@ class SpeedReport:
 
 
 def speeds_of(job: Job, policy: str, decision: ScaleDecision, now_s: float) -> SpeedReport | None:
-    """What a policy knows of the speed of a job.
+    """Report what a policy knows of the speed of a job.
 
     Args:
         job: the job as the policy sees it; see `Policy.adapt`.
@@ -127,7 +127,7 @@ def speeds_of(job: Job, policy: str, decision: ScaleDecision, now_s: float) -> S
 
 
 def _source_of_points(job: Job, *, is_goodput: bool) -> Source:
-    """Where the known speeds of a job are from, unless its trainers predict one."""
+    """Find how the known speeds of a job were obtained, unless its trainers predict one."""
     measured = job.status.measured if job.status is not None else NOTHING_MEASURED
     if is_goodput:
         return Source.PREDICTED if measured.goodputs else Source.DECLARED

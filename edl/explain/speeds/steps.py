@@ -61,7 +61,7 @@ def next_step(job: Job, have: int, now_s: float, most: int = 0) -> Step | None:
 
 
 def not_worth_it(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str]:
-    """A short line and an account of a job that leaves free capacity, as no larger count would pay for the change.
+    """Explain, briefly and in full, why a job leaves free capacity: no larger count would pay for the resize.
 
     Args:
         job: the job as the policy sees it.
@@ -85,7 +85,7 @@ def not_worth_it(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str
 
 
 def resting(job: Job, have: int, fits: int, now_s: float) -> tuple[str, str]:
-    """A short line and an account of a job that was resized a moment ago; see `not_worth_it`."""
+    """Explain, briefly and in full, that a job does not grow because it was resized a moment ago."""
     short, step = "was resized a moment ago", next_step(job, have, now_s, fits)
     end, cost = text_of(round(now_s + rest_left_s(job, now_s))), seconds(resize_cost_s(job))
     after = f"; then {step.trainers} trainers would add {percent(step.gain)}" if step is not None else ""
@@ -126,5 +126,5 @@ def _none_adds(job: Job, have: int) -> tuple[str, str]:
 
 
 def percent(part: float) -> str:
-    """A part as `12 %`, with two digits; one beyond a hundredfold is only called that."""
+    """Format a part as `12 %`, with two digits; more than a hundredfold is not given exactly."""
     return f"{100 * part:.2g} %" if part < 1.0 else f"{100 * part:.0f} %" if part < 100.0 else "more than 10000 %"

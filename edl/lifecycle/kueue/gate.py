@@ -20,7 +20,7 @@ from edl.model.status import Reason
 
 
 def owned(job: Job) -> KueueState | None:
-    """What Kueue has decided about a job whose Workloads edl makes; None for any other job."""
+    """Return what Kueue has decided about a job whose Workloads edl makes; None for any other job."""
     state = job.kueue
     return state if state is not None and state.is_owned and state.local_queue else None
 

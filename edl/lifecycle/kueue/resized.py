@@ -22,7 +22,7 @@ from edl.model.status import JobPhase, Reason, Unseen
 from edl.model.units import count
 
 SEEN_WITHIN_S = 1.5
-"""The controller of a workload acts on no count later than so long after a lower one was written."""
+"""How long after a lower count was written a workload's controller may still act on a higher one."""
 
 
 def own_workload_actions(job: Job, decision: ScaleDecision | None) -> Iterator[WorkloadAction]:

@@ -32,7 +32,7 @@ from edl.model.names import Role
 from edl.model.quota_trees import KueueState, OwnedWorkload
 
 MOST_SURPLUS = 200
-"""A job that may grow by more trainers has several of them in each Workload."""
+"""The most Workloads above the base; a job that may grow further has several trainers in each."""
 AT_ONCE = 32
 """The most Workloads that one write changes."""
 
@@ -40,7 +40,7 @@ Gone = tuple[tuple[str, str], ...]
 
 
 def workload_actions(job: Job, step: Step, *, grows: bool = False) -> Iterator[WorkloadAction]:
-    """What has to be done with the Workloads of a job now; nothing for a job that is not Kueue's.
+    """Return the changes that a job's Workloads need now; none for a job without a queue of Kueue.
 
     Args:
         job: the job with its pods and its Workloads.

@@ -132,7 +132,7 @@ def _exceeds_free_capacity(more_milli: int, free_milli: int, *, serving_waits: b
 
 
 def _free_milli(snapshot: ClusterSnapshot) -> Counter[str]:
-    """By node, the CPU that no unfinished pod requests there."""
+    """By node, the CPU in millicores that no unfinished pod requests there."""
     free: Counter[str] = Counter()
     for node in snapshot.nodes:
         free[node.name] = node.allocatable[CPU]

@@ -19,10 +19,10 @@ WINDOW_S = 10.0
 """Shorter than the windows of speeds: after --clear-lending-after-s nobody is slow any more."""
 
 MAX_PRICE = 100.0
-"""No price is higher; a job of which one slow trainer stops a hundred others may have it."""
+"""The highest price: that of a job in which one slow trainer stops a hundred others."""
 
 KNOWN_S = 10.0
-"""A speed with less measurement behind it is not compared with."""
+"""The least measurement in seconds behind a speed that is used for comparison."""
 
 NEW_WINDOW = 0.25
 """Weight of the last window in the price; the rest is that of all earlier windows."""

@@ -127,7 +127,7 @@ def _that_fit(
 
 
 def _free_milli(snapshot: ClusterSnapshot) -> Counter[str]:
-    """By node, the CPU that no pod on it requests; a pod that waits there after a preemption counts."""
+    """By node, the CPU in millicores that no pod requests there; pods nominated to the node count."""
     free = Counter({node.name: node.allocatable[CPU] for node in snapshot.nodes})
     for pod in (*snapshot.pods, *(pod for job in snapshot.jobs for pod in job.pods)):
         where = pod.node or pod.nominated

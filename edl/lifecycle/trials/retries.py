@@ -27,11 +27,11 @@ from edl.model.units import count
 FIRST_S, LONGEST_S = 10.0, 360.0
 """The first pause and the longest one, in seconds: those of a `batch/v1` Job."""
 FORGOTTEN_AFTER_S = 600.0
-"""A pod that ran for so long before it failed begins anew with the first pause, as a kubelet has it."""
+"""A pod that ran for this time before it failed begins with the first pause again, as for a kubelet."""
 NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
 """How long a job avoids a node that rejected a pod of it: the first time, and at most."""
 LATER_S = 30.0
-"""A pod that was created so long after a rejection was not sent together with the rejected one."""
+"""A pod created this long after a rejection was not sent together with the rejected pod."""
 _MOST_NAMED = 3
 
 Slot = tuple[Role, int]

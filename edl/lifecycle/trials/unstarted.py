@@ -19,7 +19,7 @@ from edl.model.status import POD_CANNOT_START, Reason
 
 _NOT_STARTED = {POD_CANNOT_START, Reason.PODS_NOT_STARTED.value}
 NOT_STARTED_AFTER_S = 120.0
-"""A pod that has not begun by then has a problem, whatever its kubelet says."""
+"""A pod that has not started within this time has a problem, whatever its kubelet reports."""
 
 
 def runs_well(job: Job, now_s: float) -> bool:

@@ -39,7 +39,7 @@ LABELS_WITHOUT_LIST = {
 
 
 BASE_UNITS = {"cpu": 1000}
-"""Resource -> how many units of the model are one unit of a metric, if it is not one."""
+"""By resource, how many units of the model are one unit of the metric, if more than one."""
 
 
 class Dashboard(StrEnum):

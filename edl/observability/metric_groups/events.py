@@ -18,7 +18,7 @@ from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.declarations import MetricGroup
 
 PART_OF_JOBS, PART_OF_PODS = 300, 10_000
-"""So many jobs or pods are reported before anything else may be done: some 10 ms."""
+"""After reporting so many jobs, or pods, other tasks may run: some 10 ms."""
 
 T = TypeVar("T")
 

@@ -73,7 +73,7 @@ class HeadroomMetrics(ControllerMetricGroup):
 
 
 def _free(snapshot: ClusterSnapshot) -> dict[str, Resources]:
-    """Node -> what no pod on it requests."""
+    """By node, the capacity that no pod on it requests."""
     free = {node.name: node.allocatable - node.reserved for node in snapshot.nodes}
     for pod in (*snapshot.pods, *(pod for job in snapshot.jobs for pod in job.pods)):
         if pod.node in free and not pod.is_finished:

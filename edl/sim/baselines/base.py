@@ -44,7 +44,7 @@ class JobFacts:
         return 1.0 / max(1, self.slots)
 
     def speed(self, count: int) -> float:
-        """Samples per second of that many trainers."""
+        """Samples per second of the job with `trainers` trainers."""
         return self.curve.speed(count) if count else 0.0
 
 

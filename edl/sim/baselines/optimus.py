@@ -37,7 +37,7 @@ class Optimus:
 
 
 def _gain(job: JobFacts, count: int) -> float:
-    """What one more trainer than `count` saves, in seconds for the whole cluster."""
+    """How many seconds one more trainer than `count` saves, per part of the cluster that it takes."""
     now, then = job.speed(count), job.speed(count + 1)
     if job.remaining == float("inf"):
         return (then - now) / (job.speed(1) * job.size)

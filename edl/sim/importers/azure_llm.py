@@ -26,11 +26,11 @@ CHANGE_DAY = 8
 """The day on which the load of the service changes to its second regime."""
 
 TOLERANCE = 0.1
-"""A HorizontalPodAutoscaler leaves the number of pods while it is wrong by no more."""
+"""The relative error up to which a HorizontalPodAutoscaler leaves the number of pods as it is."""
 
 NODE_CORES, POD_CORES, TRAINER_CORES = 16, 2, 4
 NODES_PER_JOB, PODS_PER_NODE = 6, 2
-"""The mean of the hour by day asks for so many pods of serving for each node."""
+"""Nodes for each job; and pods of serving for each node, in the mean of an hour by day."""
 
 
 def requests_a_minute(path: Path) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def of_day(at_s: int) -> float:
 
 
 def scenario_of_service(path: Path, *, days: int, nodes: int, seed: int = 0) -> dict[str, Any]:
-    """Jobs without end beside that service, as a scenario file has it.
+    """Make a scenario file: jobs without end beside the serving pods of the traced service.
 
     Args:
         path: the trace; see `requests_a_minute`.

@@ -22,7 +22,7 @@ LONGEST_S = 1e8
 """The longest duration of a job."""
 
 GROWTH = 2
-"""A job may have up to so many times the GPUs that its user asked for."""
+"""The factor by which a job may exceed the GPUs that its user asked for."""
 
 
 def scenario_of_trace(path: Path, *, begin: str, hours: float, nodes: int, gpus: int) -> dict[str, Any]:

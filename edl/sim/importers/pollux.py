@@ -62,10 +62,10 @@ class StepTimes:
 
 
 MOST_EFFICIENT = 0.999
-"""A batch that measured as more efficient than this has the noise scale of it."""
+"""A batch with a higher measured efficiency gets the noise scale of this efficiency."""
 
 PHASES = 10
-"""Parts of a training of which each has one noise scale with each batch."""
+"""The parts of a training; in each one, every batch has one noise scale."""
 
 BETWEEN = (1.0, 2**0.25, 2**0.5, 2**0.75)
 """A job may choose these multiples of each measured batch."""

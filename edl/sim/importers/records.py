@@ -113,7 +113,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _nodes(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[dict[str, Any]]:
-    """Groups of equal nodes. Cores of daemons are the system's; their other resources nobody else has."""
+    """Group equal nodes; the cores of daemons count as the system's, their other resources are subtracted."""
     daemons: dict[str, Resources] = {}
     for pod in pods:
         if pod.daemon and pod.is_live:
@@ -190,7 +190,7 @@ def _job(number: int, seen: _Seen, begin_s: float) -> dict[str, Any]:
 def _serving(
     snapshots: Sequence[ClusterSnapshot], begin_s: float, warn: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """A Deployment for each shape of serving pods."""
+    """Make a Deployment for each shape of serving pods."""
     counts = [
         Counter(pod.shape.request for pod in s.pods if pod.is_live and not pod.daemon and pod.priority >= 0)
         for s in snapshots

@@ -14,7 +14,7 @@ from edl.worker.goodput.rates import efficiency
 from edl.worker.goodput.step_times import StepKind, TimeModel
 
 BETTER = 1.05
-"""A batch must have so many times the goodput of the one in use to take its place."""
+"""The factor by which a batch must have more goodput than the present one to replace it."""
 _FINENESS = 2  # batches for each doubling
 MOST_COUNTS = 64
 

@@ -45,7 +45,7 @@ class Spread(NamedTuple):
         return (self.squares - square) * self.records / (self.groups - 1)
 
     def signal(self, square: float) -> float:
-        """|G|^2, the square of the expected gradient, without bias; it may be below 0 by chance.
+        """An unbiased estimate of |G|^2, the square of the expected gradient; it may be below 0 by chance.
 
         Args:
             square: |g|^2 of the whole step.

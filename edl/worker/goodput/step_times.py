@@ -37,12 +37,12 @@ class StepKind(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Records of one trainer."""
+        """How many records each trainer computes in such a step."""
         return self.batch / self.trainers
 
     @property
     def terms(self) -> tuple[float, float, float, float]:
-        """What the four coefficients are multiplied by."""
+        """The factors of the model's four coefficients for such a step."""
         return float(self.passes), self.share, float(self.trainers > 1), float(max(0, self.trainers - 2))
 
 
@@ -62,7 +62,10 @@ class TimeModel:
         self._most_batch = BEYOND * max(kind.batch for kind in times)
 
     def seconds(self, kind: StepKind) -> float | None:
-        """What such a step takes; None beyond twice the trainers, batches and shares that were seen."""
+        """Predict how many seconds such a step takes.
+
+        None beyond twice the trainers, batches and shares that were seen.
+        """
         if kind in self._times:
             return self._times[kind]
         low, high = self._shares

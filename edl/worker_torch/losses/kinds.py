@@ -224,7 +224,7 @@ def _of_terms(found: list[LossKind | None], are_of_weights: list[bool]) -> LossK
 
 
 def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind | None:
-    """A sum that is divided by a number is a mean; a mean stays one."""
+    """Return the kind of a loss after it is multiplied or divided: a divided sum becomes a mean, a mean stays one."""
     other = getattr(node, "_saved_other", None)
     if found is not None and found.is_mean:
         factors, numbers = _factors_of(node)
