@@ -29,9 +29,10 @@ def priority_classes_of(
     is_best_effort: bool = True,
     is_base: bool = False,
 ) -> tuple[str, ...]:
-    """The PriorityClass of a pod, and behind it those that the pod has in a cluster that lacks this one.
+    """Return the PriorityClass of a pod, followed by substitutes for clusters that lack it, the best one first.
 
-    They are the next higher ones, up to that of the master. So serving never preempts a master while a trainer stays.
+    The substitutes are the next higher classes, up to that of the master. So serving never preempts a master while a
+    trainer stays.
 
     Args:
         job: a valid job.

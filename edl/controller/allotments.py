@@ -207,7 +207,7 @@ class Allotments:
         return [*changed, *self.donors()] if self.kept_donors else changed
 
     def _without_evictions(self, granted: Mapping[JobKey, Allotment]) -> dict[JobKey, Allotment]:
-        """The new allotments, where a job that would lose trainers to serving keeps its old one, without growth."""
+        """Return the new allotments; a job that would lose trainers to serving keeps its old one, without growth."""
         kept = {}
         for key, allotment in granted.items():
             if not allotment.ends_for_serving:

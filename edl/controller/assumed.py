@@ -16,7 +16,7 @@ UID_OF_ASSUMED = "assumed "
 
 
 def as_if_done(job: Job, actions: Iterable[CreatePod | DeletePod]) -> Job:
-    """The job with the pods that are being created, and with those terminating that are being deleted.
+    """Return the job as if its creations had succeeded and the pods that are being deleted were terminating.
 
     Args:
         job: as the cache shows it.

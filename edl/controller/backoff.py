@@ -35,13 +35,13 @@ from edl.model.names import Role
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
 AGAIN_S = 0.5
-"""Creations that fail so soon after the first one were sent together with it."""
+"""Creations that fail within this time of the first failure were sent together with it."""
 BUSY_S = 10.0
 """A server that answers "retry later" counts as busy, unless only one job has got that for this time."""
 DENIED_AT_MOST_S = 3600.0
 """The longest pause for resizes, and for pods that the server rejects although it accepted the dry run."""
 TRUSTED_AFTER = 14
-"""After so many doublings without a rejection, the rejection is forgotten: the step exceeds every maximum."""
+"""The number of doublings without a rejection after which one is forgotten: the step exceeds every maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Backoff:
 
 
 def _part(action: Action) -> str:
-    """The subject of a failure: pods of one role, or one kind of object that pods need."""
+    """Return what a failure is about: pods of one role, or one kind of object that pods need."""
     return action.role.value if isinstance(action, CreatePod | ProbePod) else type(action).__name__
 
 

@@ -284,7 +284,7 @@ class Core:
     # --- What is seen
 
     def _note_facts(self, unreachable: frozenset[str]) -> None:
-        """Note what jobs depend on besides themselves, and look at the jobs that it concerns."""
+        """Record the facts of the cluster that jobs depend on, and mark the jobs that a change concerns."""
         snapshot, before = self.snapshot, self._facts
         waits = serving_needing_capacity(snapshot)
         requests, in_the_way = node_requests_by_job(snapshot), pods_in_the_way(snapshot)

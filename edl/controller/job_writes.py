@@ -222,7 +222,9 @@ class JobWrites:
         return tuple(a for a in actions if isinstance(a, MarkPod) or allows(uid, type(a), now_s))
 
     def _status(self, job: Job, actions: Iterable[Action], *, has_marks: bool) -> tuple[Action, ...]:
-        """The status with its events; nothing without a status, as an event alone would be sent again and again.
+        """Return the update of the status with its events.
+
+        Nothing if only events are left, which would be sent repeatedly.
 
         Failures are stored after their pods are marked. If the API server rejects marks, only that is stored.
         """

@@ -49,7 +49,7 @@ class Queues(NamedTuple):
 
 
 class _Viewed(NamedTuple):
-    """What the planner sees of a job as it is, with what that was made from."""
+    """A job as the planner sees it, cached together with the inputs from which it was computed."""
 
     job: Job
     is_finishing: bool
@@ -172,7 +172,7 @@ class Observer:
         is_finishing: Callable[[Job], bool],
         unprobed: frozenset[str],
     ) -> Iterator[Job]:
-        """The jobs with their effective bounds, one by one, without new jobs of which nothing is known yet."""
+        """Yield the jobs with their effective bounds, except new jobs whose dry run has not been made yet."""
         queues = Queues(
             frozenset(queue.name for queue in snapshot.queues),
             frozenset(queue.name for queue in snapshot.queues if queue.is_unknown),
@@ -233,7 +233,7 @@ def _unused(pod: Pod, pause_s: float) -> str:
 
 
 def _viewed(job: Job, known: dict[str, _Viewed], limits: Limits, queues: Queues, *, is_finishing: bool) -> _Viewed:
-    """The job with its effective bounds; the same object again while nothing has changed."""
+    """Return a job with its effective bounds, and the same object again as long as the job has not changed."""
     before = known.get(job.uid)
     if before is None or before.job is not job or before.is_finishing is not is_finishing:
         view = as_permitted(as_planned(job, is_finishing=is_finishing), limits, queues.names)

@@ -123,7 +123,7 @@ class PendingWrites:
         return None
 
     def has(self, lanes: Iterable[Lane]) -> bool:
-        """True if one of these lanes has a write."""
+        """Return True if a write is pending in one of the given lanes."""
         return any(any(jobs.values()) for lane in lanes for jobs in self._ready[lane].values())
 
     def has_of(self, job_uid: str) -> bool:

@@ -207,7 +207,7 @@ class PlanMaker:
             return before
 
     async def _fall_back(self, view: ClusterSnapshot, failure: PlanFailure) -> ScalePlan | None:
-        """The last plan without its growth; None if there is none, or if it breaks a rule in this snapshot."""
+        """Return the last plan without its growth; None if there is none or if it breaks a rule in this snapshot."""
         last = self._last
         if last is None:
             return None

@@ -88,7 +88,7 @@ class Probes:
             self._unanswered.discard(job.uid)
 
     def is_new(self, job: Job) -> bool:
-        """True if the spec of the job has changed since it was asked about, so that an old rejection says nothing."""
+        """Return True if the spec of the job has changed since its dry run: an old rejection no longer counts."""
         return self._asked.get(job.uid, job.generation) != job.generation
 
     def forget(self, job_uid: str) -> None:

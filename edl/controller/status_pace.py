@@ -79,7 +79,7 @@ class StatusPace:
             self.oversized_s = now_s + sum(outcome.seconds for outcome in outcomes)
 
     def may_send_oversized(self, now_s: float, *, at_once: bool) -> bool:
-        """True if a status of a job that is too large to be read may be sent: the last one has ended, and the pause.
+        """Return True if an oversized status may be sent: none is under way, and the pause after the last is over.
 
         Args:
             now_s: the time.

@@ -83,7 +83,7 @@ class UnderWay:
         ]
 
     def repeats(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[CreatePod]:
-        """The creations of a job that are to be sent again: their answer was lost, and the cache shows no such pod.
+        """Return the creations of a job to send again: their answers were lost, and the cache shows no such pods.
 
         Those that the job has no place for any more are forgotten: sent again, they would exceed its maximum. So are
         those of a gang whose run ends: a pod that exists all the same goes with the others.

@@ -32,7 +32,7 @@ class OlderTrainers:
 
     @property
     def remedy(self) -> str:
-        """How to restart them: a job that is pinned to its minimum and then released makes new trainers."""
+        """Explain how to restart the trainers: pin the job to its minimum, then release it to get new trainers."""
         namespace, name = self.job.namespace, self.job.name
         return (
             f"restart the {count(self.trainers, 'trainer')} of {self.job} with older requests:"

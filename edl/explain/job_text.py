@@ -56,7 +56,10 @@ def find_job(snapshot: ClusterSnapshot, name: str, namespace: str) -> JobKey:
 
 
 def _namespace_and_name(name: str) -> tuple[str, str, str]:
-    """The namespace (or nothing), a slash if there is one, and the name, which may begin with a kind and a slash."""
+    """Split the argument of the command into namespace, slash and name.
+
+    The first two are empty if only a name is given.
+    """
     before, slash, rest = name.rpartition("/")
     namespace, second_slash, kind = before.rpartition("/")
     return (namespace, second_slash, f"{kind}/{rest}") if kind in set(WorkloadKind) else (before, slash, rest)
@@ -218,7 +221,7 @@ def _lines(report: JobReport, snapshot: ClusterSnapshot) -> Iterator[str]:
 
 
 def _end_of(job: Job) -> str:
-    """The phase and the reason with which a job has ended, as its status has them; empty if it has not ended."""
+    """Return the phase and the reason with which a job has ended, from its status; empty if it has not ended."""
     if job.status is None or job.status.phase not in {JobPhase.SUCCEEDED, JobPhase.FAILED}:
         return ""
     return f"{job.status.phase.value}, {job.status.reason}"
@@ -252,7 +255,7 @@ def _remedies(report: JobReport, trouble: Condition | None) -> tuple[str, ...]:
 
 
 def _problem(job: Job | None, trouble: Condition | None) -> Iterator[str]:
-    """The cause in the job's status that keeps it from its full count, and the pods that cannot start."""
+    """Describe the cause in the status that keeps a job from its full count, and the pods that cannot start."""
     if trouble is not None:
         yield f"  Degraded, {trouble.reason}: {trouble.message}"
     yield from _stuck(job) if job is not None else ()

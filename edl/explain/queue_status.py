@@ -1,4 +1,4 @@
-"""What each queue has and may have after a plan: `kubectl get queues` shows it."""
+"""Computes what each queue has and may have after a plan, for its status: `kubectl get queues` shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of a saved cluster would change, as a table and as JSON: the plan with it against that without it.
+"""Reports what a change of a saved cluster would change, as a table and as JSON: compares two plans.
 
 The first file is the cluster as it is; later files are the change: a new job, fewer nodes, another spec. Both plans
 are made for the same moment and by the same policy.

@@ -220,7 +220,7 @@ class JobClient:
         return sorted(found, key=_role_and_number)
 
     async def _named(self, path: str, name: str) -> list[Object]:
-        """The pod of that name, whose labels somebody may have removed; empty if there is none."""
+        """Find the pod with a name, even if somebody has removed its labels; empty if there is no such pod."""
         try:
             return [_object(await self.session.get(f"{path}/{name}"))]
         except NotFoundError:

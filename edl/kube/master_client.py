@@ -92,7 +92,7 @@ class _Speed(msgspec.Struct):
 
 
 class _Goodput(msgspec.Struct):
-    """What the trainers of a job that chooses its global batch have reported last."""
+    """The goodput that the trainers of a job that chooses its global batch have reported last."""
 
     batch: _Count = 0
     speeds: list[_Speed] = []
@@ -147,7 +147,7 @@ class _Status(msgspec.Struct):
 
 
 class _Id(msgspec.Struct):
-    """A checkpoint."""
+    """The answer of a master that names a checkpoint by its number."""
 
     id: _Count
 

@@ -40,7 +40,7 @@ _kept: set[asyncio.BaseTransport] = set()
 
 @contextmanager
 def kept(transport: asyncio.BaseTransport | None) -> Iterator[None]:
-    """Within the block, neither count a connection nor end it for the sake of others.
+    """Exempt a connection from the limit while the block runs: it is neither counted nor closed in favour of others.
 
     Args:
         transport: of somebody who has shown a token, and of whom the caller bounds the number; None if it is closed.

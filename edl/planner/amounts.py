@@ -63,7 +63,7 @@ class Names:
                 self._addresses.setdefault(port, []).append(name)
 
     def entries(self, request: Resources) -> Entries:
-        """The columns that a pod requests, ascending, with the amounts, cut off so that sums stay within 64 bits.
+        """Return the columns of a request, ascending, with the amounts, which are capped so that sums fit in 64 bits.
 
         A host port requested at every address counts at each single address.
         """

@@ -215,7 +215,7 @@ class _PreferredNodes:
         return np.flatnonzero((self.score > self.score[source]) & (self.fits > 0))
 
     def spared(self, source: int, count: int) -> IntArray:
-        """(count,) the slots that others gain by the first pod that leaves a node, by the second, and so on."""
+        """Return (count,) the slots that others gain when the first pod leaves a node, the second one, and so on."""
         request = self.packing.problem.request[self.shape]
         self.packing.free[source] += count * request
         gained = self._lost_by_each(source, count)[::-1]
@@ -223,7 +223,10 @@ class _PreferredNodes:
         return gained
 
     def best(self, nodes: IntArray, spared: int) -> int:
-        """The best-scored of some nodes where a pod costs others no more slots than it does now; -1 if none is."""
+        """Return the node with the best score at which a pod takes at most `spared` slots from other pods.
+
+        -1 if there is none.
+        """
         costless = nodes[self.lost[nodes] <= spared]
         if not len(costless):
             return -1
@@ -231,7 +234,7 @@ class _PreferredNodes:
         return int(alike[self.lost[alike].argmin()])
 
     def move(self, numbers: list[int], node: int, spared: IntArray) -> int:
-        """Move the first of some pods of one node to another one, as many as choose it for the same reasons.
+        """Move the first of some pods from their node to a better one: those for which the comparison is the same.
 
         Args:
             numbers: positions of the pods in `packing.placed`.

@@ -267,7 +267,10 @@ class TrialPacking:
         return bool((self.now[node] < self.problem.request[shape]).any())
 
     def tightest(self, shape: int) -> int:
-        """The node with the least to spare among those that hold one more pod of the shape; -1 if there is none."""
+        """Return the node with the least free capacity among those with room for one more pod of a shape.
+
+        -1 if none.
+        """
         open_nodes = self.slots(shape).nonzero()[0]
         if not len(open_nodes):
             return -1

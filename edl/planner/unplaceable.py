@@ -110,7 +110,7 @@ def _of_replaced(records: WaitRecords, snapshot: ClusterSnapshot, now_s: float) 
 
 
 def _begun(pod: Pod, heirs: Mapping[Kind, WaitRecord]) -> WaitRecord:
-    """The record of a pod that has none: that of a pod that it replaces, if one was marked."""
+    """Return a record for a pod that has none: that of the pod that it replaces, if that one was marked."""
     if not pod.owner:
         return WaitRecord()
     kind = (pod.namespace, pod.owner, without_rules(pod.shape).request)

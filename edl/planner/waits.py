@@ -135,7 +135,7 @@ def _queue_order(pod: Pod) -> tuple[int, float]:
 
 
 def is_arriving(job: Job, now_s: float) -> bool:
-    """True while a job may grow to its whole share at once: until it is admitted, and while its first pods start.
+    """Return True while a job may grow to its whole share at once: until it is admitted and its first pods run.
 
     A job that was resized since its admission has arrived, even if trainers of a later growth still start.
     """

@@ -29,7 +29,7 @@ _UNDER_WAY = 8
 
 
 def copy_state(wire: Wire, world: World, state: Any) -> Any:
-    """The state of the holders.
+    """Copy the state of the training from the trainers that hold it to those that lack it, and return it.
 
     Args:
         wire: connected.

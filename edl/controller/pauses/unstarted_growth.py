@@ -105,7 +105,7 @@ class UnstartedGrowth:
 
 
 def _has_begun(job: Job) -> bool:
-    """True if each pod has begun that has a node."""
+    """Return True if every pod that has a node has begun to start."""
     return all(pod.has_begun or not pod.node for pod in job.pods)
 
 

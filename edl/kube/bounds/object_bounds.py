@@ -148,7 +148,7 @@ def decode_object(raw: bytes) -> dict[str, Any]:
 
 
 def _is_pod(raw: bytes) -> bool:
-    """True for what says that it is a pod, before anything else that is long."""
+    """Return True if a JSON object says that it is a pod before anything long in it."""
     try:
         return _OUTLINES.decode(raw).kind == "Pod"
     except UNREADABLE:

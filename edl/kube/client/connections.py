@@ -23,7 +23,7 @@ _CLOSING_POLL_S = 0.005
 
 
 class Sockets:
-    """The sockets of one or more pools, so that closing the pools can end with the last connection closed."""
+    """Tracks the sockets of one or more pools, so that closing the pools can wait until the last one is closed."""
 
     def __init__(self) -> None:
         """Start with none."""

@@ -91,7 +91,10 @@ class ObjectStore(Generic[T]):
         return next(self._arrivals)
 
     def arrival(self, key: Key) -> int:
-        """Return the number of the last arrival under that name; -1 if no object has it."""
+        """Return the sequence number of the arrival of the latest state of an object, given by its name.
+
+        -1 if it is unknown.
+        """
         return self._arrived.get(key, -1)
 
     def add(self, new: T, *, is_known: bool = False) -> bool:
@@ -255,7 +258,7 @@ def version_of(obj: HasMetadata) -> str:
 
 
 def is_later(one: ObjectStore[T], other: ObjectStore[T], key: Key) -> bool:
-    """Return True if the first store has the later state of an object of which both have one, or is alone with it."""
+    """Return True if the first store alone has the object, or has a later state of it than the second one."""
     first, second = one.objects.get(key), other.objects.get(key)
     if first is not None and second is not None and _are_numbers(version_of(first), version_of(second)):
         return int(version_of(first)) > int(version_of(second))

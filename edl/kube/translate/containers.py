@@ -129,7 +129,7 @@ def is_over_its_limit(status: PodStatus) -> bool:
 
 
 def _all(status: PodStatus) -> Iterator[ContainerStatus]:
-    """The statuses of all containers, those of init containers first: they come first."""
+    """Yield the statuses of all containers of a pod: those of the init containers first, since they run first."""
     yield from status.init_container_statuses or ()
     yield from status.container_statuses or ()
 
@@ -144,7 +144,7 @@ def _which(spec: PodSpec, status: ContainerStatus) -> str:
 def _end(
     own: ContainerStatus | None, others: list[tuple[str, ContainerStatus]], *, is_failed: bool
 ) -> tuple[str, TerminatedState | None]:
-    """The termination that explains the pod, with its container: the main one unless another one failed the pod."""
+    """Return the container that explains the end of a pod, empty for its main one, and how that container ended."""
     end = next((s.terminated for s in _states(own) if s.terminated), None) if own is not None else None
     if is_failed and (end is None or not end.exit_code):
         for which, other in sorted(others, key=lambda one: not one[0].startswith("container ")):
@@ -170,7 +170,7 @@ def _why_not_started(container: ContainerStatus | None) -> str:
 
 
 def _why_again(container: ContainerStatus) -> str:
-    """How a container ends again and again; empty if it does not."""
+    """Explain why a container ends again and again; empty if it does not."""
     waiting = container.state.waiting if container.state else None
     if waiting is None or waiting.reason != _ENDS_AGAIN:
         return ""

@@ -1,1 +1,1 @@
-"""Who runs: `admit` decides which sets of jobs are tried, `trial` tries one beside what serving needs."""
+"""Decides which jobs run: `admit` chooses the sets of jobs to try, `trial` tries one beside what serving needs."""

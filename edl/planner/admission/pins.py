@@ -74,7 +74,7 @@ def with_pins_that_fit(
 def _with_most(
     job: Job, made: T, floors: dict[JobKey, int], make_with: Callable[[_Floors], T], has_time: Callable[[], bool]
 ) -> T:
-    """The plan with the most trainers for one job, at which no job stops or waits that runs in the plan before.
+    """Find the plan with the most trainers for a job in which every job that ran in the plan before still runs.
 
     Args:
         job: pinned to a count that does not fit.
@@ -98,7 +98,7 @@ def _with_most(
 
 
 def _is_better(snapshot: ClusterSnapshot, found: _Made, than: _Made) -> bool:
-    """True if the first job, in the order of admission, that only one of two plans admits is one of this plan."""
+    """Return True if `found` admits the first job, in the order of admission, on which the two plans differ."""
     ranked = sorted(
         snapshot.jobs, key=lambda job: (*(-part for part in job.rank), not job.was_admitted, *seniority(job))
     )

@@ -92,7 +92,10 @@ def _beyond_quota(packing: TrialPacking) -> list[int]:
 
 
 def _joined(packing: TrialPacking) -> tuple[TrialPacking, dict[int, int]]:
-    """The packing with every job that fits beside the others, by age; of the others, behind whom they wait."""
+    """Add every waiting job that fits to a packing, by age.
+
+    Map each of the other jobs to the job behind which it waits.
+    """
     problem, capacity, meter = packing.problem, _FreeCapacity(packing), packing.meter()
     head: dict[int, int] = {}
     members = set(packing.members)

@@ -18,7 +18,7 @@ CLOSER = 1e-6  # more than what differs by the order in which parts are added up
 
 
 class EmptiestNodes:
-    """The nodes by how well one more trainer of each shape goes there.
+    """Ranks the nodes, for each shape of trainers without requests, by how well they suit one more such trainer.
 
     Nodes that fewer such jobs may use come first, then those whose capacity is free now, then those with most left:
     these trainers live of what others do not use.

@@ -103,7 +103,10 @@ def _still_lacks(job: Job, decision: ScaleDecision) -> bool:
 
 
 def _asks_for_more(job: Job) -> bool:
-    """True if the job may ask for nodes beyond its minimum: no node is paid for what uses only what others leave."""
+    """Return True if the job may ask for nodes beyond its minimum.
+
+    A best-effort job may not, as each node costs money.
+    """
     return job.scale_up is ScaleUp.FULL and not job.is_best_effort
 
 
@@ -149,12 +152,14 @@ class _Asker:
         return NodeAsk("", obstacle=obstacle)
 
     def _left(self, group: NodeGroup) -> int:
-        """How many more nodes the group may have; nodes that were asked for count."""
+        """Return how many more nodes a group may have beside those that it has and those that it was asked for."""
         there = sum(group.has(dict(node.labels)) for node in self._snapshot.nodes)
         return group.limit - there - self._coming.count(group.name)
 
     def _least(self, job: Job, offer: _Offer) -> tuple[int, int]:
-        """The fewest nodes of an offer that give as much as all of them, and what the job gains; (0, 0) if nothing.
+        """Return the fewest nodes of an offer that gain a job as much as all of them, and that gain.
+
+        (0, 0) if it gains nothing.
 
         A job that waits for its minimum gains it with the fewest nodes that admit it.
         """
@@ -183,7 +188,7 @@ class _Asker:
 
 
 def _extended(snapshot: ClusterSnapshot, groups: Iterable[NodeGroup]) -> ClusterSnapshot:
-    """The cluster once one node of each of these groups has come, and the request pods are gone."""
+    """Return the cluster as it will be when one more node of each group has come, without request pods."""
     new = (expected_node(group, number) for number, group in enumerate(groups))
     nodes = tuple(sorted((*snapshot.nodes, *new), key=lambda node: node.name))
     return replace(snapshot, nodes=nodes, node_requests=())

@@ -24,7 +24,7 @@ def requests_by_job(snapshot: ClusterSnapshot) -> Mapping[JobKey, list[NodeReque
 
 
 def holding(snapshot: ClusterSnapshot) -> tuple[NodeRequest, ...]:
-    """The request pods that hold a node that has come, for a job that waits for more of them."""
+    """Return the request pods that keep a node that has come until the other nodes for their job come as well."""
     if not snapshot.node_requests or any(pod.needs_capacity for pod in snapshot.waiting_serving):
         return ()
     admitted = {job.key for job in snapshot.jobs if job.was_admitted}

@@ -111,9 +111,9 @@ def disruption(first: ScalePlan, last: ScalePlan, predicted: Collection[JobKey])
 
 
 def evicted_in_vain(plan: ScalePlan, predicted: Collection[JobKey]) -> Victims:
-    """The predicted workloads that lose pods so that a job can start, although the plan starts or grows none.
+    """Find predicted workloads that would lose pods for the start of a job although the plan starts or grows no job.
 
-    They keep them: else they get the capacity back with the next plan, and so on for ever.
+    They are to keep these pods: otherwise they would get the capacity back with the next plan, and so on for ever.
     """
     if any(d.target > d.current for d in plan.decisions):
         return {}
@@ -125,7 +125,7 @@ def evicted_in_vain(plan: ScalePlan, predicted: Collection[JobKey]) -> Victims:
 
 
 def without_replacements(snapshot: ClusterSnapshot, plan: ScalePlan) -> ScalePlan:
-    """The plan in which no such workload loses pods and gets as many others: its controller cannot swap pods.
+    """Return the plan without swaps, in which a workload with an owner would lose pods and get as many new ones.
 
     A pod without a node that the plan would delete and create elsewhere waits for kube-scheduler.
     """
@@ -176,7 +176,7 @@ def _without_replacements(decision: ScaleDecision) -> ScaleDecision:
 
 
 def _bound_victims(job: Job, decision: ScaleDecision) -> bool:
-    """True if a victim has a node, so that its deletion frees capacity."""
+    """Return True if one of the victims has a node, so that its deletion frees capacity."""
     victims = set(decision.victims)
     return any(pod.node and pod.name in victims for pod in job.live_trainers)
 
@@ -253,7 +253,7 @@ def _in_place(job: Job, victims: Collection[str]) -> frozenset[str]:
 
 
 def _as_predicted(job: Job, predicted: Victims) -> Job:
-    """The workload with bounds for those pods alone that may be placed: new ones, and those that have no node yet.
+    """Return the workload with bounds for the pods that a plan may place: new ones and those without a node.
 
     The others have no role, so no plan moves one of them. Pods without a node may find none: they are no reason to
     stop a workload that has its minimum.
@@ -271,7 +271,7 @@ def _as_predicted(job: Job, predicted: Victims) -> Job:
 
 
 def _merged(job: Job, old: ScaleDecision, new: ScaleDecision, victims: tuple[str, ...]) -> ScaleDecision:
-    """The decision for a predicted workload; one that lost its admission in the last plan loses every pod."""
+    """Combine two decisions on a workload whose victims are predicted; without admission it loses every pod."""
     whole = replace(new, current=old.current, min_trainers=old.min_trainers, max_trainers=old.max_trainers)
     if not new.admitted:
         names = tuple(sorted(pod.name for pod in job.live_trainers))

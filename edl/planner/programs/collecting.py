@@ -84,7 +84,7 @@ def place_left_out(pods: Pods, placed: IntArray, exchanges: int, clock: Clock) -
 
 
 def _exchange(pods: Pods, now: IntArray, pair: tuple[int, int], tight: int, random: np.random.Generator) -> None:
-    """Give the first node such pods of both that the last has too much by as little as possible; `now` is changed."""
+    """Swap pods between two nodes so that the last one is overfull by as little as possible; changes `now`."""
     node, last = pair
     both = now[:, node] + now[:, last]
     kept = (both - pods.most[:, last]).clip(min=0)  # of each shape, what may not go to `last`
@@ -152,7 +152,7 @@ def _least_left(
 
 
 def _choices(request: IntArray, most: IntArray, capacity: IntArray) -> tuple[IntArray, IntArray]:
-    """(choices, resources) what each choice that fits requests, and (choices, shapes) how many pods it has."""
+    """Enumerate the sets of pods that fit: (choices, resources) requests and (choices, shapes) numbers of pods."""
     used = np.zeros((1, request.shape[1]), dtype=np.int64)
     pods = np.zeros((1, len(most)), dtype=np.int64)
     for k, count in enumerate(most.tolist()):

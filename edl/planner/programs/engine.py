@@ -64,7 +64,7 @@ def _has_many(problem: Problem, shapes: list[int]) -> bool:
 
 
 def _few_apart(problem: Problem, planned: list[int]) -> frozenset[int]:
-    """The shapes of small jobs without which sizes are few; empty if there are none such.
+    """Find shapes of small jobs such that few pod sizes remain without them; empty if there are no such shapes.
 
     Only shapes of trainers count: a pod that must have a place is always part of the programs.
     """

@@ -87,7 +87,7 @@ def _slots(capacity: IntArray, request: IntArray, opened: BoolArray) -> NDArray[
 
 
 def _usable(capacity: IntArray, slots: NDArray[np.int32], request: IntArray) -> IntArray:
-    """(nodes, resources) what all pods that a node holds of each shape could use of it."""
+    """Return (nodes, resources) the capacity that pods could use if each shape filled the node by itself."""
     used = np.zeros(capacity.shape[::-1], dtype=np.int64)
     for shape, resource in np.argwhere(request).tolist():
         used[resource] += int(request[shape, resource]) * slots[shape].astype(np.int64)
@@ -125,7 +125,7 @@ def _kinds(opened: BoolArray, kind: IntArray, most: int) -> IntArray:
 
 
 def _cells(capacity: IntArray, parts: int) -> IntArray:
-    """(nodes, resources) which resources a node has; for the first two also the part that their ratio is in."""
+    """Classify nodes, as (nodes, resources), by what they have and by the ratio of the two commonest resources."""
     cells = (capacity > 0).astype(np.int64)
     common = [r for r in range(capacity.shape[1]) if (capacity[:, r] > 0).mean() > 0.5][:2]
     if len(common) == 2:

@@ -79,7 +79,7 @@ def trainers_at_levels(packing: TrialPacking, levels: tuple[LevelBound, ...]) ->
 
 
 def _least(packing: TrialPacking, j: int, level: float) -> int:
-    """The fewest trainers with which a job has a level; the minimum of a job that cannot grow."""
+    """Return the fewest trainers with which a job has a level of fulfilment; its minimum if it cannot grow."""
     demand = packing.problem.demands[j]
     return demand.min_trainers + max(0, ceil(level * (demand.max_trainers - demand.min_trainers) - SAME))
 
@@ -87,7 +87,7 @@ def _least(packing: TrialPacking, j: int, level: float) -> int:
 def _bounded(
     packing: TrialPacking, cluster: ShareProblem, rest: list[int], level: float, deadline_s: float
 ) -> tuple[float, dict[int, float]]:
-    """The most that the jobs in `rest` can all have, if the others keep what they have, and prices that show it."""
+    """Return the highest level that all jobs in `rest` can have while the others keep theirs, and proving prices."""
     rising = set(rest)
     frozen = np.array([j not in rising for j in cluster.jobs], dtype=np.bool_)
     have = np.array([packing.count[j] for j in cluster.jobs], dtype=np.float64)

@@ -191,7 +191,7 @@ class _SharingModel:
         return more, solution[self._worst + 1 :]
 
     def _lacking_at_most(self, worst: float) -> IntegerProgram:
-        """The program in which the worst shortfall is a given one. As a bound, it costs the search much less time.
+        """Return the program with the worst shortfall fixed at a value: such a bound makes the search much faster.
 
         Each member then lacks a whole number of trainers, which the program without whole numbers does not know.
         """
@@ -202,7 +202,7 @@ class _SharingModel:
         return replace(self.program, low=low, high=high)
 
     def _least_shortfall(self, least: float, most: float, left_s: Callable[[], float]) -> float:
-        """The smallest worst shortfall that whole trainers can have and that no bound excludes, by bisection.
+        """Find by bisection the least worst shortfall of whole numbers of trainers that no bound excludes.
 
         Args:
             least: what the program without whole numbers has.

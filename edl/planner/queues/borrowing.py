@@ -167,7 +167,7 @@ def _in_steps(borrowers: Sequence[QueueUse], own: Mapping[str, int], found: dict
 
 
 def _claims(uses: Sequence[QueueUse], pool: int) -> dict[str, int]:
-    """The part of its own quota that each queue gets: all it needs, less what borrowers may keep."""
+    """Return how much of its own quota each queue gets: what it needs, less what borrowers may keep."""
     wanted = {use.queue: use.own for use in uses}
     borrowed = {use.queue: taken for use in uses if (taken := min(use.used, use.most) - use.nominal) > 0}
     protected = {

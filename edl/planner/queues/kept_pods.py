@@ -36,7 +36,7 @@ def _missing(job: Job) -> int:
 
 
 def _left(quota: ResourceQuota, jobs: Sequence[Job]) -> int:
-    """How many more pods the API server will accept once those that terminate are gone, and it has counted again."""
+    """Return how many more pods the API server will accept once terminating pods are gone and counted out."""
     present = dict(quota.others).get(POD_OBJECTS, 0) + sum(not pod.terminating for job in jobs for pod in job.pods)
     return dict(quota.hard)[POD_OBJECTS] - present
 

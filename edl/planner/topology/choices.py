@@ -307,7 +307,7 @@ def _home(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> Path:
 
 
 def _held(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> Counter[Path]:
-    """How many live trainers are in each of the narrowest domains, those that wait for a node where they may go."""
+    """Return how many live trainers each of the narrowest domains has; a waiting one counts where it may go."""
     found = Counter(
         path_of(labels.get(pod.node or pod.nominated or pod.planned, ()), topology.keys) for pod in job.live_trainers
     )

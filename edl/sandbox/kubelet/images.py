@@ -57,8 +57,19 @@ def default_images() -> tuple[Image, ...]:
     serve = (sys.executable, "-m", "edl.sandbox.kubelet.serve")
     example = source_folder() / "example"
     rows = [
-        Image("*edl/edl-controller", "edl of this Python: the data master of a job", ("edl",), ("controller",)),
-        Image("*edl/trainer-base", "this Python with edl", (), ("python",), {"/workspace": "{root}/workspace"}),
+        Image(
+            "*edl/edl-controller",
+            "the data master of a job: the edl that runs the sandbox",
+            ("edl",),
+            ("controller",),
+        ),
+        Image(
+            "*edl/trainer-base",
+            "the Python that runs the sandbox, with edl",
+            (),
+            ("python",),
+            {"/workspace": "{root}/workspace"},
+        ),
     ]
     if example.is_dir():
         rows.append(

@@ -114,7 +114,7 @@ def _bounds(items: Iterable[LimitObject], pods: Sequence[NewPod]) -> Iterator[st
 
 
 def _keeps(kind: str | None, bound: str, resource: str, value: str, spec: PodSpec) -> bool:
-    """True if a pod surely keeps a bound: each container does, also as the only one of its pod."""
+    """Return True if every container of a pod is certain to keep a bound, also as the only one of its pod."""
     parts = list(_resources(spec))
     is_read = kind == "Container" or (kind == "Pod" and len(parts) == 1)
     return is_read and all(_is_within(bound, resource, value, part) for part in parts)

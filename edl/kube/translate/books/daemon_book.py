@@ -43,7 +43,7 @@ class DaemonBook:
         return found
 
     def put(self, place: Place, daemon: DaemonKey, pod: Pod) -> None:
-        """Take a pod of a DaemonSet that is not there yet."""
+        """Add a pod of a DaemonSet; the book must not contain the pod yet."""
         if node := pod.node or pod.nominated:
             self._reached[place] = (daemon, node)
             self._reaching[daemon, node] += 1

@@ -116,7 +116,7 @@ class Apart:
 
 
 def _exchanged(child: subprocess.Popen[bytes], line: bytes, within_s: float) -> bytes:
-    """Write a line, or nothing, and read one; it is not complete if that takes too long or is too much."""
+    """Write a line to the child and read a line of answer; it is incomplete if it takes too long or is too large."""
     assert child.stdin is not None  # noqa: S101 - for the type checker
     assert child.stdout is not None  # noqa: S101 - for the type checker
     ends_s, answer, rest = time.monotonic() + within_s, b"", memoryview(line)

@@ -128,7 +128,7 @@ class NamespaceSelectorObject(LabelSelectorObject):
     """Which namespaces a ClusterQueue admits Workloads of."""
 
     def __post_init__(self) -> None:
-        """Take any number: an administrator writes it, and may list each namespace of a large cluster."""
+        """Accept any number of expressions: an administrator may list each namespace of a large cluster."""
 
 
 class QuotaSpec(ApiStruct):

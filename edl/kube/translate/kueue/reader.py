@@ -110,7 +110,10 @@ class KueueReader:
         return tuple(self._kept(job) for job in found.values()), trees
 
     def _read(self, objects: KueueObjects, namespaces: NamespaceLabels) -> tuple[Quotas, list[Load], str]:
-        """The quotas, the Workloads that have not ended, and why there are none."""
+        """Read the quotas and the Workloads that have not ended.
+
+        The text is the problem if they cannot be read, else empty.
+        """
         if objects.problem:
             return Quotas(), [], objects.problem
         try:

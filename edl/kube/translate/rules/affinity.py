@@ -98,9 +98,10 @@ def _nobody(term: PodTerm, doubt: str, *, are_there: bool) -> str:
 
 
 def _first_domains(view: View, group: Group, capacity: FreeCapacity) -> dict[str, set[str]]:
-    """The domains of each label in which the first pods of a group may begin: all for one pod, else one place.
+    """Return, for each label, the domains in which the first pods of a group may begin.
 
-    That is the domains of one node, together: those with most slots. Pods that spread need a node with the labels.
+    A group of one pod may begin in every domain. A larger one begins in the domains of one node, together: those with
+    most slots. Pods that spread need a node with the labels.
     """
     unit = group.unit
     keys = [term.key for term in unit.rules.affinity]

@@ -204,7 +204,9 @@ class AntiAffinity:
             unit.block(known + nodes, f"{FOLLOW} those before it go")
 
     def _weight(self, side: list[Unit]) -> tuple[bool, int, int]:
-        """Sort key of the side that counts by the pod: that of jobs, and of the largest number of equal pods.
+        """Return a sort key of one side of a rule.
+
+        The larger one is the light side, whose pods are counted on each node.
 
         If two kinds avoid each other, their two rules must choose alike, also if one is about masters, too.
         """
@@ -274,7 +276,10 @@ def _kind(term: PodTerm) -> str:
 
 
 def _requested(name: str, light: list[Unit], heavy: list[Unit]) -> Counter[int]:
-    """Let one pod of the light side request 1, and one of the heavy side all that a node has; what live pods use."""
+    """Let a pod of the light side request 1 of a resource, and one of the heavy side all of it.
+
+    Return what live pods use.
+    """
     used = Counter[int]()
     for side, amount in ((light, 1), (heavy, EXCLUSIVE)):
         for unit in side:

@@ -142,7 +142,10 @@ class _Choices:
         return found.rows
 
     def _read(self, wanted: _Wanted, some: slice | IntArray) -> IntArray:
-        """The rows of `_Slots` for some nodes, of which none has any number for pods that request nothing."""
+        """Return how many pods with a request fit some nodes, as rows of `_Slots`.
+
+        An empty request has 0 everywhere.
+        """
         rows = np.zeros((3, len(self.by_name[some])), dtype=np.int64)
         for number, (name, amount) in enumerate(wanted):
             if name not in self.left:

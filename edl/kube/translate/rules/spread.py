@@ -370,7 +370,7 @@ class Spread:
         return of_node
 
     def _level(self, tally: Tally, roles: list[Unit], here: Counter[str], most: dict[str, int], final: int) -> int:
-        """How many pods a domain may have until the roles have what they need; the smallest can have `final`."""
+        """Return the lowest number of pods per domain at which all pods of the roles fit, within the allowed skew."""
         level = tally.level()
         if tally.most is not None:
             return level
