@@ -46,7 +46,10 @@ def checkpoints_warning(job: TrainingJob) -> str:
 
 
 def _names_folder(job: TrainingJob) -> bool:
-    """True if the template sets the variable; building a pod only to find that it does not would cost time."""
+    """Return True if the trainer's template sets the variable of the folder of checkpoints.
+
+    No pod is built for this.
+    """
     template = job.spec.trainer.template
     written = template.spec.as_dict() if template and template.spec else {}
     containers = (one for one in written.get("containers") or () if one.get("name") == Role.TRAINER.value)

@@ -1,4 +1,4 @@
-"""What the last plan grants one job, and for how long it counts.
+"""The allotment of one job: what the last plan grants it, and for how long that stays valid.
 
 An allotment is bound to the UID and the generation of its job and to the UIDs of the pods that it ends. So a job that
 was suspended, edited or created anew gets nothing of an old plan, and no pod ends because a former one had its name.

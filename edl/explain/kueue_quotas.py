@@ -112,7 +112,7 @@ class KueueQuotas:
         return used
 
     def _borrowers(self, node: str, pool: Pool, nodes: tuple[QuotaNode, ...]) -> list[tuple[int, str, int]]:
-        """(what it borrows, its name, what it gives back now) of the others in the tree, the largest first."""
+        """Return (borrowed, name, given back now) of the other queues in the tree, the largest borrower first."""
         uses = sized_uses(self._snapshot).get(pool, ())
         shares, tree = allotted(nodes, pool, uses), PoolTree(nodes, pool)
         used = {one.name: dict(one.held).get(pool, 0) for one in nodes if one.name.startswith("ClusterQueue ")}

@@ -17,7 +17,7 @@ NAMED = 2
 
 @dataclass(frozen=True, slots=True)
 class QueueCapacity:
-    """One resource of one queue.
+    """The capacity that one queue has of one resource.
 
     Attributes:
         share: what the queue may use now.

@@ -1,4 +1,4 @@
-"""Why a job does not run: what it needs, which of it is missing on which nodes, and which job it waits behind.
+"""Explains why a job does not run: what it needs, what is missing on which nodes, and behind which job it waits.
 
 Times are given in whole minutes, and none that has passed, so that a sentence seldom changes by itself. Thousands of
 jobs may wait at once, so what jobs of one kind share is written once and filled in.

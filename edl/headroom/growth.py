@@ -19,7 +19,7 @@ GAP_S = 600.0
 
 
 class Growth:
-    """Turns counts over time into growths."""
+    """Measures the growths of a count of pods within a window of time."""
 
     def __init__(self) -> None:
         self._open: deque[tuple[int, int]] = deque()  # of each tick: the count at its end, its largest count

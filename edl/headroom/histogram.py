@@ -47,7 +47,7 @@ class Histogram:
             self._merge()
 
     def quantile(self, level: float) -> int:
-        """The smallest value that at least the part `level` of the weight does not exceed; 0 if nothing was seen."""
+        """Return the smallest value up to which lies at least the part `level` of the weight; 0 if it is empty."""
         below, total = 0.0, sum(self._weights.values())
         for value in sorted(self._weights):
             below += self._weights[value]

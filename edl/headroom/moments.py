@@ -57,7 +57,7 @@ class Moments:
         return _kind(at_s, *self._changes[-1]) if self._changes else None
 
     def quantile(self, at_s: float, level: float) -> int | None:
-        """The capacity to reserve at such a moment, given the `level` of a constant reserve; None if unknown."""
+        """Return the capacity to reserve at a time, where `level` is that of a constant reserve; None if unknown."""
         kind = self.kind(at_s)
         if kind is None or self._seen_s.get(kind, 0.0) < COLD_S:
             return None

@@ -111,14 +111,14 @@ class CheckpointCommitted(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Training continues from that checkpoint; 0 is the start of the epoch, or of the first one."""
+    """Training continues from a checkpoint; the number 0 means from the start of the epoch, or of the first epoch."""
 
     checkpoint: int
     from_first_epoch: bool = False  # the model of trainers in step is lost; the default is for old journals
 
 
 class Elected(NamedTuple):
-    """The session is elected to save the model of that step."""
+    """The session is elected to save the model of a step."""
 
     session: int
     step: int

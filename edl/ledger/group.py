@@ -213,7 +213,7 @@ class Group:
         return self.is_free(generation)
 
     def is_free(self, generation: int) -> bool:
-        """True if no trainer of that world is still in a step."""
+        """Return True if no trainer of a world is still in a step."""
         return self.world is None or generation != self.world.generation or not any(self._training())
 
     def tick(self, now_s: float) -> bool:
@@ -313,7 +313,7 @@ class Group:
         return (s for s in self._present() if self._members[s].waits_since_s is None)
 
     def _joiners(self) -> Iterator[_Member]:
-        """The trainers outside of the last world that wait and may train."""
+        """Return the trainers that wait to join and are not in the last world."""
         sessions = self._ledger.state.sessions
         for member in self._members.values():
             if member.waits_since_s is not None and not self._is_present(member.session):
@@ -322,7 +322,7 @@ class Group:
                     yield member
 
     def _is_complete(self, entering: list[_Member], now_s: float) -> bool:
-        """True if a world that has no predecessor may form."""
+        """Return True if enough trainers have entered, or have waited long enough, to form the first world."""
         waited_s = now_s - min(member.waits_since_s or now_s for member in entering)
         return len(entering) >= max(m.min_size for m in entering) or waited_s >= self._settings.first_s
 

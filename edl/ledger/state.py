@@ -266,7 +266,7 @@ class LedgerState:
         self._open_epoch()
 
     def done_ranges(self) -> IntervalSet:
-        """The positions that are reported or committed."""
+        """Return the positions of an epoch that are reported as done or covered by a committed checkpoint."""
         return IntervalSet(sorted([*self.reported, *self.committed]))
 
     def _checkpoint_begun(self, event: CheckpointBegun) -> None:

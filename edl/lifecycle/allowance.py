@@ -15,7 +15,7 @@ from edl.model.status import Reason
 
 
 def wants_pods(job: Job) -> bool:
-    """True if the job would have more pods than it has, if there were capacity for them."""
+    """Return True if the job would get more pods if there were capacity for them."""
     if not job.is_schedulable:
         return False
     return len(job.live_trainers) < job.bounds.max_trainers or not _has_fixed(job)

@@ -96,7 +96,7 @@ def watch_nodes(snapshot: ClusterSnapshot, limits: Limits) -> NodeWatch:
 
 
 def _most_seen_first(node: AvoidedNode) -> tuple[int, int, str]:
-    """Sort key: the nodes that jobs of most namespaces had trouble with come first."""
+    """Return a sort key that puts nodes first with which jobs of many namespaces had trouble."""
     return -len(node.namespaces), -len(node.jobs), node.name
 
 

@@ -39,7 +39,7 @@ UNWATCHED = NodeWatch()
 
 
 def wait_s(first_s: float, waits: int) -> float:
-    """How long a node is avoided that was avoided `waits` times before, in seconds."""
+    """Return how long a node is avoided, in seconds, given how often it was avoided before."""
     return float(min(first_s * 2 ** min(waits, 20), max(LONGEST_S, first_s)))
 
 

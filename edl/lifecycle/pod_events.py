@@ -109,7 +109,7 @@ def rerun_reason(role: Role) -> str:
 
 
 def start_problem(job: Job) -> tuple[str, str] | None:
-    """(reason, message) of the first pod that cannot start and of those like it; None if there is none."""
+    """Return the reason and a message that names all pods with the same cause as the first pod that cannot start."""
     pod = next((p for p in job.pods if p.cannot_start), None)
     if pod is None:
         return None

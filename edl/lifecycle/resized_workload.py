@@ -99,7 +99,7 @@ def wanted_count(job: Job, decision: ScaleDecision, free: int) -> int:
 
 
 def _victims(job: Job, count: int) -> tuple[str, ...]:
-    """The trainers beyond the new count, and those that were to go before and exist still."""
+    """Return the names of the trainers to delete, sorted: all beyond the first `count` live ones."""
     kept = {pod.uid for pod in job.live_trainers[:count]}
     trainers = (pod for pod in job.pods if pod.role is Role.TRAINER and not pod.is_finished)
     return tuple(sorted(pod.name for pod in trainers if pod.uid not in kept))

@@ -285,7 +285,7 @@ class WatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class WatchAnswer(msgspec.Struct, frozen=True):
-    """Whether the world should end with its next step, and whether it is broken: a trainer of it is gone.
+    """The answer to `watch`: whether the world should end with its next step, and whether it has lost a trainer.
 
     The positions before `done` count as done.
     """
@@ -311,7 +311,7 @@ class LeaveAnswer(msgspec.Struct, frozen=True):
 
 
 class AliveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The process of a trainer in step lives; another process of its pod says so while its loop is busy."""
+    """A report that the process of a trainer lives, sent by another process of its pod while its loop is busy."""
 
     session: SessionBody
 

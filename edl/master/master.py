@@ -369,7 +369,7 @@ class Master:
             self._waiters.pop(waiter, None)
 
     def _wake_some(self) -> None:
-        """Wake all held requests if the phase has changed; else at most one for each available position."""
+        """Wake every held request if the phase has changed; else at most one for each position to be leased."""
         phase = self._phase()
         has_changed, self._last_phase = phase != self._last_phase, phase
         if self._waiters:

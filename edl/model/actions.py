@@ -309,7 +309,7 @@ class Report(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadReport:
-    """One of these for one Workload.
+    """What edl tells Kueue about one Workload of a workload whose own controller makes the pods.
 
     Attributes:
         name, uid: of the Workload.

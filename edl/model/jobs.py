@@ -261,7 +261,7 @@ class Job:
 
     @property
     def minimum_trainers(self) -> frozenset[str]:
-        """The names of the live trainers that are its minimum: those that are protected, then those of low numbers.
+        """The names of the live trainers that count as the job's minimum: protected ones, then those of lowest index.
 
         A pod keeps the PriorityClass that it was created with, so the number alone does not say who is protected:
         `min-instance` may have been raised since, or the trainers of the lowest numbers may be lost.

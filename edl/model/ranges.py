@@ -21,7 +21,7 @@ def text_of_indexes(indexes: Iterable[int]) -> str:
 
 
 def indexes_of(text: str) -> tuple[int, ...]:
-    """The numbers of such a text, sorted; anything else in it is left out, because a user may have written it."""
+    """Parse ranges of numbers, and return the numbers sorted; parts that are no range are left out."""
     found: set[int] = set()
     for part in text[:MAX_TEXT].split(","):
         first, _, last = part.partition("-")

@@ -214,7 +214,7 @@ def _exist(keys: Iterable[str]) -> tuple[Requirement, ...]:
 
 
 def _required(shape: PodShape, wanted: tuple[Requirement, ...]) -> PodShape:
-    """The shape with more requirements on the labels of its node; a term that selects no node stays so."""
+    """Return a shape that also requires some labels of its node; a term that selects no node is left as it is."""
     placement = shape.placement
     if not wanted:
         return shape

@@ -28,7 +28,7 @@ from edl.planner.guard import RefusedPlanError
 _log = logging.getLogger(__name__)
 
 LINES_AT_ONCE = 100
-"""After so many logged decisions other tasks may run."""
+"""The number of decisions logged in a row before other tasks may run."""
 
 
 def new_trace_id() -> str:

@@ -234,7 +234,7 @@ def _check_capacity(snapshot: ClusterSnapshot, pairs: list[tuple[Job, ScaleDecis
 
 
 class _Split(NamedTuple):
-    """A request: how many host ports it names, which these are at every address, and its amounts but for these."""
+    """A request, split into the number of its host ports, those at every address, and its other amounts."""
 
     named: int
     ports: frozenset[str]

@@ -234,7 +234,7 @@ class _PreferredNodes:
         return int(alike[self.lost[alike].argmin()])
 
     def move(self, numbers: list[int], node: int, spared: IntArray) -> int:
-        """Move the first of some pods from their node to a better one: those for which the comparison is the same.
+        """Move the first of some pods from their node to a better one, while it stays the best one for the next pod.
 
         Args:
             numbers: positions of the pods in `packing.placed`.

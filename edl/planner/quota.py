@@ -258,7 +258,7 @@ class QuotaNow:
                 self._left.setdefault(quota.namespace, []).append((quota, resource, [left]))
 
     def has(self, job: Job, role: Role) -> bool:
-        """True if one more pod of the role is within every quota."""
+        """Return True if every quota permits one more pod of a role."""
         return all(left[0] >= each for left, each in self._needs(job, role))
 
     def take(self, job: Job, role: Role) -> bool:

@@ -188,7 +188,7 @@ def reserve_learned_headroom(packing: TrialPacking) -> list[tuple[KeptHeadroom, 
 
 
 def _divided(packing: TrialPacking, objective: Objective, ceiling: Mapping[int, int], deadline_s: float) -> Division:
-    """The objective's division; without an answer in time, what fits by totals, or what every job has."""
+    """Divide the trainers by the objective; if time runs out, by totals or not at all."""
     level = {j: float(packing.problem.demands[j].min_trainers) for j in packing.members}
     try:
         level = fair_shares(read_share_problem(packing), deadline_s)

@@ -154,7 +154,7 @@ def as_useful(job: Job) -> Job:
 
 
 def _trusted(seen: Iterable[Point], seen_to: int) -> list[Point]:
-    """The points up to twice the largest count that was measured; all of them if none was predicted."""
+    """Return the points up to twice the largest count that was measured; all points if none was predicted."""
     return [point for point in seen if not seen_to or point[0] <= TRUSTED * seen_to]
 
 
@@ -211,7 +211,7 @@ class Worth:
         return total
 
     def next(self, count: int) -> float:
-        """What one trainer more than `count` is worth."""
+        """Return the value of the next trainer after `count` trainers; 0 beyond the last segment."""
         at = bisect_right(self.ends, count - self.low)
         return self.segments[at][1] if at < len(self.segments) else 0.0
 

@@ -96,7 +96,7 @@ def watch(
 
 
 def _of(uids: Collection[str], snapshot: ClusterSnapshot) -> list[Pod]:
-    """The foreign pods with these UIDs; all pods are looked at only if one of these does not wait any more."""
+    """Return the foreign pods with some UIDs; searches all pods only if one of these no longer waits."""
     waiting = [pod for pod in (*snapshot.waiting_serving, *snapshot.nominated_serving) if pod.uid in uids]
     return waiting if len(waiting) == len(uids) else [pod for pod in snapshot.pods if pod.uid in uids]
 

@@ -87,7 +87,7 @@ def _chosen(packing: TrialPacking, shape: int, count: int, allowance: Mapping[in
 def _least_costs(
     packing: TrialPacking, shape: int, prices: Mapping[int, Cost], nodes: IntArray
 ) -> list[tuple[int, int]]:
-    """Yield the nodes on which deletions free capacity, with the least cost of one pod there, the cheapest one first.
+    """Return the nodes on which deletions free capacity, as pairs of the least cost of a pod there and the node.
 
     The cost is the first integer of a `Cost`, as if every trainer there were as large as the largest one and as cheap
     as the cheapest one that may be deleted.

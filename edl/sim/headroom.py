@@ -18,7 +18,7 @@ from edl.sim.scenario import DeploymentSpec, Scenario
 from edl.sim.shapes import shape_of
 
 PEAK_OVER_S = 3600.0
-"""Over how long a peak counts, and over how long a conformal quantile looks back."""
+"""How long a peak counts, and how far back a conformal quantile looks, in seconds."""
 
 ACI_RATE = 0.005
 """Step of adaptive conformal inference (Gibbs and Candes 2021, section 2)."""

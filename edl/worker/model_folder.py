@@ -84,7 +84,7 @@ class ModelFolder:
             ) from error
 
     def check_is_new(self) -> None:
-        """Training begins at the first record: the folder may hold no checkpoint of an earlier training.
+        """Check that the folder holds no checkpoint of an earlier training, as this one begins anew.
 
         Raises:
             PermanentError: it holds one.

@@ -187,7 +187,7 @@ class StepSettings:
         return StepPlan(position, end, records, size)
 
     def base_steps(self, start: int, end: int, size: int = 1) -> int:
-        """How many steps of the base batch end within these positions; one that ends behind them counts at its start.
+        """Return how many steps of the base batch end between two positions; an unfinished one counts at its start.
 
         Schedules of learning rates and checkpoints count them: a job that chooses its batch has as many as another.
         """

@@ -122,7 +122,7 @@ class Replica(Protocol):
         """Return the global batch, and the goodput by number of trainers; None if the job has one batch size only."""
 
     def save(self, checkpoint: int) -> None:
-        """Save the state under that number.
+        """Save the state of the training as the checkpoint with a number.
 
         Raises:
             PermanentError: it cannot be saved; training goes on.

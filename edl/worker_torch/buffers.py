@@ -139,6 +139,6 @@ class SyncedBuffers:
 
 
 def _is_whole(chosen: list[Any]) -> Any:
-    """For each number of the buffers, whether it is a whole one, such as a count: its mean would be no whole one."""
+    """Return, for each number of the buffers, whether it is an integer such as a count, of which no mean is taken."""
     flags = [torch.full((one.numel(),), not one.is_floating_point()) for one in chosen]
     return torch.cat(flags)

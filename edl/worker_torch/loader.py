@@ -47,7 +47,7 @@ class Batches(IterableDataset):
         self._job, self._size, self._read, self._collate = job, batch_size, read, collate
 
     def __iter__(self) -> Iterator[Any]:
-        """Batches until the job has ended.
+        """Iterate over batches of records until the job has ended.
 
         Raises:
             ConfigError: this is a process of a DataLoader; only the trainer's own process may hold leases.

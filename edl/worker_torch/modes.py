@@ -35,7 +35,7 @@ class ModuleSettings:
         self._taken: set[str] = set()
 
     def changed(self) -> dict[str, list[Any]]:
-        """Name of an attribute -> its value in the new model, and the one that it has now, where they differ.
+        """Return the attributes of modules that have changed: name -> [value in the new model, present value].
 
         Of a tensor the first value is None.
         """
@@ -98,14 +98,14 @@ class Modes:
 
     @property
     def named(self) -> dict[str, str]:
-        """What `digest` stands for, by names."""
+        """Return by name the settings of parameters and modules that `digest` covers."""
         found = {f"requires_grad of {name}": str(one.requires_grad) for name, one in self._model.named_parameters()}
         modules = self._model.named_modules()
         return found | {f"training of {name or 'the model'}": str(one.training) for name, one in modules}
 
 
 def _noted(value: Any) -> tuple[Any, int]:
-    """A value, and of a tensor how often it was written to."""
+    """Return a value with its version, which rises each time that a tensor is written to; 0 for other values."""
     return value, value._version if isinstance(value, torch.Tensor) else 0  # noqa: SLF001 - torch's only name for it
 
 

@@ -99,7 +99,7 @@ class Processes:
             raise lost
 
     def all_of(self, world: World) -> World:
-        """The processes of all trainers of a world, those of a trainer one after the other."""
+        """Return the ranks of all processes of a world, grouped by trainer."""
         if self.size == 1:
             return world
         holders = [rank * self.size + process for rank in world.holders for process in range(self.size)]

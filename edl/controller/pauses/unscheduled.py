@@ -133,6 +133,6 @@ def _waiting(job: Job) -> list[Pod]:
 
 
 def _ending(view: ClusterSnapshot) -> frozenset[str]:
-    """The nodes on which pods terminate: a trainer that is planned there waits for these."""
+    """Return the nodes with terminating pods: a trainer that is planned there waits until these have ended."""
     now_s = view.observed_at_s
     return frozenset(pod.node for pod in view.terminating if pod.node and not pod.lingers(now_s))

@@ -58,7 +58,7 @@ def _spec_of(job: HasMetadata) -> tuple[str, int | None, str | None]:
 
 
 def _claim_of(workload: HasMetadata | None) -> tuple[str, bool]:
-    """The UID of a Workload that has not ended, and whether it has a reservation; else an empty UID.
+    """Return the UID of a Workload that has not ended and whether Kueue has reserved quota for it; else no UID.
 
     Larger sizes of a running job and further trainers are left out: what edl asks for is no news to it.
     """

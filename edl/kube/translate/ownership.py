@@ -76,7 +76,7 @@ class GroupMember(NamedTuple):
 
 
 def group_member(metadata: PodMetadata) -> GroupMember | None:
-    """Return which pod of a LeaderWorkerSet it is; None if it is none.
+    """Return the set, the group and the position of a pod of a LeaderWorkerSet; None for any other pod.
 
     The StatefulSet of the leaders has the name of the set, and that of the workers of a group the name of its leader.
     """

@@ -321,7 +321,10 @@ def _rejection(status: PodStatus, containers: Containers) -> str:
 
 
 def _missing_claim(spec: PodSpec, scheduled: PodConditionObject | None) -> str:
-    """Return which volume claim does not exist, if kube-scheduler refuses the pod for it; empty if there is none."""
+    """Return the name of the volume claim whose absence makes kube-scheduler reject the pod.
+
+    Empty if there is none.
+    """
     if spec.node_name or scheduled is None or not _was_tried(scheduled):
         return ""
     found = MISSING_CLAIM.search(scheduled.message or "")

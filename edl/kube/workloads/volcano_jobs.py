@@ -256,7 +256,10 @@ def _other_writer(source: VolcanoJobObject) -> str:
 
 
 def _fixed(tasks: Tasks, roles: dict[str, Role], stopped: Stopped | None) -> tuple[FixedPods, ...]:
-    """The pods of the other tasks, as many as there are, or were before edl stopped the job."""
+    """Return the pods of the tasks that edl does not resize.
+
+    For a stopped job, their numbers before it was stopped.
+    """
     found = []
     for task in tasks.others:
         template, name = _template(task), task.name or ""

@@ -155,7 +155,7 @@ def _change(
 
 
 def _ready(job: Job, base: OwnedWorkload, surplus: Sequence[OwnedWorkload]) -> Iterator[ReportWorkloads]:
-    """Tell Kueue which Workloads have all their pods ready; those that were told before come first."""
+    """Tell Kueue which admitted Workloads have all their pods ready; those that it knows to be ready come first."""
     ready = sum(pod.ready for pod in job.live_trainers)
     fixed = all(sum(p.role is f.role and p.ready and p.is_live for p in job.pods) >= f.count for f in job.fixed)
     if not fixed:

@@ -1,4 +1,4 @@
-"""What no change of a trainer's CPU request may do; it is judged once more before it is written.
+"""Checks every change of a trainer's CPU request once more before it is written, by rules that none may break.
 
 `running_requests` decides the changes. This module recomputes the rules from the snapshot and the changes alone, so
 that an error there neither starves a trainer nor takes capacity from serving.

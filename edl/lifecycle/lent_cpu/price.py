@@ -16,7 +16,7 @@ from edl.model.progress import Speed
 from edl.model.resources import CPU
 
 WINDOW_S = 10.0
-"""Shorter than the windows of speeds: after --clear-lending-after-s nobody is slow any more."""
+"""Minimum length of a window; it is short, since --clear-lending-after-s soon ends the lending that slows a job."""
 
 MAX_PRICE = 100.0
 """The highest price: that of a job in which one slow trainer stops a hundred others."""

@@ -50,7 +50,7 @@ def _all_pods(snapshot: ClusterSnapshot) -> Iterator[Pod]:
 
 
 def _holds(pod: Pod) -> bool:
-    """True if the pod terminates and still has its capacity: one that has finished has only its name."""
+    """Return True if a terminating pod still holds capacity: it has not finished yet."""
     return pod.terminating and not pod.is_finished
 
 

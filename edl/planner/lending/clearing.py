@@ -1,4 +1,4 @@
-"""Capacity that trainers lend to serving: what of it headroom may count on, and where it is to be cleared.
+"""Plans with CPU lent to serving: how much of it counts as headroom, and from which nodes trainers move away.
 
 A trainer that lends CPU requests less than it declares. kube-scheduler lets serving use the difference at once, and
 the trainer is slowed while serving uses it. The planner itself counts what trainers declare, so it adds no trainer to
@@ -185,5 +185,5 @@ def _may_give(packing: TrialPacking, j: int, now_s: float) -> int:
 
 
 def _has_new_trainers(job: Job, now_s: float) -> bool:
-    """True if trainers were started within the cooldown: a clearing that starts them elsewhere changes no count."""
+    """Return True if the job has started trainers within its cooldown, so that it is too early to move them."""
     return any(now_s - pod.created_s < job.cooldown_s for pod in job.live_trainers)

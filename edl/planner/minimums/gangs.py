@@ -110,7 +110,7 @@ def _waiting(snapshot: ClusterSnapshot) -> list[_Waiting]:
 
 
 def _not_whole(snapshot: ClusterSnapshot, groups: list[_Waiting], problem: Problem) -> Iterator[_Waiting]:
-    """The groups that do not fit as a whole beside what comes before them, even if no training runs.
+    """Yield the groups that do not fit as a whole beside earlier groups and pods, even if no training runs.
 
     Raises:
         OutOfTimeError: the time for it is over.

@@ -1,4 +1,4 @@
-"""Pending serving pods: how many of them fit if no training runs, and how capacity becomes free for them."""
+"""Finds how many pending serving pods fit if no training runs, and how capacity becomes free for them."""
 
 from __future__ import annotations
 

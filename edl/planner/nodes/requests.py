@@ -36,7 +36,7 @@ def holding(snapshot: ClusterSnapshot) -> tuple[NodeRequest, ...]:
 
 
 def with_holding(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """The snapshot in which these pods use their nodes; the same object if there are none."""
+    """Count the request pods of `holding` as pods on their nodes; returns the same snapshot if there are none."""
     held = [request.pod for request in holding(snapshot)]
     if not held:
         return snapshot

@@ -25,7 +25,7 @@ def stopped_in_vain(snapshot: ClusterSnapshot, plan: ScalePlan) -> frozenset[Job
 
 
 def as_kept(snapshot: ClusterSnapshot, kept: Collection[JobKey]) -> ClusterSnapshot:
-    """The snapshot in which these workloads are left alone, and their trainers beyond the minimum are terminating."""
+    """Return the snapshot in which some workloads keep their minimum; their other trainers count as terminating."""
     return snapshot.with_changed(_at_minimum(job) if job.key in kept else job for job in snapshot.jobs)
 
 

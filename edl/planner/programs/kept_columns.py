@@ -15,7 +15,7 @@ from edl.planner.programs.patterns import NodeClass, Pattern
 
 
 def recall(problem: Problem, rows: Sequence[int], classes: Sequence[NodeClass]) -> list[tuple[int, Pattern]]:
-    """The patterns that were used before, in this decision or the last, and that some class can still hold.
+    """Return the patterns used before, in this decision or the last one, that some class of nodes can hold now.
 
     Args:
         problem: the shapes, and the patterns.

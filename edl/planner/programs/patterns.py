@@ -336,7 +336,7 @@ def _next_counts(most: IntArray, slack: FloatArray, loss: float) -> tuple[IntArr
 
 
 def _resource_prices(capacity: IntArray, request: IntArray, worth: FloatArray) -> FloatArray:
-    """(resources,) prices at which the capacity is worth little and no pod is worth more than what it requests.
+    """Return (resources,) low prices of capacity at which every pod costs at least its worth.
 
     Of mixtures of two resources, those prices are taken at which the capacity costs least; they need not be the best
     ones. The cost is convex in the mixture, so it is tried ever closer around the best one.

@@ -205,7 +205,7 @@ class _Cut:
             self._value[node] = self._value_of(node, free)
 
     def values(self, free: IntArray) -> FloatArray:
-        """(nodes,) the most that the pods on each node can be worth, given what is free there."""
+        """Return (nodes,) the highest value that the pods on each node can have, given its free capacity."""
         return self._values(free, self._opened)
 
     def _value_of(self, node: int, free: IntArray) -> float:

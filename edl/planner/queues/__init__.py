@@ -1,1 +1,1 @@
-"""What each Queue may use: weighted max-min over the queues of a cohort, with lending, borrowing and reclaim."""
+"""Computes what each Queue may use: weighted max-min in a cohort, with lending, borrowing and reclaim."""

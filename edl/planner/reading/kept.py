@@ -1,4 +1,4 @@
-"""What the last plan has read, for the next one; without it everything is read."""
+"""Keeps what a plan has read for the next plan; without it the next plan reads everything."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class SwapState:
         return int((self._left[used] // self._rows[used, k]).min(initial=np.iinfo(np.int32).max))
 
     def allows(self, more: list[int], less: list[int]) -> bool:
-        """True if quotas and the allowed load permit these jobs one trainer more, and these one less."""
+        """Return True if quotas and the allowed load permit some jobs one more trainer each and others one less."""
         change = self._rows[:, more].sum(axis=1) - self._rows[:, less].sum(axis=1)
         return bool(((change <= self._left) | (change <= 0)).all())
 

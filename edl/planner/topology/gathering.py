@@ -172,7 +172,7 @@ class _Spread:
         return sum(n for n, node in zip(slots, nodes, strict=True) if n and path_of(node.labels, self.keys) == domain)
 
     def _all_may(self, outside: dict[Path, list[LiveTrainer]]) -> bool:
-        """True if each of these trainers may be evicted, and would be created alike."""
+        """Return True if all trainers outside the domain may be evicted and can be replaced by equal ones."""
         return all(
             trainer.pod.safe_to_evict is not False and trainer.shape == self.demand.shape
             for trainers in outside.values()

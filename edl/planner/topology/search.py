@@ -71,7 +71,7 @@ def _without_areas(choices: Choices) -> Iterator[Assignment]:
 
 
 class _Others:
-    """The choices besides the first guess, at most MOST_TRIED; those of the best one so far come next."""
+    """Iterates over further choices of domains, at most MOST_TRIED, next to the best one so far."""
 
     def __init__(self, choices: Choices) -> None:
         self._choices, self._best = choices, choices.guess

@@ -180,7 +180,7 @@ class _Draft:
                     tier[node] += 1
 
     def _completed(self, slices: list[_Slice]) -> list[_Slice]:
-        """The slices whose domain has capacity for what they lack; one after the other, the others go."""
+        """Return the slices that can be completed in their domains while capacity lasts; releases the others."""
         left, kept = list(slices), list[_Slice]()
         while left:
             done = [one for one in left if self._complete(one, may_displace=len(kept) < self._least)]

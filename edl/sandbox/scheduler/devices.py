@@ -175,7 +175,7 @@ class Devices:
         return TOO_FEW if self.allocation(pod, asked, node) is None else ""
 
     def allocation(self, pod: PodView, asked: Asked, node: NodeView) -> list[list[Device]] | None:
-        """The devices for each open claim, and last those for extended resources; None if there are too few.
+        """Return the devices for each open claim, and at the end for extended resources; None if too few are free.
 
         Raises:
             ClaimProblemError: see `refusal`.

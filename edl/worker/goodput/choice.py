@@ -62,7 +62,7 @@ class Choice:
         return batch / seconds * efficiency(noise, self._base, batch) if seconds else None
 
     def best(self, model: TimeModel, noise: float, trainers: int, current: int) -> int:
-        """The batch for the next step.
+        """Return the global batch for the next step.
 
         Args:
             model: of the times.

@@ -1,4 +1,4 @@
-"""What a step takes, by number of trainers and global batch: as measured, and fitted in between.
+"""Estimates the time of a step by number of trainers and global batch: measured, else fitted to measurements.
 
 A step takes a time for each pass, one for each record of a trainer, and one to exchange gradients, which grows with
 the trainers (Pollux, OSDI 2021, section 3.2, without its overlap: edl exchanges after the last pass). The four

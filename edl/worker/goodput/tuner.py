@@ -47,7 +47,7 @@ class BatchTuner:
         return max(low, min(high, self._batch or low))  # the job may have begun again with another range
 
     def agree(self, batch: int) -> None:
-        """All trainers take a batch for the next step."""
+        """Set the global batch for the next step, once all trainers have agreed on it."""
         if self._choice is not None:
             self._batch = batch
 

@@ -78,7 +78,7 @@ def _shape(node: Any, place: int) -> tuple[int, ...]:
 
 
 def _last_outputs(loss: Any) -> tuple[list[GradientEdge], list[Any]]:
-    """Outputs of the layers that are nearest to the loss, and what comes after them.
+    """Return the outputs of the layers nearest to the loss, and the nodes of the graph between them and the loss.
 
     No outputs if there are too many of them to look at, or an `autograd.Function` of a script comes after them.
     """
@@ -108,7 +108,7 @@ def _has_all_rows(node: Any) -> bool:
 
 
 def _is_layer(node: Any) -> bool:
-    """True if it computes with a parameter; one number, such as a temperature, makes no layer."""
+    """Return True if a node of the graph computes with a parameter of more than one number, as a layer does."""
     if _LAYER.match(node.name()):
         return True
     for one, _ in node.next_functions:
@@ -122,7 +122,7 @@ def _is_layer(node: Any) -> bool:
 
 
 def _meet(gradients: Any, edges: list[GradientEdge], axis: int, records: int) -> bool | None:
-    """Whether the gradients of the later records change with the outputs of the earlier ones.
+    """Return whether the gradients of later records in a batch change with the outputs of earlier records.
 
     Args:
         gradients: of the outputs.

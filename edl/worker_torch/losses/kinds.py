@@ -73,7 +73,10 @@ class LossKind(NamedTuple):
 
     @property
     def is_mean(self) -> bool:
-        """True if it is known to be a mean; a sum, such as a penalty on the weights, goes along with any mean."""
+        """True if the loss is known to be a mean.
+
+        A sum, such as a penalty on the weights, can be added to any mean.
+        """
         return self.is_known and self.kind != SUM
 
 
@@ -160,13 +163,13 @@ def _signed(number: int) -> int:
 
 
 def _stacked(inner: list[Any], depth: int) -> LossKind | None:
-    """The sum or mean over a list of losses is one of terms."""
+    """Return the kind of the losses in a list of which the sum or mean was taken; None for any other node."""
     is_list = len(inner) == 1 and inner[0].name().startswith("StackBackward")
     return _kind(inner[0], depth - 1) if is_list else None
 
 
 def _of_a_loss_of_torch(node: Any, inner: list[Any]) -> LossKind | None:
-    """Such as `mse_loss`, whose mean is one over all numbers that it got."""
+    """Return the kind of a loss function of torch such as `mse_loss`, whose mean is over all numbers of its input."""
     if node._saved_reduction != _MEAN_OF_TORCH:  # noqa: SLF001
         return LossKind(SUM) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
     of = getattr(node, "_saved_self", None)

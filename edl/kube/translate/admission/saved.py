@@ -1,4 +1,4 @@
-"""What a plan from files has to say about admission: it asks no API server what that makes of new pods."""
+"""Tells what a plan from saved files cannot know: what the API server would change or reject in new pods."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _needs_devices(_spec: PodSpec, claims: _Claims) -> bool:
 
 
 class _Named(NamedTuple):
-    """A kind that pods name: what to ask kubectl for, which pods do, and whether their claims do it for them."""
+    """A kind of object that pods name: the text to ask kubectl for, and how to tell that a pod names it."""
 
     asked: str
     is_named: Callable[[PodSpec, _Claims], bool]

@@ -13,7 +13,7 @@ from edl.kube.translate.devices.selectors import spent_s as clock_s
 from edl.model.cluster import Node
 
 READ_S, READ_OF_NAMESPACE_S = 0.4, 0.1
-"""CPU seconds for selectors in one snapshot, and for one namespace; the next snapshot continues."""
+"""The most CPU seconds for evaluating selectors in one snapshot, in all and per namespace; the next one continues."""
 
 SLOW_S = 0.002
 """A selector that takes longer for one device is not evaluated for others.

@@ -64,7 +64,10 @@ def begin_together(view: View, groups: Iterable[Group], capacity: FreeCapacity) 
 
 
 def _group(view: View, unit: Unit, units: Sequence[Unit], anti: AntiAffinity) -> Group | None:
-    """Keep the pods of a unit near those that run; if none runs yet, return those that begin together."""
+    """Keep the pods of a unit near running pods.
+
+    If none of those run, return the group in which they start together.
+    """
 
     def matches(rules: PodRules) -> bool:
         return all(anti.is_surely_about(term, rules) for term in unit.rules.affinity)

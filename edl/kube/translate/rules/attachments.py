@@ -144,7 +144,7 @@ class Attachments:
         return {number: max(0, of[driver] - used[number]) for number, of in limits if driver in of}
 
     def _keep_to_limit(self, unit: Unit, driver: str, names: set[str], own: int) -> None:
-        """Keep pods that share volumes to nodes that can attach those of them that are not attached there.
+        """Exclude nodes that cannot attach the volumes shared by some pods in addition to those attached there.
 
         Args:
             unit: the pods.

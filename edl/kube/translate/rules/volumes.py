@@ -107,7 +107,7 @@ def rules_of_own(volume: OwnVolume, facts: RuleFacts) -> Iterator[NodeRule]:
 
 
 def driver_of_own(volume: OwnVolume, facts: RuleFacts) -> str:
-    """Return the CSI driver that attaches such a volume; empty if it is not known."""
+    """Return the CSI driver that attaches a volume made with its pod; empty if it is unknown."""
     storage = facts.classes.get(_class_name(_claim_of(volume), facts) or "")
     return (storage.provisioner if storage is not None else None) or ""
 
@@ -239,7 +239,7 @@ def _class_name(claim: PersistentVolumeClaimObject, facts: RuleFacts) -> str | N
 
 
 def _annotated_class(source: PersistentVolumeClaimObject | PersistentVolumeObject) -> str:
-    """The class in the older form, an annotation, which comes first; empty if there is none."""
+    """Return the StorageClass from the old annotation, which takes precedence; empty if there is none."""
     annotations = source.metadata.annotations if source.metadata is not None else None
     return text((annotations or StorageAnnotations()).storage_class)
 

@@ -34,7 +34,7 @@ Row = Callable[[Object, datetime], Sequence[Any]]
 Rule = Callable[[Object, Object | None], Sequence[FieldError]]
 """Judges a new object, given the stored one for an update."""
 Prepare = Callable[[Object, Object | None], None]
-"""Fills in a new object, which it may change; the second is the stored one for an update."""
+"""Fills in the fields of a new object in place; the second argument is the stored object if this is an update."""
 FieldsOf = Callable[[Object], Mapping[str, str]]
 
 
