@@ -30,8 +30,8 @@ KEPT_TIMES = 200
 """The greatest age of a plan as a multiple of its duration: a cluster at rest costs half a percent of a core."""
 
 QUICK_S, GROUPED_TIMES, MOST_GROUPED_S = 0.2, 200, 60.0
-"""Of a plan that took longer than the first, the waits of jobs end together that end within so many times the rest of
-its time; within the third at most."""
+"""If a plan took longer than QUICK_S, waits of jobs that end within GROUPED_TIMES the excess end together; within
+MOST_GROUPED_S at most."""
 
 S = TypeVar("S")
 

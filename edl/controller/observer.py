@@ -31,7 +31,7 @@ from edl.model.pods import Pod
 from edl.planner.unplaceable import WaitRecords, mark, mark_untried
 
 SLICE_OF_JOBS = 100
-"""After so many jobs other tasks may run: reading them takes 20 ms if all have changed."""
+"""The number of jobs to read before other tasks may run: 20 ms if all of these have changed."""
 
 
 class Queues(NamedTuple):

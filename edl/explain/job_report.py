@@ -271,7 +271,7 @@ def _to_grow(demand: JobDemand, decision: ScaleDecision, context: DecisionContex
     if demand.job.sizes:
         lacking = count(lacking_trainers(demand, packing), "more trainer")
         return [
-            f"free capacity for {lacking}, or add a node that accepts its trainers: it needs all up to its next size"
+            f"free capacity for {lacking}, or add a node that accepts its trainers: its next size needs all of them"
         ]
     found = in_larger_domain(demand, context)
     if scarce.kept and context.problem.limits.serving.headroom:

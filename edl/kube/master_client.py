@@ -155,7 +155,10 @@ class _Id(msgspec.Struct):
 _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind) for kind in (_Status, _Id, dict[str, Any])
 }
-"""Of each kind of answer. msgspec 0.22.0 crashes if two threads use a class for the first time at the same moment."""
+"""The decoder of each kind of answer, made once.
+
+msgspec 0.22.0 crashes if two threads use a class for the first time at the same moment.
+"""
 
 
 class HttpMasterClient:

@@ -15,8 +15,8 @@ from edl.model.status import NodeTrouble
 LONGEST_S = 28_800.0
 """The longest time for which a node is avoided at once, unless the first time is longer."""
 WINDOW, WELL, PROBE, TURN = 3.0, 0.1, 0.5, 0.1
-"""In first waits: troubles within WINDOW count together; a trainer that has run for WELL does well; one that has run
-for PROBE on an avoided node ends that; each job has the chance of a TURN to start that one."""
+"""Times as multiples of the first wait. Troubles within WINDOW count together; a trainer does well if it has run for
+WELL. A trainer that runs for PROBE on an avoided node ends the avoidance; each job has TURN to start that trainer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ class EnterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class MemberAnswer(msgspec.Struct, frozen=True):
-    """A trainer of a world: where the others reach it, and how far its model is."""
+    """A trainer of a world: its name, its address, and the position in the data that its model has reached."""
 
     name: str
     endpoint: str

@@ -22,9 +22,9 @@ NOW_S = time.perf_counter  # the time of a decision that brings no other one
 
 
 MANY_OBJECTS = 10_000
-"""After so many new objects, a search for cycles takes some milliseconds, in which no thread runs."""
+"""The number of new objects that starts a search for cycles: of some milliseconds, in which no thread runs."""
 EXCLUDED_TIMES = 1000
-"""After so many decisions all objects are searched once, because excluded cycles would stay forever."""
+"""The number of decisions after which all objects are searched once, or excluded cycles would stay forever."""
 _excluded = 0  # how many decisions have excluded what they left since then
 
 

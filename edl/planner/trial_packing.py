@@ -267,7 +267,7 @@ class TrialPacking:
         return bool((self.now[node] < self.problem.request[shape]).any())
 
     def tightest(self, shape: int) -> int:
-        """Return the node with the least free capacity among those with room for one more pod of a shape.
+        """Return the node with the least free capacity among those that hold one more pod of a shape.
 
         -1 if none.
         """

@@ -32,7 +32,7 @@ _FORWARDED = {
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
 _AWAITED = {*_FORWARDED, signal.SIGCHLD}
 _GRACE_S = 5.0
-"""Between SIGTERM and SIGKILL for processes that the entrypoint left running."""
+"""The time between SIGTERM and SIGKILL for processes that the entrypoint left running."""
 _POLL_S = 0.05
 _POLL_ENTRYPOINT_S = 1.0
 """The launcher also polls, because another thread of it may have taken the signal that the entrypoint has ended."""

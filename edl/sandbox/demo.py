@@ -130,7 +130,7 @@ class Demo:
         await self._session.patch(path, {"spec": {"replicas": count}})
 
     async def kill_trainers(self, job: str) -> None:
-        """Kill a trainer that holds records, and another one if it had finished them by then."""
+        """Kill trainers that hold records, until records of a killed trainer have come back to the master."""
         for _ in range(_MOST_KILLS):
             await self._until(lambda: self._holder(job) is not None or self._has_ended(job), f"{job} holds records")
             if (victim := self._holder(job)) is None:

@@ -16,7 +16,7 @@ from edl.shadow.document import Estimate, Gain, Interval, ResourceGain
 
 DRAWS = 1000
 FEWEST = 5
-"""With fewer intervals there is no uncertainty to speak of: low and high are null."""
+"""The fewest intervals for which an uncertainty is given; with fewer, low and high are null."""
 
 METHOD = (
     "Each plan is made from the cluster as it is, which edl does not change. The line with edl is what the cluster"

@@ -21,7 +21,7 @@ STEP = 1.5
 WORTH = 0.5
 """A larger number stays if at least this part of what it grows by is written more in a second."""
 SETS = 3
-"""After how many full sets of requests a number is judged."""
+"""The number of full sets of requests after which a number of requests at once is judged."""
 TRY_AGAIN_S = 60.0
 """How long the number is not raised again after a raise was undone."""
 SHORTEST_S = 1e-4

@@ -33,7 +33,7 @@ TOO_LONG_S = 3.0
 KEPT = 0.75
 """The part of the places that slow requests leave."""
 RECENT, USUAL = 32, 200
-"""Over how many requests the recent mean and the usual one go."""
+"""The number of requests in the recent mean, and in the usual one."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ class Listed(Protocol):
     lists_done: int
 
     def request_list(self) -> None:
-        """List again, soon."""
+        """Request that the collection is listed again soon."""
 
 
 L = TypeVar("L", bound=Listed)

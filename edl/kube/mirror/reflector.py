@@ -40,7 +40,7 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page with more bytes is asked for again with fewer items."""
 
 _SLICE_S = 0.01
-"""After decoding for this time other tasks may run."""
+"""How long decoding goes on before other tasks may run."""
 
 _ABSENT_OR_FORBIDDEN = (403, 404)
 

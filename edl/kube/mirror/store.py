@@ -25,10 +25,10 @@ _MEASURED = ("dataset", "throughput", "goodput", "globalBatch", "resizeSeconds",
 """Fields of a job's status that training updates all the time."""
 
 SLICE = 1000
-"""After so many objects of a list other tasks may run: some 10 ms."""
+"""The number of objects of a list to take before other tasks may run: about 10 ms."""
 
 FOR_EVER = "for ever"
-"""In place of the version of a deletion: no object with that UID can come back."""
+"""Stands in place of the version of a deletion if no object with that UID can come back."""
 
 REMEMBERED = 20_000
 """Versions and deleted UIDs that are kept: a few minutes of a large cluster's events."""

@@ -48,7 +48,7 @@ RANKS, ITEMS = "ranks", "items"
 """What the indexes of an Indexed Job are: ranks of one training, whose number may change, or items that must run."""
 
 GANG = "scheduling.volcano.sh/group-min-member"
-"""With how many pods Volcano starts a Job that it schedules.
+"""The annotation with the number of pods with which Volcano starts a Job that it schedules.
 
 Source: volcano.sh/volcano, pkg/controllers/podgroup, func createNormalPodPGIfNotExist.
 """

@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 DEFAULT_QUEUE = "default"
-"""The name of the LocalQueue whose label Kueue gives to what names none (LocalQueueDefaulting)."""
+"""The LocalQueue that Kueue assigns to objects that name no queue (feature LocalQueueDefaulting)."""
 
 
 class Added(NamedTuple):

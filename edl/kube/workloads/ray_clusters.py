@@ -177,7 +177,7 @@ def _owner_problem(source: RayClusterObject) -> str:
 
 
 def _group_problem(source: RayClusterObject) -> str:
-    """Why there is no group that edl could resize beside the others."""
+    """Explain why edl can resize no group of a RayCluster; empty if it can."""
     groups, wanted = _groups(source), text((_metadata(source).annotations or {}).get(TASK))
     names = ", ".join(group.group_name or "" for group in groups)
     if wanted and not any(group.group_name == wanted for group in groups):

@@ -169,7 +169,7 @@ class VolcanoJobs:
 
 
 def _task_problem(source: VolcanoJobObject) -> str:
-    """Why there is no task that edl could resize beside the others."""
+    """Explain why edl can resize no task of a Volcano Job; empty if it can."""
     tasks, wanted = _spec(source).tasks or [], text((_metadata(source).annotations or {}).get(TASK))
     if not tasks:
         return "the job has no tasks; add one"

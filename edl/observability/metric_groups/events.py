@@ -18,7 +18,7 @@ from edl.model.queues import Queue, QueueStatus
 from edl.observability.metric_groups.declarations import MetricGroup
 
 PART_OF_JOBS, PART_OF_PODS = 300, 10_000
-"""After reporting so many jobs, or pods, other tasks may run: some 10 ms."""
+"""The number of jobs, and of pods, to report before other tasks may run, which takes about 10 ms."""
 
 T = TypeVar("T")
 

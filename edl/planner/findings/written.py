@@ -77,7 +77,7 @@ def _decision(job: Job, live: Sequence[Pod], context: DecisionContext, slowed: i
 
 
 def _victims(index: int, context: DecisionContext) -> tuple[str, ...]:
-    """The names of the trainers of an admitted job that are deleted."""
+    """Return the names of the trainers of an admitted job that the plan deletes."""
     trainers = context.problem.live_trainers
     gone = [trainers[i] for i in context.deleted(index)] + [one.trainer for one in context.yielded(index)]
     return tuple(sorted(trainer.pod.name for trainer in gone))

@@ -25,7 +25,7 @@ from edl.model.quota_trees import Pool, QuotaNode, QuotaTrees, SizedQueue
 from edl.planner.queues.pool_tree import PoolTree
 
 _TURNS = 64
-"""In about so many turns a queue gets all that it wants."""
+"""The approximate number of turns in which a queue gets all that it wants."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ MOST_MORE_BYTES = 512 * 1024**2
 """The most address space that one expression may use in addition; the process ends if it needs more."""
 
 WAIT_S = 5.0
-"""For an answer; a usual one takes a tenth of a millisecond."""
+"""How long the caller waits for an answer, which usually takes a tenth of a millisecond."""
 
 START_S = 60.0
 """How long the process may take to start: usually a third of a second, but longer on an overloaded machine."""

@@ -249,7 +249,9 @@ def _bounded(units: list[Unit]) -> list[Unit]:
     """Block waiting pods beyond the number of rules that edl reads per namespace; no trainer is evicted for them."""
     of_each, late = _late([unit for unit in units if not unit.rules.is_plain])
     for unit in late:
-        unit.block(0, f"{RULE_PREFIX}edl reads those of {of_each} other kinds of waiting pods of its namespace first")
+        unit.block(
+            0, f"{RULE_PREFIX}edl reads the rules of {of_each} other kinds of waiting pods of its namespace first"
+        )
     return units
 
 
@@ -260,7 +262,9 @@ def _bounded_roles(units: list[Unit]) -> list[Unit]:
     ]
     of_each, late = _late([unit for _, unit in sorted(waiting, key=lambda one: one[0])])
     for unit in late:
-        unit.refuse(f"{RULE_PREFIX}edl reads those of {of_each} other pods of waiting jobs of its namespace first")
+        unit.refuse(
+            f"{RULE_PREFIX}edl reads the rules of {of_each} other pods of waiting jobs of its namespace first"
+        )
     return units
 
 

@@ -22,7 +22,7 @@ IntArray = NDArray[np.int64]
 _Wanted = tuple[tuple[str, int], ...]
 
 VOLUMES_AT_ONCE = 100
-"""For how many volumes a node is chosen in one snapshot; the namespaces take turns."""
+"""The number of volumes for which a node is chosen in one snapshot; the namespaces take turns."""
 
 
 def choose_nodes(

@@ -43,7 +43,7 @@ def test_the_kinds_of_one_namespace_do_not_hold_up_those_of_another() -> None:
     assert not any(name.startswith("few") for name in why)
     assert len(why) == KINDS_AT_ONCE // 2
     assert set(why.values()) == {
-        f"rule: edl reads those of {KINDS_AT_ONCE // 2} other kinds of waiting pods of its namespace first"
+        f"rule: edl reads the rules of {KINDS_AT_ONCE // 2} other kinds of waiting pods of its namespace first"
     }
 
 
@@ -59,7 +59,7 @@ def waits_for_others(of: ClusterSnapshot) -> set[str]:
     return {
         one.key.namespace
         for one in of.jobs
-        if any("edl reads those of" in rule.why for rule in one.trainer.placement.rules)
+        if any("edl reads the rules of" in rule.why for rule in one.trainer.placement.rules)
     }
 
 
@@ -70,7 +70,7 @@ def test_waiting_jobs_of_one_namespace_do_not_hold_up_those_of_another() -> None
     assert {one.key.namespace for one in late} == {"many"}
     assert len(late) == KINDS_AT_ONCE // 2
     assert late[0].trainer.placement.rules[0].why == (
-        f"rule: edl reads those of {KINDS_AT_ONCE // 2} other pods of waiting jobs of its namespace first"
+        f"rule: edl reads the rules of {KINDS_AT_ONCE // 2} other pods of waiting jobs of its namespace first"
     )
 
 
@@ -92,4 +92,6 @@ def test_suspended_jobs_do_not_count_and_jobs_with_pods_do_not_wait() -> None:
 def test_pods_of_one_kind_count_once(rule: Object) -> None:
     alike = [pod(f"web-{number}", cpu="1m", **rule) for number in range(4)]
     others = kinds(KINDS_AT_ONCE - 1, "default")
-    assert not any("edl reads those of" in why for why in blocked(snapshot(nodes(4, "ab"), alike, others)).values())
+    assert not any(
+        "edl reads the rules of" in why for why in blocked(snapshot(nodes(4, "ab"), alike, others)).values()
+    )
