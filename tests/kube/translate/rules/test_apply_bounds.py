@@ -66,7 +66,9 @@ def waits_for_others(of: ClusterSnapshot) -> set[str]:
 def test_waiting_jobs_of_one_namespace_do_not_hold_up_those_of_another() -> None:
     many = [ruled_job(f"job-{number:03d}", "many") for number in range(KINDS_AT_ONCE)]
     seen = snapshot(nodes(2), many, [ruled_job("one", "few")])
-    late = [one for one in seen.jobs if any("edl reads those" in rule.why for rule in one.trainer.placement.rules)]
+    late = [
+        one for one in seen.jobs if any("edl reads the rules" in rule.why for rule in one.trainer.placement.rules)
+    ]
     assert {one.key.namespace for one in late} == {"many"}
     assert len(late) == KINDS_AT_ONCE // 2
     assert late[0].trainer.placement.rules[0].why == (
