@@ -86,7 +86,7 @@ class LeaderWorkerSets:
             or _group_problem(source)
             or _update_problem(source)
             or self._other_writer(source)
-            or template_problem(_worker(source), "pods")
+            or template_problem(_pods(source), "pods")
         )
 
     def read(
@@ -104,7 +104,7 @@ class LeaderWorkerSets:
         metadata, ordered = _metadata(source), _with_roles(pods, source_of, source)
         is_suspended = not _replicas(source) and read_record(metadata).get("to") != 0
         return replace(
-            read_job(self.key(source), metadata, _wish(source), _worker(source), ordered, now_s=now_s),
+            read_job(self.key(source), metadata, _wish(source), _pods(source), ordered, now_s=now_s),
             fault_tolerant=False,  # no pod of it is moved: its group would start anew
             suspended=is_suspended,
             problem=self.problem(source),
@@ -114,7 +114,7 @@ class LeaderWorkerSets:
 
     def templates(self, source: LeaderWorkerSetObject) -> dict[Role, PodObject]:
         """What the pods are made of; see `_template_problem` for the leader."""
-        return {Role.TRAINER: with_labels(_group(source).worker_template, {SET_NAME: _metadata(source).name or ""})}
+        return {Role.TRAINER: with_labels(_template(source), {SET_NAME: _metadata(source).name or ""})}
 
     def count(self, source: LeaderWorkerSetObject) -> int:
         """The pods of all groups that the controller keeps."""
@@ -183,7 +183,7 @@ def _slice_problem(source: LeaderWorkerSetObject) -> str:
     Raises:
         ConfigError: a quantity of a template cannot be parsed.
     """
-    worker = _worker(source)
+    worker = _pods(source)
     topology = text((worker.node_selector or {}).get(SLICE_TOPOLOGY))
     if hosts_of_slice(topology, shape_of(worker).request[TPU]) == 1:
         return ""
@@ -202,7 +202,7 @@ def _template_problem(source: LeaderWorkerSetObject) -> str:
     template = _group(source).leader_template
     if template is None or _size(source) == 1:
         return ""
-    leader, worker = template.spec or PodSpec(), _worker(source)
+    leader, worker = template.spec or PodSpec(), _pods(source)
     one, other = shape_of(leader), shape_of(worker)
     where = "leaderTemplate and workerTemplate of spec.leaderWorkerTemplate"
     if (one.request, limits_of(leader)) != (other.request, limits_of(worker)):
@@ -293,5 +293,12 @@ def _group(source: LeaderWorkerSetObject) -> GroupTemplateObject:
     return _spec(source).leader_worker_template or GroupTemplateObject()
 
 
-def _worker(source: LeaderWorkerSetObject) -> PodSpec:
-    return (_group(source).worker_template or PodTemplateObject()).spec or PodSpec()
+def _template(source: LeaderWorkerSetObject) -> PodTemplateObject:
+    """What the pods are made of: a group of one pod is a leader alone, and of several pods the leader is like them."""
+    group = _group(source)
+    leader = group.leader_template if _size(source) == 1 else None
+    return leader or group.worker_template or PodTemplateObject()
+
+
+def _pods(source: LeaderWorkerSetObject) -> PodSpec:
+    return _template(source).spec or PodSpec()
