@@ -326,7 +326,8 @@ class Translator:
             is_due = key in touched or self._makers.has_changed(source.metadata)
             if before.pop(key, None) is not source or is_due:
                 job = reader.read(source, self._pods.of_job(key), self._pods.source_of, now_s)
-                self._jobs.put(key, self._observed.apply(self._makers.apply(job, source.metadata)))
+                job = self._makers.apply(job, source.metadata)
+                self._jobs.put(key, self._observed.apply(job, self._pods.source_of))
         for key in before:
             self._jobs.drop(key)
             self._observed.forget(key)
