@@ -81,8 +81,8 @@ def _newest(pods: tuple[Pod, ...], source_of: Callable[[Pod], PodObject]) -> dic
     """The newest pod of each role, of those that are as they were created if there are any."""
     newest: dict[Role, tuple[tuple[bool, float], Pod]] = {}
     for pod in pods:
-        metadata = source_of(pod).metadata or PodMetadata()
-        rank = ((metadata.generation or 1) <= 1, pod.created_s)  # the API server counts changes of a spec from 1.33 on
+        changes = (source_of(pod).metadata or PodMetadata()).generation or 1  # counted from Kubernetes 1.33 on
+        rank = (changes <= 1, pod.created_s)
         if pod.role is not None and (pod.role not in newest or rank > newest[pod.role][0]):
             newest[pod.role] = (rank, pod)
     return {role: pod for role, (_, pod) in newest.items()}

@@ -294,7 +294,7 @@ def _group(source: LeaderWorkerSetObject) -> GroupTemplateObject:
 
 
 def _template(source: LeaderWorkerSetObject) -> PodTemplateObject:
-    """What the pods are made of: a group of one pod is a leader alone, and of several pods the leader is like them."""
+    """What the pods are made of: a group of one pod is a leader alone; in others the leader is as its workers are."""
     group = _group(source)
     leader = group.leader_template if _size(source) == 1 else None
     return leader or group.worker_template or PodTemplateObject()

@@ -125,7 +125,8 @@ def test_groups_of_one_pod_are_leaders_and_made_as_such() -> None:
     assert start is not None
     assert start.count == 2, "of three cores each"
     (pods,) = LeaderWorkerSets().templates(decoded(one)).values()
-    assert pods.metadata and pods.metadata.labels and pods.metadata.labels["app"] == "lead"
+    assert pods.metadata is not None
+    assert (pods.metadata.labels or {})["app"] == "lead"
     assert the_job(leader_worker_set(replicas=0, size=1, annotations=recorded(0))).trainer.request["cpu"] == 1000
     nothing = {"spec": {"containers": [container()]}}
     assert "request neither cpu nor memory" in problem_of(leader_worker_set(size=1, leader=nothing))
