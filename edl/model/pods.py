@@ -46,7 +46,8 @@ class Pod:
         priority: the resolved priority; 0 if the cluster set none.
         scheduler: `spec.schedulerName`; empty for kube-scheduler's default profile.
         gated: it has scheduling gates and cannot be scheduled yet.
-        tried: kube-scheduler tried and found no node (condition PodScheduled is False, Unschedulable).
+        tried: kube-scheduler tried and found no node, or met an error (condition PodScheduled is False, Unschedulable
+            or SchedulerError).
         answered_s: when kube-scheduler last found a node for it, or last found none; None before its first attempt.
         terminating: it has a deletion timestamp; it occupies its node until it no longer exists.
         daemon: a DaemonSet owns it.
@@ -78,7 +79,7 @@ class Pod:
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
         blocked: what keeps it from every node whoever leaves: a rule between pods or of a volume, or what
             kube-scheduler says; empty if nothing does.
-        unscheduled: what kube-scheduler says of a pod that it tried and found no node for; else empty.
+        unscheduled: what kube-scheduler says of a pod that it tried; else empty.
         owner: the UID of its controller; empty for a pod without one.
         gang: for a foreign pod, the group with which its scheduler starts it, such as `volcano/web`; else empty.
     """

@@ -290,7 +290,9 @@ def _is_true(condition: ConditionObject | None) -> bool:
 
 
 def _was_tried(scheduled: ConditionObject | None) -> bool:
-    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    """True if kube-scheduler found no node for a pod, or met an error, perhaps behind the node that it found."""
+    reason = scheduled.reason if scheduled is not None and scheduled.status == "False" else ""
+    return reason in {"Unschedulable", "SchedulerError"}
 
 
 def _disruption(status: PodStatus) -> str:

@@ -41,6 +41,7 @@ _WHOEVER_LEAVES = re.compile(
 _OF_THE_POD = re.compile(
     r"pod has unbound immediate PersistentVolumeClaims|request .* device class .* does not exist"
     r"|persistentvolumeclaim .* (?:is being deleted|bound to non-existent persistentvolume .*)"
+    r"|waiting for ephemeral volume controller to create the persistentvolumeclaim .*"
 )
 """Why kube-scheduler looks at no node at all (a PreFilter); it may say nothing about preemption then."""
 _OF_A_QUOTA = re.compile(
