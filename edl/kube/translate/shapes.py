@@ -42,6 +42,7 @@ OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # a value of a pod's hostIP; no socket is bound to it
 """The hostIP that kube-scheduler reads as every address of the node; it does not read `::` so."""
 
+_HUGE_PAGES = "hugepages-"
 _OF_EVERY_POD = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """What the API server lets every pod tolerate for a time; such nodes have a second taint that keeps pods away."""
 
@@ -256,18 +257,21 @@ def _is_resize_infeasible(status: PodStatus | None) -> bool:
 
 
 def _set_pod_level(total: Amounts, resources: ResourceAmounts, status: PodStatus | None, *, infeasible: bool) -> None:
-    """Replace the sum by pod-level cpu, memory and huge pages; a limit counts if nothing requests the resource."""
+    """Replace the sum by pod-level cpu, memory and huge pages.
+
+    A limit counts if nothing requests the resource. One of huge pages always does: these are not overcommitted.
+    """
     granted = _granted_to(status) if status is not None and status.resources is not None else {}
     for name, amount in parse_amounts(resources.limits).items():
         if _is_pod_level(name):
-            total.setdefault(name, amount)
+            total[name] = amount if name.startswith(_HUGE_PAGES) else total.get(name, amount)
     for name, amount in parse_amounts(resources.requests).items():
         if _is_pod_level(name):
             total[name] = granted.get(name, amount) if infeasible else max(amount, granted.get(name, 0))
 
 
 def _is_pod_level(name: str) -> bool:
-    return name in {CPU, MEMORY} or name.startswith("hugepages-")
+    return name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
 
 
 def _is_sidecar(container: ContainerObject) -> bool:
