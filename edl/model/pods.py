@@ -81,6 +81,8 @@ class Pod:
             kube-scheduler says; empty if nothing does.
         unscheduled: what kube-scheduler says of a pod that it tried; else empty.
         owner: the UID of its controller; empty for a pod without one.
+        outlived: for a pod of a job, its own containers have ended, as its phase says, and another one that admission
+            added runs on: it uses its node until it is deleted.
         gang: for a foreign pod, the group with which its scheduler starts it, such as `volcano/web`; else empty.
     """
 
@@ -127,6 +129,7 @@ class Pod:
     unscheduled: str = ""
     owner: str = ""
     gang: str = ""
+    outlived: bool = False
 
     @property
     def requested(self) -> Resources:
@@ -142,8 +145,8 @@ class Pod:
 
     @property
     def is_finished(self) -> bool:
-        """True if it succeeded or failed, and so no longer uses its node."""
-        return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
+        """True if it succeeded or failed, and no longer uses its node."""
+        return (self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED) and not self.outlived
 
     @property
     def is_live(self) -> bool:
