@@ -46,8 +46,7 @@ class Pod:
         priority: the resolved priority; 0 if the cluster set none.
         scheduler: `spec.schedulerName`; empty for kube-scheduler's default profile.
         gated: it has scheduling gates and cannot be scheduled yet.
-        tried: kube-scheduler tried and found no node, or met an error (condition PodScheduled is False, Unschedulable
-            or SchedulerError).
+        tried: kube-scheduler tried and found no node (condition PodScheduled is False, Unschedulable).
         answered_s: when kube-scheduler last found a node for it, or last found none; None before its first attempt.
         terminating: it has a deletion timestamp; it occupies its node until it no longer exists.
         daemon: a DaemonSet owns it.
@@ -79,7 +78,8 @@ class Pod:
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
         blocked: what keeps it from every node whoever leaves: a rule between pods or of a volume, or what
             kube-scheduler says; empty if nothing does.
-        unscheduled: what kube-scheduler says of a pod that it tried; else empty.
+        unscheduled: what kube-scheduler says of a pod that it found no node for, or that an error kept from its node;
+            else empty.
         owner: the UID of its controller; empty for a pod without one.
         outlived: for a pod of a job, its own containers have ended, as its phase says, and another one that admission
             added runs on: it uses its node until it is deleted.
@@ -202,6 +202,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def has_answer(self) -> bool:
+        """True if kube-scheduler found no node for it, or says that an error kept it from one."""
+        return self.tried or bool(self.unscheduled)
 
     @property
     def is_resize(self) -> bool:

@@ -190,8 +190,9 @@ ERRORS = [
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_pod_that_an_error_keeps_from_its_node_has_been_tried(error: str) -> None:
     found = the_pod(waiting(error, reason="SchedulerError"), node())
-    assert (found.tried, found.unscheduled, found.needs_capacity) == (True, error, True)
-    assert not the_pod(waiting("", reason="SchedulingGated"), node()).tried
+    assert (found.has_answer, found.unscheduled, found.needs_capacity) == (True, error, True)
+    assert not found.tried, "nothing is said of its nodes: no pinned trainer is made anew for it"
+    assert not the_pod(waiting("", reason="SchedulingGated"), node()).has_answer
 
 
 def test_trainers_get_the_capacity_that_a_pod_leaves_unused_because_of_an_error(living: Living) -> None:
