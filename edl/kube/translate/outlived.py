@@ -25,11 +25,13 @@ def as_ended(pod: Pod, source_of: Callable[[Pod], PodObject], manifests: Mapping
         manifests: what edl would create for each role.
     """
     # The kubelet starts containers of a master again, and those of other roles never.
-    if pod.role in {None, Role.MASTER} or pod.phase is not PodPhase.RUNNING or pod.exit_code is None:
+    role = pod.role
+    if role is None or role is Role.MASTER or pod.phase is not PodPhase.RUNNING or pod.exit_code is None:
         return pod
-    manifest = manifests.get(pod.role) if pod.role is not None else None
-    own = {one.name for one in ((manifest.spec if manifest else None) or PodSpec()).containers or ()}
-    status = source_of(pod).status or PodStatus()
+    containers = (manifests.get(role, PodObject()).spec or PodSpec()).containers or ()
+    if any(one.restart_policy for one in containers):  # of its own, by which its kubelet may start it again
+        return pod
+    own, status = {one.name for one in containers}, source_of(pod).status or PodStatus()
     ended = {
         one.name: one.state.terminated.exit_code or 0
         for one in status.container_statuses or ()

@@ -65,6 +65,12 @@ def test_a_container_that_admission_added_keeps_no_trainer_from_its_end(
     assert phases(read(nodes(1), job("t"), trainers(3, trainer=RUNS, **{proxy: RUNS}))) == {PodPhase.RUNNING}
 
 
+def test_a_container_that_its_kubelet_may_start_again_has_not_ended() -> None:
+    again = {"containers": [{"name": "trainer", "restartPolicy": "OnFailure"}]}
+    found = read(nodes(1), job("t", 1, 40, again), trainers(3, trainer=ended(1), proxy=RUNS))
+    assert (found.problem, phases(found)) == ("", {PodPhase.RUNNING})
+
+
 def test_the_containers_of_its_own_template_are_waited_for() -> None:
     helper = {
         "containers": [{"name": "upload", "image": "x", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}]
