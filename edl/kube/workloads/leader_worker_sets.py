@@ -35,6 +35,7 @@ from edl.kube.workloads.leader_worker_objects import (
 )
 from edl.kube.workloads.owned_by_kueue import not_owned_problem
 from edl.kube.workloads.read_alike import (
+    deciding_owner,
     key_of,
     read_job,
     read_workload_status,
@@ -142,8 +143,7 @@ class LeaderWorkerSets:
 def _owner_problem(source: LeaderWorkerSetObject) -> str:
     """Why somebody else sets the replicas, or lets the groups run."""
     metadata = _metadata(source)
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    if owner is not None:
+    if (owner := deciding_owner(metadata)) is not None:
         return f"it belongs to {owner.kind} {owner.name}, which sets its replicas; remove the annotations of edl"
     if queue := text((metadata.labels or {}).get(KUEUE_QUEUE)):
         return (

@@ -252,6 +252,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {},
         {"leader": {"spec": {"containers": [{**container("1", "1Gi"), "name": "leader", "image": "other"}]}}},
         {"size": 1, "leader": {"spec": {"containers": [container("2")]}}},
+        {"ownerReferences": [{"kind": "Workflow", "name": "w", "uid": "u", "controller": True}]},
         {"size": 1, "spec": {"startupPolicy": "LeaderReady"}},
         {"annotations": recorded(8), "managedFields": managed("edl")},
         {"status": {"conditions": [{"type": "UpdateInProgress", "status": "False"}]}},
