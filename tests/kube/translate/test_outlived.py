@@ -14,7 +14,7 @@ from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.pods import PodPhase
 from edl.model.status import JobPhase
-from tests.worlds.rules.scenes import Object, job, members, node, nodes, plan, snapshot
+from tests.worlds.rules.scenes import Object, job, members, node, nodes, plan, pod, snapshot, victims
 
 RUNS: Object = {"running": {"startedAt": "2026-01-05T10:00:00Z"}}
 
@@ -26,12 +26,12 @@ def ended(code: int) -> Object:
 def trainers(count: int, **states: Object) -> list[Object]:
     """The pods of job t: a master, and trainers whose containers are in these states."""
     pods = members("t", *["n0"] * count)
-    for pod in pods[1:]:
-        (own,) = pod["spec"]["containers"]
-        pod["spec"]["containers"] = [
+    for one in pods[1:]:
+        (own,) = one["spec"]["containers"]
+        one["spec"]["containers"] = [
             {**own, "name": name} if name == "trainer" else {"name": name, "image": "x"} for name in states
         ]
-        pod["status"] = {
+        one["status"] = {
             "phase": "Running",
             "containerStatuses": [{"name": name, "state": state} for name, state in states.items()],
         }
@@ -51,7 +51,7 @@ def read(*objects: Object | list[Object]) -> Job:
 
 
 def phases(of: Job) -> set[PodPhase]:
-    return {pod.phase for pod in of.pods if pod.role == "trainer"}
+    return {one.phase for one in of.pods if one.role == "trainer"}
 
 
 @pytest.mark.parametrize("proxy", ["istio-proxy", "linkerd-proxy"])
@@ -100,6 +100,18 @@ def test_a_program_that_failed_starts_again() -> None:
     status, actions = desired_state(read(*scene), decision, (), 2e9)
     marked = {action.pod for action in actions if isinstance(action, MarkPod)}
     assert (status.failures, marked) == (3, {"t-trainer-0", "t-trainer-1", "t-trainer-2"})
+
+
+def test_a_pod_that_is_deleted_frees_its_node_soon_while_an_added_container_still_ends() -> None:
+    """Nobody else ends for a serving pod that this one makes room for."""
+    web = pod("web-0", cpu="5")
+    going = trainers(7, trainer=ended(0), proxy=RUNS)
+    for one in going[1 + 2 :]:
+        one["metadata"] |= {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": 30}
+    for one in going[1 : 1 + 2]:
+        one["status"]["containerStatuses"][0]["state"] = RUNS
+    found = plan(nodes(1), job("t"), going, web)
+    assert (victims(found), found.serving.placed) == ([], 1)
 
 
 @pytest.mark.parametrize(("code", "needed"), [(0, 1), (1, 3)])
