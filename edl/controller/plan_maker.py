@@ -197,7 +197,7 @@ class PlanMaker:
             now_s: monotonic seconds.
             is_urgent: the plan answers something that cannot wait, so free capacity is looked for by a later plan.
         """
-        is_tried = any(pod.tried for pod in view.waiting_serving)
+        is_tried = any(pod.has_answer for pod in view.waiting_serving)
         if not is_tried or now_s - self._looked_s < (LOOK_AFTER_S if is_urgent else LOOK_EVERY_S):
             return watch(before, view, now_s, looks=False)  # cheap
         self._looked_s = now_s

@@ -232,7 +232,7 @@ def failure_number(pod: Pod) -> int:
 
 def is_replaceable(job: Job, pod: Pod) -> bool:
     """True for a finished pod that edl deletes: a failure only once it is counted, and no completed trainer."""
-    if not pod.is_finished or pod.terminating:
+    if not (pod.is_finished or pod.outlived) or pod.terminating:
         return False
     if pod.phase is PodPhase.SUCCEEDED:
         has_completed = not (pod.intent or pod.disruption)
@@ -362,5 +362,6 @@ def _describe_completion(job: Job, role: Role, master_view: MasterView | None) -
     message = f"all {role.value}s exited with code 0"
     if role is not Role.TRAINER:
         return message
-    kept = count(len(job.completed(role)), "pod")
-    return f"{message}{data_at_end(job, master_view)} (edl keeps {kept} for the logs)"
+    kept = sum(pod.is_finished for pod in job.completed(role))
+    logs = f" (edl keeps {count(kept, 'pod')} for the logs)" if kept else ""
+    return f"{message}{data_at_end(job, master_view)}{logs}"

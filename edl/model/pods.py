@@ -78,8 +78,11 @@ class Pod:
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
         blocked: what keeps it from every node whoever leaves: a rule between pods or of a volume, or what
             kube-scheduler says; empty if nothing does.
-        unscheduled: what kube-scheduler says of a pod that it tried and found no node for; else empty.
+        unscheduled: what kube-scheduler says of a pod that it found no node for, or that an error kept from its node;
+            else empty.
         owner: the UID of its controller; empty for a pod without one.
+        outlived: for a pod of a job, its own containers have ended, as its phase says, and another one that admission
+            added runs on: it uses its node until it is deleted.
         gang: for a foreign pod, the group with which its scheduler starts it, such as `volcano/web`; else empty.
     """
 
@@ -126,6 +129,7 @@ class Pod:
     unscheduled: str = ""
     owner: str = ""
     gang: str = ""
+    outlived: bool = False
 
     @property
     def requested(self) -> Resources:
@@ -142,7 +146,7 @@ class Pod:
     @property
     def is_finished(self) -> bool:
         """True if the pod has succeeded or failed, so that it no longer uses its node."""
-        return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
+        return (self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED) and not self.outlived
 
     @property
     def is_live(self) -> bool:
@@ -198,6 +202,11 @@ class Pod:
             and self.priority >= 0
             and not self.daemon
         )
+
+    @property
+    def has_answer(self) -> bool:
+        """True if kube-scheduler found no node for it, or says that an error kept it from one."""
+        return self.tried or bool(self.unscheduled)
 
     @property
     def is_resize(self) -> bool:

@@ -2,10 +2,11 @@
 
 A plan sees requests, nodes, and the rules that `edl.kube.translate.rules` reads. It does not see resource claims, nor
 what plugins of another scheduler demand, so it may free a node that kube-scheduler then does not use. A pod is marked
-if kube-scheduler has tried it, and if an eligible node has had enough free capacity for it for half a minute. A
-marked pod counts as short, and other pods get the capacity. The mark ends after a pause, which doubles each time,
-because the obstacle may go away. A pod that replaces a marked one, with the same owner and request, continues its
-pauses. The caller keeps the records from one plan to the next; losing them costs time, never correctness.
+if kube-scheduler has tried it or has met an error, and if an eligible node has had enough free capacity for it for
+half a minute. A marked pod counts as short, and other pods get the capacity. The mark ends after a pause, which
+doubles each time, because the obstacle may go away. A pod that replaces a marked one, with the same owner and
+request, continues its pauses. The caller keeps the records from one plan to the next; losing them costs time, never
+correctness.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def watch(
     Returns:
         A record for each pod that kube-scheduler has tried and not bound; bound or deleted pods are forgotten.
     """
-    tried = [pod for pod in snapshot.waiting_serving if pod.tried]
+    tried = [pod for pod in snapshot.waiting_serving if pod.has_answer]
     kept = {}
     if records:
         left = (pod for pod in _of(records, snapshot) if not pod.node and pod.is_live)
@@ -146,7 +147,7 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
         since_s = max(pod.created_s, answered_s.get(name, 0.0))
         is_late = (
             limits.serving.untried_s
-            and not pod.tried
+            and not pod.has_answer
             and snapshot.observed_at_s - since_s >= limits.serving.untried_s
         )
         if is_late or (limits.serving.schedulers and name not in limits.serving.schedulers):
@@ -159,7 +160,7 @@ def mark_untried(snapshot: ClusterSnapshot, limits: Limits) -> ClusterSnapshot:
 def _may_be_unserved(pod: Pod, snapshot: ClusterSnapshot, limits: Limits) -> bool:
     """False if it is certain that a scheduler serves a waiting pod, or that it is too early to say."""
     waits_long = limits.serving.untried_s and snapshot.observed_at_s - pod.created_s >= limits.serving.untried_s
-    return bool(limits.serving.schedulers) or (not pod.tried and bool(waits_long))
+    return bool(limits.serving.schedulers) or (not pod.has_answer and bool(waits_long))
 
 
 def _marked(pod: Pod) -> Pod:

@@ -249,14 +249,22 @@ def test_storage_that_no_driver_has_left_is_to_be_freed() -> None:
     )
 
 
-def tainted(name: str, key: str) -> Object:
-    return node(name, spec={"taints": [{"key": key, "effect": "NoSchedule"}]})
+def tainted(name: str, key: str, effect: str = "NoSchedule") -> Object:
+    return node(name, spec={"taints": [{"key": key, "effect": effect}]})
+
+
+FOR_A_TIME = {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
 
 
 @pytest.mark.parametrize(
     ("closed", "template", "remedy"),
     [
-        ([tainted("n0", "gpu")], {}, "let its pods tolerate taint gpu:NoSchedule"),
+        ([tainted("n0", "gpu")], {}, "let its pods tolerate taint gpu:NoSchedule, or"),
+        (
+            [tainted("n0", "spot", "NoExecute")],
+            {"tolerations": [FOR_A_TIME]},
+            "let its pods tolerate taint spot:NoExecute without tolerationSeconds, or",
+        ),
         (
             [node("n0", spec={"unschedulable": True}), tainted("n1", "gpu"), tainted("n2", "gpu")],
             {},

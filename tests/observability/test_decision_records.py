@@ -41,6 +41,8 @@ NEW_FIELDS = {
     ("snapshot", "pods", "owner"),
     ("snapshot", "jobs", "pods", "gang"),
     ("snapshot", "pods", "gang"),
+    ("snapshot", "jobs", "pods", "outlived"),
+    ("snapshot", "pods", "outlived"),
     ("snapshot", "gangs"),
     ("snapshot", "jobs", "pods", "unscheduled"),
     ("snapshot", "pods", "unscheduled"),

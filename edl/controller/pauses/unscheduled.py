@@ -2,8 +2,9 @@
 
 A plan does not know every rule, such as those of another scheduler. A trainer that waits for a minute for another
 reason than pods that terminate holds a share that others could use. Its job is planned without that slot, says what
-kube-scheduler says, and tries one trainer more after a pause, and twice as long a pause each time; once one more has
-a node, it grows as before. Of a job that cannot have its minimum, all pods go until it is tried again.
+kube-scheduler says, and tries one trainer more, or its next size, after a pause, and twice as long a pause each time;
+once one more has a node, it grows as before. Of a TrainingJob that cannot have its minimum, all pods go until it is
+tried again; a workload keeps its minimum, because nobody knows what its own controller makes of a stop.
 
 Losing this memory costs time and never correctness.
 """
@@ -18,6 +19,7 @@ from edl.controller.pauses.undone_starts import version_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.pods import Pod
+from edl.model.sizes import above
 from edl.model.status import Reason
 from edl.model.units import seconds
 
@@ -91,7 +93,9 @@ class UnscheduledTrainers:
             return job
         low, high = job.bounds
         bound, is_tried = _bound(job), now_s >= known.until_s
-        allowed = max(low if is_tried else 0, bound + is_tried)
+        keeps_minimum = is_tried or job.owner_count is not None
+        most = (above(job.sizes, bound) or high) if is_tried else bound
+        allowed = max(low if keeps_minimum else 0, most)
         if allowed >= high:
             return job
         message = (
@@ -126,8 +130,8 @@ def _bound(job: Job) -> int:
 
 
 def _waiting(job: Job) -> list[Pod]:
-    """The trainers that kube-scheduler tried and found no node for."""
-    if job.owner_count is not None:
+    """The trainers that kube-scheduler tried and found no node for; Kueue says itself what its workloads may have."""
+    if job.owner_count is not None and job.kueue is not None:
         return []
     return [pod for pod in job.live_trainers if pod.tried and not (pod.node or pod.nominated or pod.gated)]
 

@@ -2,7 +2,8 @@
 
 A job some of whose trainers run may still have others that cannot start: their image is gone, their configuration is
 wrong, or nobody makes them for a while because those before them failed. Their capacity goes to others. The job tries
-one trainer more after a pause, and twice as long a pause each time; once one more has begun, it grows as before.
+one trainer more, or its next size, after a pause, and twice as long a pause each time; once one more has begun, it
+grows as before.
 Trainers that edl is still to create, because a growth is long or pods on their node still end, are no such trainers.
 
 Losing this memory costs time and never correctness.
@@ -17,6 +18,7 @@ from math import inf
 from edl.controller.pauses.undone_starts import version_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
+from edl.model.sizes import above
 from edl.model.status import Reason
 from edl.model.units import seconds
 
@@ -95,7 +97,8 @@ class UnstartedGrowth:
             return job
         low, high = job.bounds
         is_tried = now_s >= known.until_s and _begun(job) > 0
-        allowed = max(low, _begun(job)) + is_tried
+        begun = max(low, _begun(job))
+        allowed = (above(job.sizes, begun) or high) if is_tried else begun
         if allowed >= high:
             return job
         message = (

@@ -131,7 +131,8 @@ def _remedy(node: Node, placement: Placement, broken: NodeRule | None) -> str:
     if taint is not None and taint.key == UNSCHEDULABLE.key:
         return "uncordon a node for its pods"
     if taint is not None:
-        return f"let its pods tolerate taint {taint.key}:{taint.effect}"
+        for_good = " without tolerationSeconds" if taint.effect == "NoExecute" else ""
+        return f"let its pods tolerate taint {taint.key}:{taint.effect}{for_good}"
     return (
         "change the rule or the volume that the line names"
         if broken is not None

@@ -3,13 +3,16 @@
 A LimitRange gives defaults to containers without requests, a webhook adds containers or changes requests, a
 RuntimeClass adds an overhead. A plan counts what kube-scheduler counts, so the newest pod of each role shows what the
 next ones request. That holds also once it is gone, and older ones are left or none: a workload that fits by its
-template alone, or as its older pods are, would be started and stopped again and again.
+template alone, or as its older pods are, would be started and stopped again and again. A pod that is resized in place
+later says nothing about the next ones, so each counts as it was created.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from edl.kube.translate.objects import PodMetadata, PodObject
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod
@@ -44,21 +47,21 @@ class ObservedPods:
     def __init__(self) -> None:
         self._known: dict[JobKey, _Workload] = {}
 
-    def apply(self, job: Job) -> Job:
+    def apply(self, job: Job, source_of: Callable[[Pod], PodObject]) -> Job:
         """Return the workload with the requests that its pods showed, now or earlier.
 
         Args:
             job: as its adapter reads it, with its pods; its shapes are those of its templates.
+            source_of: the object of a pod.
         """
         known = self._known.get(job.key)
         if known is None or known.uid != job.uid:
             known = self._known[job.key] = _Workload(job.uid)
-        for role, pod in _newest(job.pods).items():
-            template, before = _template_of(job, role), known.by_role.get(role)
+        for role, pod in _newest(job.pods, source_of).items():
+            before = known.by_role.get(role)
             # A pod that was there before its template changed says nothing about the next ones.
-            is_same = before is not None and before.created_s == pod.created_s and before.template == template
-            if before is None or before.created_s < pod.created_s or is_same:
-                known.by_role[role] = _Seen(template, pod.shape, pod.limits, pod.created_s)
+            if before is None or before.created_s < pod.created_s:
+                known.by_role[role] = _Seen(_template_of(job, role), pod.shape, pod.limits, pod.created_s)
         fixed = tuple(_as_seen(pods, known.by_role.get(pods.role)) for pods in job.fixed)
         seen, template = known.by_role.get(Role.TRAINER), _template_of(job, Role.TRAINER)
         if seen is None or seen.template != template:
@@ -74,12 +77,15 @@ class ObservedPods:
         self._known.pop(key, None)
 
 
-def _newest(pods: tuple[Pod, ...]) -> dict[Role, Pod]:
-    newest: dict[Role, Pod] = {}
+def _newest(pods: tuple[Pod, ...], source_of: Callable[[Pod], PodObject]) -> dict[Role, Pod]:
+    """The newest pod of each role, of those that are as they were created if there are any."""
+    newest: dict[Role, tuple[tuple[bool, float], Pod]] = {}
     for pod in pods:
-        if pod.role is not None and (pod.role not in newest or pod.created_s > newest[pod.role].created_s):
-            newest[pod.role] = pod
-    return newest
+        changes = (source_of(pod).metadata or PodMetadata()).generation or 1  # counted from Kubernetes 1.33 on
+        rank = (changes <= 1, pod.created_s)
+        if pod.role is not None and (pod.role not in newest or rank > newest[pod.role][0]):
+            newest[pod.role] = (rank, pod)
+    return {role: pod for role, (_, pod) in newest.items()}
 
 
 def _template_of(job: Job, role: Role) -> Resources:

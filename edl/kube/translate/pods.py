@@ -190,7 +190,9 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         ends_by_s=seconds_of(metadata.deletion_timestamp),
         may_preempt=spec.preemption_policy is not PreemptionPolicy.NEVER,
         blocked="" if spec.node_name else no_eviction_helps(scheduled),
-        unscheduled=refusal_of(scheduled) if not spec.node_name and _was_tried(scheduled) else "",
+        unscheduled=""
+        if spec.node_name or not (_was_tried(scheduled) or _has_met_error(scheduled))
+        else refusal_of(scheduled),
         owner=next((o.uid or "" for o in owners if o.controller), ""),
         gang="" if labelled is not None else gang_of(source),
     )
@@ -291,6 +293,11 @@ def _is_true(condition: ConditionObject | None) -> bool:
 
 def _was_tried(scheduled: ConditionObject | None) -> bool:
     return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+
+
+def _has_met_error(scheduled: ConditionObject | None) -> bool:
+    """True if kube-scheduler met an error, perhaps behind the node that it found for a pod."""
+    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "SchedulerError"
 
 
 def _disruption(status: PodStatus) -> str:

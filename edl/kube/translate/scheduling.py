@@ -41,6 +41,7 @@ _WHOEVER_LEAVES = re.compile(
 _OF_THE_POD = re.compile(
     r"pod has unbound immediate PersistentVolumeClaims|request .* device class .* does not exist"
     r"|persistentvolumeclaim .* (?:is being deleted|bound to non-existent persistentvolume .*)"
+    r"|waiting for ephemeral volume controller to create the persistentvolumeclaim .*"
 )
 """kube-scheduler's messages about pods for which it tries no node (PreFilter); preemption may be missing then."""
 _OF_A_QUOTA = re.compile(

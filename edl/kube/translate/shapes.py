@@ -42,6 +42,10 @@ OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # a value of a pod's hostIP; no socket is bound to it
 """The hostIP that kube-scheduler reads as every address of the node; it does not read `::` so."""
 
+_HUGE_PAGES = "hugepages-"
+_OF_EVERY_POD = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""What the API server lets every pod tolerate for a time; such nodes have a second taint that keeps pods away."""
+
 Amounts = dict[str, int]
 
 
@@ -132,8 +136,9 @@ def parse_amounts(quantities: Mapping[str, Scalar] | None) -> Amounts:
 def placement_of(spec: PodSpec) -> Placement:
     """Return the node selector, the required node affinity and the tolerations, in one canonical order.
 
-    A toleration with a time limit only delays an eviction and makes no node eligible, so it is left out. The API
-    server adds two of them to every pod (not-ready and unreachable); the pod must keep the shape of its manifest.
+    A toleration with a time limit is left out: kube-scheduler lets the pod onto the node, where it is evicted after
+    that time, and a trainer would come and go there for ever. The API server adds two of them to every pod (not-ready
+    and unreachable); the pod must keep the shape of its manifest.
     """
     affinity = spec.affinity.node_affinity if spec.affinity else None
     return Placement(
@@ -141,6 +146,24 @@ def placement_of(spec: PodSpec) -> Placement:
         required=read_terms(affinity.required) if affinity and affinity.required else (),
         tolerations=tuple(sorted({toleration_of(t) for t in spec.tolerations or () if t.toleration_seconds is None})),
     )
+
+
+def with_timed_tolerations(shape: PodShape, spec: PodSpec) -> PodShape:
+    """Return the shape of a pod of no job, with the tolerations that have a time limit: kube-scheduler goes by them.
+
+    Args:
+        shape: without them.
+        spec: the spec of the pod.
+    """
+    timed = {
+        toleration_of(one)
+        for one in spec.tolerations or ()
+        if one.toleration_seconds is not None and one.key not in _OF_EVERY_POD
+    }
+    if not timed:
+        return shape
+    tolerations = tuple(sorted({*shape.placement.tolerations, *timed}))
+    return PodShape(shape.request, replace(shape.placement, tolerations=tolerations))
 
 
 def preferences_of(spec: PodSpec) -> tuple[Preference, ...]:
@@ -234,18 +257,21 @@ def _is_resize_infeasible(status: PodStatus | None) -> bool:
 
 
 def _set_pod_level(total: Amounts, resources: ResourceAmounts, status: PodStatus | None, *, infeasible: bool) -> None:
-    """Replace the sum by pod-level cpu, memory and huge pages; a limit counts if nothing requests the resource."""
+    """Replace the sum by pod-level cpu, memory and huge pages.
+
+    A limit counts if nothing requests the resource. One of huge pages always does: these are not overcommitted.
+    """
     granted = _granted_to(status) if status is not None and status.resources is not None else {}
     for name, amount in parse_amounts(resources.limits).items():
         if _is_pod_level(name):
-            total.setdefault(name, amount)
+            total[name] = amount if name.startswith(_HUGE_PAGES) else total.get(name, amount)
     for name, amount in parse_amounts(resources.requests).items():
         if _is_pod_level(name):
             total[name] = granted.get(name, amount) if infeasible else max(amount, granted.get(name, 0))
 
 
 def _is_pod_level(name: str) -> bool:
-    return name in {CPU, MEMORY} or name.startswith("hugepages-")
+    return name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
 
 
 def _is_sidecar(container: ContainerObject) -> bool:

@@ -38,6 +38,7 @@ from edl.kube.translate.objects import (
     ResourceQuotaObject,
 )
 from edl.kube.translate.observed import ObservedPods
+from edl.kube.translate.outlived import as_ended
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.priority_classes import by_name, default_class, never_preempting, priorities
 from edl.kube.translate.queues import QueueObject, QueueReader
@@ -326,7 +327,8 @@ class Translator:
             is_due = key in touched or self._makers.has_changed(source.metadata)
             if before.pop(key, None) is not source or is_due:
                 job = reader.read(source, self._pods.of_job(key), self._pods.source_of, now_s)
-                self._jobs.put(key, self._observed.apply(self._makers.apply(job, source.metadata)))
+                job = self._makers.apply(job, source.metadata)
+                self._jobs.put(key, self._observed.apply(job, self._pods.source_of))
         for key in before:
             self._jobs.drop(key)
             self._observed.forget(key)
@@ -343,7 +345,8 @@ class Translator:
 
     def _read_job(self, source: JobObject, key: JobKey, now_s: float) -> Job:
         """Translate a job; its newest pod of each role shows what admission makes of it, one that lends only last."""
-        pods = self._pods.of_job(key)
+        manifests = self._job_reader.prepare(source, key, now_s).manifests
+        pods = [as_ended(pod, self._pods.source_of, manifests) for pod in self._pods.of_job(key)]
         job = self._job_reader.read(source, key, pods, now_s)
         newest: dict[Role, Pod] = {}
         for pod in job.pods:

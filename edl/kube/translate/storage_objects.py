@@ -175,7 +175,21 @@ class CsiStorageCapacityObject(ApiStruct):
     maximum_volume_size: Scalar = None
 
 
+class NamespaceAnnotations(ApiStruct):
+    """The annotations with which admission plugins change where the pods of a namespace run."""
+
+    node_selector: Scalar = msgspec.field(default=None, name="scheduler.alpha.kubernetes.io/node-selector")
+    openshift_node_selector: Scalar = msgspec.field(default=None, name="openshift.io/node-selector")
+    default_tolerations: Scalar = msgspec.field(default=None, name="scheduler.alpha.kubernetes.io/defaultTolerations")
+
+
+class NamespaceMetadata(LabelledMetadata):
+    """Metadata of a namespace."""
+
+    annotations: NamespaceAnnotations | None = None
+
+
 class NamespaceObject(ApiStruct):
     """A v1 Namespace: a rule between pods may choose namespaces by their labels."""
 
-    metadata: LabelledMetadata | None = None
+    metadata: NamespaceMetadata | None = None

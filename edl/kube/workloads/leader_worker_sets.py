@@ -35,6 +35,7 @@ from edl.kube.workloads.leader_worker_objects import (
 )
 from edl.kube.workloads.owned_by_kueue import not_owned_problem
 from edl.kube.workloads.read_alike import (
+    deciding_owner,
     key_of,
     read_job,
     read_workload_status,
@@ -86,7 +87,7 @@ class LeaderWorkerSets:
             or _group_problem(source)
             or _update_problem(source)
             or self._other_writer(source)
-            or template_problem(_worker(source), "pods")
+            or template_problem(_pods(source), "pods")
         )
 
     def read(
@@ -104,7 +105,7 @@ class LeaderWorkerSets:
         metadata, ordered = _metadata(source), _with_roles(pods, source_of, source)
         is_suspended = not _replicas(source) and read_record(metadata).get("to") != 0
         return replace(
-            read_job(self.key(source), metadata, _wish(source), _worker(source), ordered, now_s=now_s),
+            read_job(self.key(source), metadata, _wish(source), _pods(source), ordered, now_s=now_s),
             fault_tolerant=False,  # no pod of it is moved: its group would start anew
             suspended=is_suspended,
             problem=self.problem(source),
@@ -114,7 +115,7 @@ class LeaderWorkerSets:
 
     def templates(self, source: LeaderWorkerSetObject) -> dict[Role, PodObject]:
         """The pod templates of the set, by role; see `_template_problem` for the leader."""
-        return {Role.TRAINER: with_labels(_group(source).worker_template, {SET_NAME: _metadata(source).name or ""})}
+        return {Role.TRAINER: with_labels(_template(source), {SET_NAME: _metadata(source).name or ""})}
 
     def count(self, source: LeaderWorkerSetObject) -> int:
         """The pods of all groups that the controller keeps."""
@@ -142,8 +143,7 @@ class LeaderWorkerSets:
 def _owner_problem(source: LeaderWorkerSetObject) -> str:
     """Why somebody else sets the replicas, or lets the groups run."""
     metadata = _metadata(source)
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    if owner is not None:
+    if (owner := deciding_owner(metadata)) is not None:
         return f"it belongs to {owner.kind} {owner.name}, which sets its replicas; remove the annotations of edl"
     if queue := text((metadata.labels or {}).get(KUEUE_QUEUE)):
         return (
@@ -183,7 +183,7 @@ def _slice_problem(source: LeaderWorkerSetObject) -> str:
     Raises:
         ConfigError: a quantity of a template cannot be parsed.
     """
-    worker = _worker(source)
+    worker = _pods(source)
     topology = text((worker.node_selector or {}).get(SLICE_TOPOLOGY))
     if hosts_of_slice(topology, shape_of(worker).request[TPU]) == 1:
         return ""
@@ -202,7 +202,7 @@ def _template_problem(source: LeaderWorkerSetObject) -> str:
     template = _group(source).leader_template
     if template is None or _size(source) == 1:
         return ""
-    leader, worker = template.spec or PodSpec(), _worker(source)
+    leader, worker = template.spec or PodSpec(), _pods(source)
     one, other = shape_of(leader), shape_of(worker)
     where = "leaderTemplate and workerTemplate of spec.leaderWorkerTemplate"
     if (one.request, limits_of(leader)) != (other.request, limits_of(worker)):
@@ -293,5 +293,12 @@ def _group(source: LeaderWorkerSetObject) -> GroupTemplateObject:
     return _spec(source).leader_worker_template or GroupTemplateObject()
 
 
-def _worker(source: LeaderWorkerSetObject) -> PodSpec:
-    return (_group(source).worker_template or PodTemplateObject()).spec or PodSpec()
+def _template(source: LeaderWorkerSetObject) -> PodTemplateObject:
+    """What the pods are made of: a group of one pod is a leader alone; in others the leader is as its workers are."""
+    group = _group(source)
+    leader = group.leader_template if _size(source) == 1 else None
+    return leader or group.worker_template or PodTemplateObject()
+
+
+def _pods(source: LeaderWorkerSetObject) -> PodSpec:
+    return _template(source).spec or PodSpec()

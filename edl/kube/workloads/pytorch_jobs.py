@@ -37,6 +37,7 @@ from edl.kube.workloads.pytorch_objects import (
 )
 from edl.kube.workloads.read_alike import (
     End,
+    deciding_owner,
     end_by_conditions,
     gang_problem,
     key_of,
@@ -188,8 +189,7 @@ def _owner_problem(source: PyTorchJobObject) -> str:
             f"label {KUEUE_QUEUE} gives the job to Kueue, which admits and suspends it as a whole; name the queue in"
             f" annotation {ANNOTATION_KUEUE_QUEUE} instead, and create the job again"
         )
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    if owner is not None:
+    if (owner := deciding_owner(metadata)) is not None:
         return f"it belongs to {owner.kind} {owner.name}, which sets its replicas; remove the annotations of edl"
     if _WORKER not in _replica_specs(source):
         return "it has a master and no workers, so there is nothing to resize"

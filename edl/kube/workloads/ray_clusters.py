@@ -39,6 +39,7 @@ from edl.kube.workloads.ray_objects import (
     worker_spec,
 )
 from edl.kube.workloads.read_alike import (
+    deciding_owner,
     key_of,
     read_job,
     read_workload_status,
@@ -168,8 +169,7 @@ def _owner_problem(source: RayClusterObject) -> str:
         return f"spec.managedBy is {spec.managed_by}, so its pods are not made here; remove the annotations of edl"
     if maker_of(metadata) is not None:
         return ray_job_problem(metadata)
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    if owner is not None:
+    if (owner := deciding_owner(metadata)) is not None:
         return (
             f"it belongs to {owner.kind} {owner.name}, which suspends and deletes it; remove the annotations of edl"
         )

@@ -7,7 +7,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from edl.kube.translate.jobs import read_status
-from edl.kube.translate.objects import ConditionObject, PodMetadata, PodObject, PodSpec, PodTemplateObject
+from edl.kube.translate.objects import (
+    ConditionObject,
+    OwnerReference,
+    PodMetadata,
+    PodObject,
+    PodSpec,
+    PodTemplateObject,
+)
 from edl.kube.translate.pods import DEFAULT_NAMESPACE
 from edl.kube.translate.scalars import text
 from edl.kube.translate.shapes import limits_of, preferences_of, qos_of, shape_of
@@ -27,6 +34,7 @@ from edl.printable import printable
 POD_FAILED = "PodFailed"
 """The reason that a TrainingJob whose pods fail has."""
 _MOST_OF_REASON = 64
+_ONLY_MAKE = frozenset({"Trial", "Workflow"})
 
 
 class End(NamedTuple):
@@ -54,6 +62,15 @@ def end_by_conditions(conditions: Iterable[ConditionObject], phases: Mapping[str
 def key_of(kind: WorkloadKind, metadata: WorkloadMetadata[Any]) -> JobKey:
     """The key of a workload."""
     return JobKey.of(kind, metadata.namespace or DEFAULT_NAMESPACE, metadata.name or "")
+
+
+def deciding_owner(metadata: WorkloadMetadata[Any]) -> OwnerReference | None:
+    """The controller that owns a workload and may write to it again; None if none does.
+
+    A Workflow of Argo and a Trial of Katib make what they own, and then only wait for its end.
+    """
+    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+    return None if owner is None or owner.kind in _ONLY_MAKE else owner
 
 
 def with_labels(template: PodTemplateObject | None, labels: Mapping[str, str]) -> PodObject:

@@ -15,7 +15,7 @@ import numpy as np
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey, Role
-from edl.model.pods import Pod, PodPhase
+from edl.model.pods import Pod
 from edl.model.resources import PodShape
 from edl.planner.amounts import MAX_REQUEST
 from edl.planner.problem import IntArray, LiveTrainer
@@ -116,7 +116,7 @@ def read_rows(job: Job, index: Mapping[str, int], dead: frozenset[str], now_s: f
     """Read the pods of a job; see `PodsOfJobs.read`."""
     reading = _Reading(job, index, now_s, _surplus_names(job) if defers else frozenset())
     for pod in job.pods:
-        if not (pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED):
+        if not pod.is_finished:
             reading.take(pod)
     for fixed in job.fixed:
         reading.add(fixed.shape)
@@ -148,9 +148,9 @@ class _Reading:
         """Read a pod that has not finished."""
         kind, node = self.add(pod.shape), self._node_of(pod.node, -1)
         if (place := node if pod.node else self._node_of(pod.nominated, -1)) >= 0:
-            lingers = pod.terminating and pod.lingers(self._now_s)
+            lingers = pod.outlived or (pod.terminating and pod.lingers(self._now_s))
             (self._lingering if lingers else self._held).append((place, kind))
-        if pod.terminating:
+        if not pod.is_live:
             return
         is_trainer, is_base = pod.role is Role.TRAINER, pod.name in self._minimum
         if is_trainer and pod.name in self._deferred:

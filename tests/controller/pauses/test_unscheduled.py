@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+
+import pytest
 
 from edl.controller.pauses.unscheduled import FIRST_S, LONGEST_S, WAITS_S, UnscheduledTrainers
 from edl.explain.decision import decide
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.limits import Limits
-from edl.model.names import Role
+from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
+from edl.model.quota_trees import KueueState
 from edl.model.status import Reason
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
+from tests.worlds.job_owner import make_batch, make_groups, make_volcano
+from tests.worlds.simulated_cluster import World
+from tests.worlds.simulated_controller import Living
+from tests.worlds.simulated_objects import Owned
 
 WHY = "0/2 nodes are available: 2 cannot allocate all claims."
 
@@ -122,3 +131,56 @@ def test_a_changed_spec_is_tried_at_once() -> None:
     for now_s in (0.0, WAITS_S):
         allowed(pauses, stuck, now_s)
     assert allowed(pauses, replace(stuck, generation=2), WAITS_S + 1) is None
+
+
+WORKLOAD = make_batch("a", 7, low=2, high=12)
+
+
+def test_a_workload_gives_back_what_its_scheduler_does_not_place_and_keeps_its_minimum() -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(WORKLOAD, 4, 3, planned="")
+    assert [allowed(pauses, stuck, at_s) for at_s in (0.0, WAITS_S, WAITS_S + FIRST_S)] == [None, 4, 5]
+    pauses, few = UnscheduledTrainers(), trainers(WORKLOAD, 1, 6, planned="")
+    for at_s in (0.0, WAITS_S):
+        (seen,) = pauses.apply(at(few), at_s).jobs
+    assert seen.refusal is not None
+    assert (seen.refusal.allowed, seen.is_barred, seen.bounds.min_trainers) == (2, False, 2)
+
+
+def test_kueue_says_itself_what_a_workload_of_its_may_have() -> None:
+    pauses, stuck = UnscheduledTrainers(), replace(trainers(WORKLOAD, 4, 3), kueue=KueueState("q", "main"))
+    assert [allowed(pauses, stuck, at_s) for at_s in (0.0, WAITS_S)] == [None, None]
+
+
+@pytest.mark.parametrize("job", [replace(JOB, sizes=(2, 4, 8, 12)), make_groups("llm", 2)])
+def test_a_job_with_sizes_tries_the_next_one(job: Job) -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(job, 4, 4)
+    found = [allowed(pauses, stuck, at_s) for at_s in (0.0, WAITS_S)]
+    assert [*found, allowed(pauses, trainers(job, 4), WAITS_S + FIRST_S)] == [None, 4, 8]
+
+
+@pytest.mark.parametrize("make", [make_batch, make_volcano])
+def test_the_cluster_is_full_beside_a_workload_whose_queue_is(
+    make: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volcano places no pod beyond the capability of its queue, whatever is free (volcano 3198)."""
+    start, mine = World._start, make("bad", 2, low=2, high=24)
+
+    def start_four(world: World, owned: Owned) -> None:
+        has_node = sum(one.pod.job == mine.key and bool(one.pod.node) for one in world.pods.values())
+        if owned.pod.job != mine.key or owned.pod.node or has_node < 4:
+            start(world, owned)
+        elif not owned.pod.tried:
+            said = replace(owned.pod, tried=True, answered_s=owned.pod.created_s, unscheduled="queue is full")
+            world._put_pod(replace(owned, pod=said))
+
+    monkeypatch.setattr(World, "_start", start_four)
+    with closing(Living(make_nodes(4, cpu=8), runs=True)) as living:
+        living.do(lambda world: world.add(mine))
+        living.do(lambda world: world.add(make_job("good", min_trainers=4, max_trainers=40)))
+        seen = set()
+        for step in range(90):
+            living.step()
+            if step >= 40:
+                seen.add((living.trainers(mine.key), living.trainers(JobKey("default", "good"))))
+        assert (4, 28) in seen
+        assert min(theirs for _, theirs in seen) >= 27, "one more is tried now and then"

@@ -67,6 +67,13 @@ def test_trainers_above_the_minimum_that_do_not_begin_are_withdrawn(job: Job, me
     assert growth.next_end_s(after_s) == after_s + FIRST_S
 
 
+def test_a_job_with_sizes_tries_the_next_one() -> None:
+    growth, job = UnstartedGrowth(), replace(JOB, sizes=(1, 2, 4, 8, 16), max_trainers=16)
+    stuck = trainers(job, 4, stuck=4, message=BAD_IMAGE)
+    found = [allowed(growth, stuck, at_s) for at_s in (0.0, SAID_S)]
+    assert [*found, allowed(growth, trainers(job, 4), SAID_S + FIRST_S)] == [None, 4, 8]
+
+
 SIX_PLANNED = replace(JOB, status=JobStatus(trainer=RoleCount(desired=6)))
 
 

@@ -155,6 +155,30 @@ def test_an_older_pod_does_not_undo_what_a_newer_one_showed_that_is_gone() -> No
     assert cpu_of(the_job(translator, obj, plain, made_at(3, container("100m", "64Mi")))) == 100, "it is gone again"
 
 
+def made_at(second: int, cpu: str, *, generation: int | None = None, **more: Any) -> Object:
+    """A pod of the Job; from Kubernetes 1.33 on its generation counts the changes of its spec."""
+    created = {"creationTimestamp": f"2026-01-01T00:00:{second:02}Z", "generation": generation}
+    spec = {"containers": [container(cpu, "1Gi")], **more}
+    return batch_pod(f"p{second}", spec=spec, metadata=created, ready_at=second)
+
+
+def test_a_pod_that_is_resized_in_place_says_nothing_about_the_next_ones() -> None:
+    translator, obj = Translator(), batch_job()
+    assert cpu_of(the_job(translator, obj, made_at(1, "1"), made_at(2, "1"))) == 1000
+    assert cpu_of(the_job(translator, obj, made_at(1, "1"), made_at(2, "4"))) == 1000, "seen when it was created"
+    assert cpu_of(the_job(translator, obj)) == 1000
+
+
+@pytest.mark.parametrize("resized", [1, 2])
+def test_nor_does_one_that_was_resized_before_edl_started_if_others_are_as_they_were(resized: int) -> None:
+    pods = [made_at(n, "4" if n == resized else "1", generation=2 if n == resized else 1) for n in (1, 2, 3)]
+    assert cpu_of(the_job(Translator(), batch_job(), *pods)) == 1000
+    (decision,) = plan_snapshot(take(node(), batch_job(), *pods[:2]), "", Limits()).decisions
+    assert decision.target == 5, "three cores are left beside pods of one core and of four"
+    ungated = [made_at(n, cpu, generation=2) for n, cpu in ((1, "1"), (2, "3"))]
+    assert cpu_of(the_job(Translator(), batch_job(), *ungated)) == 3000, "something else has changed in all of them"
+
+
 EIGHT = [node(f"n{n}", status={"allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"}}) for n in range(2)]
 """Two nodes of four cores: ten pods fit by the template, and seven as they are."""
 TEN = {"paddlepaddle.org/min-instance": "10", "paddlepaddle.org/max-instance": "12"}

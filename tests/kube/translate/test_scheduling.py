@@ -13,6 +13,7 @@ from edl.controller.planning import plan_snapshot
 from edl.explain.blocked_serving import blocked_lines
 from edl.model.actions import DeletePod
 from edl.model.limits import Limits
+from edl.model.names import JobKey
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.raw_objects import Object, node, pod, the_pod
 from tests.worlds.simulated_cluster import World
@@ -35,6 +36,10 @@ LABELS = (
 NO_VOLUME = "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 LEAVES = '0/4 nodes are available: persistentvolumeclaim "data" is being deleted.'
 NO_CLASS = "0/4 nodes are available: request gpu: device class gpu.example.com does not exist."
+NOT_MADE = (
+    "0/4 nodes are available: waiting for ephemeral volume controller to create the persistentvolumeclaim"
+    ' "web-scratch".'
+)
 NO_SUCH_NODE = "0/4 nodes are available: 4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
 TWO_REASONS = (
     "0/4 nodes are available: 4 node(s) didn't find available persistent volumes to bind, 4 node(s) didn't match"
@@ -112,6 +117,8 @@ def waiting(message: str, **condition: str) -> Object:
         (NO_STORAGE, NO_STORAGE),
         (f"{NO_VOLUME} not found", NO_VOLUME),
         (f"{LEAVES} not found", LEAVES),
+        (f"{NOT_MADE} {NEVER}", NOT_MADE),
+        (f"{NOT_MADE} {NOT_HELPFUL}", NOT_MADE),
         (f"{NO_CLASS} no new claims to deallocate, {NEVER}", NO_CLASS),
         (f"{NO_SUCH_NODE} {NEVER}", NO_SUCH_NODE),
         (f"{QUOTA} {NEVER}.", QUOTA),
@@ -170,6 +177,36 @@ def test_what_kube_scheduler_says_of_a_trainer_is_kept_without_its_words_on_pree
     assert the_pod(waiting(text), node()).unscheduled == NO_DEVICES
     assert the_pod(waiting(text, status="True"), node()).unscheduled == ""
     assert the_pod(waiting(""), node()).unscheduled == "it gives no reason"
+
+
+ERRORS = [
+    'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
+    'running Score plugins: plugin "DynamicResources" failed with: number of allocations 1 is smaller than number of'
+    " claims 2",
+]
+"""What kube-scheduler says of a pod for which it found a node, and which it could not bind (kubernetes 139016)."""
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_pod_that_an_error_keeps_from_its_node_has_been_tried(error: str) -> None:
+    found = the_pod(waiting(error, reason="SchedulerError"), node())
+    assert (found.has_answer, found.unscheduled, found.needs_capacity) == (True, error, True)
+    assert not found.tried, "nothing is said of its nodes: no pinned trainer is made anew for it"
+    assert not the_pod(waiting("", reason="SchedulingGated"), node()).has_answer
+
+
+def test_trainers_get_the_capacity_that_a_pod_leaves_unused_because_of_an_error(living: Living) -> None:
+    web = replace(
+        the_pod(waiting(ERRORS[0], reason="SchedulerError"), node()), shape=make_serving("web", cpu=2).shape
+    )
+    living.do(lambda world: world.serving.update({"web": web}))
+    living.world.holds_serving = True
+    living.do(partial(World.add, job=make_job("a", min_trainers=1, max_trainers=20)))
+    seen = set()
+    for _ in range(60):
+        living.step(2.0)
+        seen.add(living.trainers(JobKey("default", "a")))
+    assert (min(seen - {0}), max(seen)) == (6, 8), "six beside it, and eight while nobody uses its capacity"
 
 
 NO_CLAIM = "its PersistentVolumeClaim x does not exist"

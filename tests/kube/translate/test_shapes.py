@@ -108,6 +108,13 @@ def request(spec: Object, status: Object | None = None) -> dict[str, int]:
             {"containers": [{}], "resources": {"requests": {"hugepages-1Gi": "2Gi"}}},
             {"hugepages-1Gi": 2 * GI},
         ),
+        (
+            {
+                "containers": [{"resources": {"limits": {"cpu": "1", "hugepages-2Mi": "64Mi"}}}],
+                "resources": {"limits": {"cpu": "3", "hugepages-2Mi": "128Mi"}},
+            },
+            {"cpu": 1000, "hugepages-2Mi": 128 * MI},
+        ),
         # Absent and null fields request nothing.
         ({"containers": None, "initContainers": None, "overhead": None, "resources": None}, {}),
         ({"containers": [{"resources": None}, {"resources": {"requests": None, "limits": None}, "ports": None}]}, {}),

@@ -113,6 +113,34 @@ def test_a_tolerated_taint_excludes_no_node(unfit: Object, toleration: Object) -
     assert places(node("n1", **unfit), node("n2"), wanting({"tolerations": [toleration]})) == {"n1": 2, "n2": 2}
 
 
+FOR_A_TIME = {"effect": "NoExecute", "tolerationSeconds": 60}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "placed"),
+    [
+        ({"key": "gpu", "operator": "Exists", **FOR_A_TIME}, 1),
+        ({"key": "gpu", "value": "yes", **FOR_A_TIME}, 1),
+        ({"operator": "Exists", **FOR_A_TIME, "tolerationSeconds": 0}, 1),
+        ({"key": "gpu", "value": "no", **FOR_A_TIME}, 0),
+        ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", **FOR_A_TIME}, 0),
+    ],
+)
+def test_trainers_end_for_a_serving_pod_where_it_may_be_for_a_time(toleration: Object, placed: int) -> None:
+    """kube-scheduler places such a pod, however soon its time is over (kubernetes 92170 and 117520)."""
+    stay = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    trainers = [trainer(n, spec={"nodeName": "n1", "containers": [container("3", "1Gi")], **stay}) for n in range(2)]
+    web = pod("web", spec={"containers": [container("4")], "tolerations": [toleration]}, status={"phase": "Pending"})
+    small = node("n2", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}})  # for the master
+    plan = plan_of(node("n1", **NO_EXECUTE), small, wanting(stay), *trainers, web)
+    assert (plan.serving.placed, len(plan.decisions[0].victims)) == (placed, placed)
+
+
+def test_no_trainer_begins_where_it_would_be_evicted_after_a_time_again_and_again() -> None:
+    rests = {"tolerations": [{"key": "gpu", "operator": "Exists", **FOR_A_TIME}]}
+    assert places(node("n1", **NO_EXECUTE), node("n2"), wanting(rests)) == {"n2": 2}
+
+
 @pytest.mark.parametrize(
     ("wishes", "expected"),
     [

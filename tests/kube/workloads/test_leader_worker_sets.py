@@ -117,6 +117,24 @@ def test_groups_may_have_sizes_and_steps_of_their_own() -> None:
     assert read(leader_worker_set(size=1), *group_pods(0, size=1)).sizes == (), "a group of one pod is a pod"
 
 
+def test_groups_of_one_pod_are_leaders_and_made_as_such() -> None:
+    leader: Object = {"metadata": {"labels": {"app": "lead"}}, "spec": {"containers": [container("3", "1Gi")]}}
+    one = leader_worker_set(replicas=0, size=1, leader=leader, annotations=recorded(0))
+    assert the_job(one).trainer.request["cpu"] == 3000
+    start = planned(take(large(8), one))
+    assert start is not None
+    assert start.count == 2, "of three cores each"
+    (pods,) = LeaderWorkerSets().templates(decoded(one)).values()
+    assert pods.metadata is not None
+    assert (pods.metadata.labels or {})["app"] == "lead"
+    assert the_job(leader_worker_set(replicas=0, size=1, annotations=recorded(0))).trainer.request["cpu"] == 1000
+    nothing = {"spec": {"containers": [container()]}}
+    assert "request neither cpu nor memory" in problem_of(leader_worker_set(size=1, leader=nothing))
+    chips = {"name": "c", "resources": {"requests": {"google.com/tpu": "4"}}}
+    hosts = {"containers": [chips], "nodeSelector": {"cloud.google.com/gke-tpu-topology": "4x4"}}
+    assert "hosts of a TPU slice" in problem_of(leader_worker_set(size=1, leader={"spec": hosts}))
+
+
 def test_the_spec_gets_groups() -> None:
     assert resized(leader_worker_set(), 12) == {"replicas": 3}
     assert resized(leader_worker_set(), 4) == {"replicas": 1}
@@ -234,6 +252,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {},
         {"leader": {"spec": {"containers": [{**container("1", "1Gi"), "name": "leader", "image": "other"}]}}},
         {"size": 1, "leader": {"spec": {"containers": [container("2")]}}},
+        {"ownerReferences": [{"kind": "Workflow", "name": "w", "uid": "u", "controller": True}]},
         {"size": 1, "spec": {"startupPolicy": "LeaderReady"}},
         {"annotations": recorded(8), "managedFields": managed("edl")},
         {"status": {"conditions": [{"type": "UpdateInProgress", "status": "False"}]}},

@@ -156,6 +156,8 @@ def test_a_job_without_an_elastic_policy_is_refused_with_the_remedy() -> None:
         elastic_pytorch_job(run={"managedBy": "kubeflow.org/training-operator", "backoffLimit": 3}),
         elastic_pytorch_job(worker={"restartPolicy": "Always"}),
         elastic_pytorch_job(worker={"restartPolicy": None}),
+        elastic_pytorch_job(ownerReferences=owned_by("Trial")),  # of Katib
+        elastic_pytorch_job(ownerReferences=owned_by("Workflow")),  # of Argo (argo-workflows 1317)
         elastic_pytorch_job(annotations=recorded(3), managedFields=managed("edl", "pytorchReplicaSpecs")),
         elastic_pytorch_job(annotations=recorded(5), run={"suspend": True}),
     ],

@@ -158,6 +158,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
     [
         {},
         {"spec": {"enableInTreeAutoscaling": False, "managedBy": "ray.io/kuberay-operator"}},
+        {"ownerReferences": owned_by("Workflow")},
         {"groups": [ray_group("a"), ray_group("b")], "annotations": {"paddlepaddle.org/task": "b"}},
         {"annotations": recorded(3), "managedFields": managed("edl")},
         {"annotations": recorded(5), "spec": {"suspend": True}},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from edl.kube.translate.admission.leaving_namespaces import leaving_namespaces
 from edl.kube.translate.admission.limits import unused_limit_ranges, unused_quotas
 from edl.kube.translate.admission.new_pods import new_pods
 from edl.kube.translate.admission.objects import BINDINGS, POLICIES, WEBHOOKS
+from edl.kube.translate.admission.of_namespaces import leaving_namespaces, unused_annotations
 from edl.kube.translate.admission.runtime_classes import unused_runtime_classes
 from edl.kube.translate.admission.unknown_namespaces import unknown_namespaces, unknown_to_queues
 from edl.kube.translate.admission.unsaved import unsaved_kinds
@@ -34,6 +34,7 @@ def not_asked(of: Callable[[str], list[Any]], workloads: Iterable[WorkloadObject
     yield from unused_quotas(of("ResourceQuota"), pods)
     yield from unused_runtime_classes(of("RuntimeClass"), pods)
     yield from leaving_namespaces(of("Namespace"), pods)
+    yield from unused_annotations(of("Namespace"), pods)
     known = [
         (f"pod {_namespace(pod)}/{(pod.metadata or PodMetadata()).name}", _namespace(pod), pod) for pod in of("Pod")
     ]

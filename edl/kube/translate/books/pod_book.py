@@ -24,7 +24,7 @@ from edl.kube.translate.objects import ObjectMetadata, PodMetadata, PodObject, P
 from edl.kube.translate.ownership import is_of_this_set, is_owned_by
 from edl.kube.translate.pods import KnownPod, pinned_node, read_pod
 from edl.kube.translate.rules.terms import PodRules, has_rules, has_terms, rules_of
-from edl.kube.translate.shapes import limits_of, shape_of
+from edl.kube.translate.shapes import limits_of, shape_of, with_timed_tolerations
 from edl.model.cluster import Gang, NodeRequest, is_moving, remember_moving
 from edl.model.names import JobKey
 from edl.model.pods import Pod
@@ -297,7 +297,9 @@ class PodBook:
         if spec.preemption_policy is None and (spec.priority_class_name or "") in self._never_preempting:
             known.foreign = replace(known.foreign, may_preempt=False)
         if known.labelled is None:
-            known.foreign, waits = split(source, known.foreign)
+            own = with_timed_tolerations(shape, spec)
+            pod = known.foreign if own is shape else replace(known.foreign, shape=self._share(own))
+            known.foreign, waits = split(source, pod)
             if waits is not None:
                 self._deferred[key] = waits
         return known
