@@ -43,7 +43,8 @@ COUNT: Rows = (
     (
         "`PodsNotStarted`",
         "trainers of the job fail or do not start, so it keeps its minimum and does not grow until one has run; the "
-        "condition `Degraded` says why. `PodCannotStart`, `PodFailed` and `PodRejected` in this place mean the same",
+        "condition `Degraded` says why. `PodCannotStart`, `PodFailed`, `PodRejected` and "
+        "`PodDeleted` in this place mean the same",
         "correct what the condition names",
     ),
     (
@@ -193,6 +194,12 @@ DEGRADED: Rows = (
         "a node rejected a pod before any container of it ran, such as `UnexpectedAdmissionError` or `OutOfcpu`; the "
         "message has the words of the kubelet and the node. That is no failure of the job",
         "edl tries again after growing pauses, on other nodes if it can; look at the node if it is always the same",
+    ),
+    (
+        "`PodDeleted`",
+        "somebody else deleted pods of a name within a minute of their creation, at least twice in a row",
+        "edl creates them again after growing pauses; find the program that deletes them, such as one that ends pods "
+        "which break a rule, and exempt the pods of the job",
     ),
     (
         "`PodCannotStart`",

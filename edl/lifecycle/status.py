@@ -17,7 +17,16 @@ from edl.model.actions import EmitEvent
 from edl.model.jobs import Job
 from edl.model.names import LABEL_JOB, LABEL_ROLE, Role
 from edl.model.progress import Progress
-from edl.model.status import POD_CANNOT_START, POD_REJECTED, JobPhase, JobStatus, LentCpu, Reason, RoleCount
+from edl.model.status import (
+    POD_CANNOT_START,
+    POD_DELETED,
+    POD_REJECTED,
+    JobPhase,
+    JobStatus,
+    LentCpu,
+    Reason,
+    RoleCount,
+)
 
 _PHASES = {
     Stage.WAITING: JobPhase.PENDING,
@@ -109,6 +118,7 @@ def _shown_reason(step: Step) -> str:
         held.value: {Reason.AT_MAX, Reason.INSUFFICIENT_CAPACITY},
         FAILED: {Reason.AT_MAX, held},
         POD_REJECTED: {Reason.AT_MAX, held},
+        POD_DELETED: {Reason.AT_MAX, held},
         Reason.PODS_DO_NOT_END.value: {Reason.AT_MAX, held},
     }
     return trouble if step.reason in hidden.get(trouble, ()) else step.reason

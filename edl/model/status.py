@@ -11,6 +11,9 @@ from edl.model.resources import QosClass
 POD_REJECTED = "PodRejected"
 """Reason of condition Degraded, and of a status that lacks trainers, while nodes reject pods before they run."""
 
+POD_DELETED = "PodDeleted"
+"""Reason of condition Degraded, and of a status, while others delete pods soon after their creation."""
+
 POD_CANNOT_START = "PodCannotStart"
 """Reason of condition Degraded, and of a status whose pods cannot start: capacity would not help the job."""
 

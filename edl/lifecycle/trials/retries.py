@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
+from edl.lifecycle.trials.deleted_by_others import DeletedByOthers
 from edl.lifecycle.trials.unstarted import is_overdue, runs_well
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
@@ -111,6 +112,7 @@ class Retries:
 
     def __init__(self) -> None:
         self._of_job: dict[str, _OfJob] = {}
+        self._deleted: dict[str, DeletedByOthers] = {}  # of jobs that have young pods, or had some deleted
 
     def note(self, job: Job, now_s: float, time_s: float) -> None:
         """Note which pods of a job have come to an end since the last call.
@@ -120,6 +122,10 @@ class Retries:
             now_s: monotonic seconds.
             time_s: seconds since the epoch.
         """
+        deleted = self._deleted.pop(job.uid, None) or DeletedByOthers()
+        deleted.note(_slots(job), now_s, time_s)
+        if deleted:
+            self._deleted[job.uid] = deleted
         known = self._of_job.get(job.uid)
         if known is not None and known.generation != job.generation:
             seen = {slot: _Pause(pause.pod_uid) for slot, pause in known.pauses.items()}
@@ -149,12 +155,18 @@ class Retries:
         if any(not node.has_begun for node in known.nodes.values()):
             _note_begun(known, job)
 
+    def ended(self, job_uid: str, pod_uid: str) -> None:
+        """Note that edl itself has deleted a pod of a job."""
+        if (deleted := self._deleted.get(job_uid)) is not None:
+            deleted.ended(pod_uid)
+
     def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
         """The roles and indexes of a job for which no pod is created now."""
-        known = self._of_job.get(job_uid)
+        deleted, known = self._deleted.get(job_uid), self._of_job.get(job_uid)
+        by_others = frozenset(deleted.paused(now_s)) if deleted is not None else frozenset()
         if known is None:
-            return frozenset()
-        return frozenset(slot for slot, pause in known.pauses.items() if now_s < pause.until_s)
+            return by_others
+        return by_others | {slot for slot, pause in known.pauses.items() if now_s < pause.until_s}
 
     def most_new(self, job: Job, now_s: float, time_s: float) -> int | None:
         """How many trainers of a job may be created now; None if as many as it lacks.
@@ -162,6 +174,8 @@ class Retries:
         None of a gang while it pauses. One of a job none of whose trainers does well, once its pause is over; not
         beside one that may yet do well: that has begun, or was created lately.
         """
+        if not job.fault_tolerant and (deleted := self._deleted.get(job.uid)) and any(deleted.paused(now_s)):
+            return 0
         known = self._of_job.get(job.uid)
         if known is None or not known.shared.count:
             return None
@@ -173,7 +187,7 @@ class Retries:
 
     def holds_back(self, job: Job, now_s: float, time_s: float) -> bool:
         """True if some trainers of a job that it lacks are not created now."""
-        if job.uid not in self._of_job:  # nearly every job
+        if job.uid not in self._of_job and job.uid not in self._deleted:  # nearly every job
             return False
         paused = any(role is Role.TRAINER for role, _ in self.paused(job.uid, now_s))
         return paused or self.most_new(job, now_s, time_s) is not None
@@ -200,10 +214,14 @@ class Retries:
         )
 
     def problem(self, job: Job) -> tuple[str, str] | None:
-        """(reason, message) for condition Degraded while pods that nodes rejected have no successor that began."""
+        """(reason, message) for condition Degraded while pods are rejected, or deleted by others, again and again.
+
+        Pods that nodes rejected count until a successor has begun.
+        """
         known = self._of_job.get(job.uid)
         if known is None or not known.rejections:
-            return None
+            deleted = self._deleted.get(job.uid)
+            return None if deleted is None else deleted.problem()
         found = [one for _, one in sorted(known.rejections.items(), key=lambda item: (item[1].why, item[1].pod))]
         texts = [str(one) for one in found[:_MOST_NAMED]]
         more = f"; and {count(len(found) - _MOST_NAMED, 'more pod')}" if len(found) > _MOST_NAMED else ""
@@ -214,12 +232,14 @@ class Retries:
 
     def next_end_s(self, job_uid: str, now_s: float) -> float:
         """When the next pause of a job ends, in monotonic seconds; infinity if there is none."""
-        known = self._of_job.get(job_uid)
-        return inf if known is None else min((end_s for end_s in known.ends_s if end_s > now_s), default=inf)
+        deleted, known = self._deleted.get(job_uid), self._of_job.get(job_uid)
+        end_s = inf if deleted is None else deleted.next_end_s(now_s)
+        return end_s if known is None else min([end_s, *(one_s for one_s in known.ends_s if one_s > now_s)])
 
     def forget(self, job_uid: str) -> None:
         """Forget a job that no longer exists."""
         self._of_job.pop(job_uid, None)
+        self._deleted.pop(job_uid, None)
 
 
 def _slots(job: Job) -> Iterator[tuple[Slot, Pod]]:
@@ -228,7 +248,7 @@ def _slots(job: Job) -> Iterator[tuple[Slot, Pod]]:
 
 def _has_ended(pod: Pod) -> bool:
     """True if a pod failed by itself, or was rejected; what edl or others did to it is no reason for a pause."""
-    is_own = not pod.intent or pod.intent.startswith(FAILED)
+    is_own = pod.intent.startswith(FAILED) or not (pod.intent or pod.terminating)
     return pod.phase is PodPhase.FAILED and not pod.disruption and is_own
 
 
