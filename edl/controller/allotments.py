@@ -222,7 +222,7 @@ class Allotments:
         """Return the part of its allotment that a job may use now.
 
         Args:
-            job: as the cache shows it.
+            job: as it will be once the writes under way have succeeded.
             waits: UIDs of the serving pods that wait for capacity.
             now: what the cache shows.
         """

@@ -362,8 +362,9 @@ class Core:
         self._due.later(job.uid, due_s)
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
-        usable = self.allotments.of(job, self._waits, self.snapshot)
-        return self._writes.of(job, as_if_done(job, under_way), usable, self._facts, under_way)
+        assumed = as_if_done(job, under_way)
+        usable = self.allotments.of(assumed, self._waits, self.snapshot)
+        return self._writes.of(job, assumed, usable, self._facts, under_way)
 
     def _repeated_s(self, write: Write) -> float:
         """When a write may be sent that may have been sent just now, in monotonic seconds."""
