@@ -29,6 +29,7 @@ from edl.model.actions import (
     RequestNode,
     ResizeWorkload,
     Result,
+    WithdrawNodeRequest,
 )
 from edl.model.names import Role
 
@@ -210,7 +211,7 @@ class Backoff:
         """
         kinds = {_group(type(action)) for action in wanted}
         for kind, refused in list(self._of_job.get(job_uid, {}).items()):
-            is_over = kind not in {EmitEvent, RequestNode} or now_s >= refused.until_s
+            is_over = kind not in {EmitEvent, RequestNode, WithdrawNodeRequest} or now_s >= refused.until_s
             if kind not in kinds and kind not in {CreatePod, ResizeWorkload} and is_over:
                 self._drop(job_uid, kind)
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from edl.controller.due_jobs import CONFLICT_S
-from edl.model.actions import Action, CreatePod, MarkPod, Outcome, PatchStatus, ProbePod, Result
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    ProbePod,
+    Result,
+    WithdrawNodeRequest,
+)
+from edl.model.cluster import NodeRequest
+from edl.model.pods import Pod
 from tests.controller.core.core_stage import A, B, CoreStage, at_rest, failed, of_type
+from tests.worlds.builders import make_shape
 
 
 def refuse_statuses(stage: CoreStage, result: Result = Result.FAILED) -> Callable[[], int]:
@@ -165,3 +178,22 @@ def test_a_rest_ends_before_its_time(what: str) -> None:
     stage.wait(0.5)
     stage.send()
     assert tries() > before
+
+
+def test_a_job_that_is_suspended_rests_if_nobody_may_withdraw_its_node_request() -> None:
+    stage = at_rest(trainers=0)
+    stage.alter(A, suspended=True, generation=2)
+    stage.send()
+    pod = Pod("default", "a-node-0", "uid-of-request", make_shape(), created_s=900.0)
+    snapshot = replace(stage.snapshot(), node_requests=(NodeRequest(A, "big", pod),))
+    tries: list[float] = []
+    for _ in range(700):
+        stage.core.seen(replace(snapshot, observed_at_s=stage.clock.at_s), frozenset())
+        for write in stage.take(20):
+            if of_type(WithdrawNodeRequest, [write]):
+                tries.append(stage.clock.at_s)
+            stage.core.ended(write, [Outcome(write.actions[0], Result.REFUSED, "Forbidden", "no")])
+        stage.wait(0.1)
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert len(pauses) > 5
+    assert min(pauses) >= 5.0
