@@ -22,7 +22,15 @@ from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
 from edl.controller.due_jobs import DueJobs, next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
-from edl.controller.pending_writes import STATUS_EVERY, URGENT, Lane, PendingWrites, Write, lanes_in_turn
+from edl.controller.pending_writes import (
+    STATUS_EVERY,
+    URGENT,
+    DoneWrites,
+    Lane,
+    PendingWrites,
+    Write,
+    lanes_in_turn,
+)
 from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
@@ -35,8 +43,6 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 
-REPEAT_S = 1.0
-"""The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 SHORTEST_S = 0.01
 """A job is looked at again after this time at the earliest, if only the time changes what it needs."""
 
@@ -73,7 +79,7 @@ class Core:
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
         self._due = DueJobs(retry_s, retry_at_most_s)
-        self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write that made no pod, and when it ended
+        self._done = DoneWrites()  # those that made no pod
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
         self._turns = 0  # counts the writes that were taken, from 0 to STATUS_EVERY
         self._quota: tuple[ClusterSnapshot, QuotaNow] | None = None
@@ -184,7 +190,7 @@ class Core:
             if outcome.is_ok and isinstance(outcome.action, EmitEvent):
                 self._writes.sent(outcome.action, generation=job.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
-            self._done[uid] = (write, now_s)
+            self._done.add(write, now_s)
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
         has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
         self._due.back_off(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
@@ -323,8 +329,8 @@ class Core:
         uid = job.uid
         self.allotments.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
         self._pending.replace(uid, ())
-        self._done.pop(uid, None)
-        for part in (self._due, self.under_way, self._writes, self._probes, self._statuses, self._backoff):
+        parts = (self._due, self.under_way, self._done, self._writes, self._probes, self._statuses, self._backoff)
+        for part in parts:
             part.forget(uid)
 
     # --- One job
@@ -351,7 +357,7 @@ class Core:
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
         for write in self._needed(job, (*mine, *again)):
             is_planned = job.key not in self.allotments.unknown
-            sent_s = self._repeated_s(write)
+            sent_s = self._done.repeated_s(write)
             pace = self._statuses
             if write.status is not None and not (self.at_once and job.key not in pace.unexplained):
                 sent_s = max(sent_s, pace.due_s(job, write, now_s, is_planned=is_planned))
@@ -365,11 +371,6 @@ class Core:
         assumed = as_if_done(job, under_way)
         usable = self.allotments.of(assumed, self._waits, self.snapshot)
         return self._writes.of(job, assumed, usable, self._facts, under_way)
-
-    def _repeated_s(self, write: Write) -> float:
-        """When a write may be sent that may have been sent just now, in monotonic seconds."""
-        done = self._done.get(write.job_uid)
-        return done[1] + REPEAT_S if done is not None and done[0].actions == write.actions else -inf
 
     def _wants_probe(self, job: Job) -> bool:
         """True if the API server has to be asked whether it accepts the pods of a job."""
