@@ -22,15 +22,7 @@ from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
 from edl.controller.due_jobs import DueJobs, next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
-from edl.controller.pending_writes import (
-    STATUS_EVERY,
-    URGENT,
-    DoneWrites,
-    Lane,
-    PendingWrites,
-    Write,
-    lanes_in_turn,
-)
+from edl.controller.pending_writes import STATUS_EVERY, URGENT, DoneWrites, Lane, PendingWrites, Write, lanes_in_turn
 from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
@@ -170,25 +162,24 @@ class Core:
         self.under_way.ended(write)
         self._statuses.ended(write, outcomes, now_s)
         for outcome in outcomes:
-            self._backoff.record(outcome, now_s)
             if isinstance(outcome.action, CreatePod):
                 self._note_creation(outcome.action, outcome)
-        job = self._jobs.get(uid)
-        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
-        if job is None or fails_for_ever:
-            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
-        if job is None:
+        if (job := self._jobs.get(uid)) is None:
+            self.under_way.forget(uid)
             return
+        for outcome in outcomes:
+            self._backoff.record(outcome, now_s)
+        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
+        if fails_for_ever:
+            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
         failed = [o for o in outcomes if not o.is_ok and not isinstance(o.action, EmitEvent)]
         if is_probe(write):
-            self._probes.ended(job, outcomes)
-            if len(outcomes) == len(write.actions) and not failed:
-                self._backoff.accept_questions(uid, now_s)
+            self._note_answers(job, write, outcomes, now_s)
         elif not failed and isinstance(write.actions[0], Need):
-            self._writes.sent(write.actions[0], generation=job.generation)
+            self._writes.sent(write.actions[0], generation=write.generation)
         for outcome in outcomes:
             if outcome.is_ok and isinstance(outcome.action, EmitEvent):
-                self._writes.sent(outcome.action, generation=job.generation)
+                self._writes.sent(outcome.action, generation=write.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
             self._done.add(write, now_s)
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
@@ -225,9 +216,9 @@ class Core:
         lanes = lanes_in_turn(self._turns, background=background, is_held=is_held)
         if not self._statuses.may_send_oversized(now_s, at_once=self.at_once):
             lanes = [lane for lane in lanes if lane is not Lane.OVERSIZED]
-        write = self._pending.take(lanes)
-        if write is None:
+        if (write := self._pending.take(lanes)) is None:
             return None
+        write = replace(write, generation=self._jobs[write.job_uid].generation)
         self._turns = (self._turns + 1) % STATUS_EVERY
         self._statuses.begins(write)
         self.under_way.sent(write, now_s)
@@ -304,8 +295,7 @@ class Core:
             self.look_at(job.uid for job in snapshot.jobs if job.key in keys)
         if snapshot.missing_priority_classes != before.missing_priority_classes:
             self.look_at_all()
-        missing = snapshot.missing_priority_classes
-        facts = (snapshot.nodes, unreachable, before.watch, missing, requests)
+        facts = (snapshot.nodes, unreachable, before.watch, snapshot.missing_priority_classes, requests)
         self._facts = Facts(*facts, serving_waits=bool(waits), in_the_way=in_the_way)
 
     def _note_job(self, before: Job | None, job: Job) -> None:
@@ -391,6 +381,15 @@ class Core:
                 self._statuses.sent(write.job_uid)
             elif not (isinstance(action, CreatePod) and self.under_way.is_repeat(action)):
                 self.allotments.use(action)
+
+    def _note_answers(self, job: Job, write: Write, outcomes: Sequence[Outcome], now_s: float) -> None:
+        """Note what a dry run says of the pods of a job."""
+        if write.generation != job.generation:
+            self._backoff.drop(job.uid, CreatePod)  # that is nothing about pods of the present spec
+            return
+        self._probes.ended(job, outcomes)
+        if len(outcomes) == len(write.actions) and all(outcome.is_ok for outcome in outcomes):
+            self._backoff.accept_questions(job.uid, now_s)
 
     def _note_creation(self, action: CreatePod, outcome: Outcome) -> None:
         """Note whether a pod was created; if that is unknown, the same creation is sent again first."""

@@ -62,10 +62,12 @@ class Write:
     Attributes:
         actions: at least one.
         lane: what they are for.
+        generation: that of the job when they were sent.
     """
 
     actions: tuple[Action, ...]
     lane: Lane
+    generation: int = 0
 
     @property
     def job_uid(self) -> str:

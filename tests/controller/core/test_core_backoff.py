@@ -197,3 +197,17 @@ def test_a_job_that_is_suspended_rests_if_nobody_may_withdraw_its_node_request()
     pauses = [after - before for before, after in pairwise(tries)]
     assert len(pauses) > 5
     assert min(pauses) >= 5.0
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])
+def test_nothing_is_kept_of_an_answer_about_a_job_that_is_gone(result: Result) -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    writes = stage.take()
+    assert writes
+    del stage.world.jobs[A]
+    stage.see()
+    for write in writes:
+        stage.core.ended(write, [Outcome(write.actions[0], result, "Forbidden", "the namespace is terminating")])
+    assert not any((stage.backoff._of_job, stage.backoff._failures, stage.backoff._failed_s))

@@ -12,7 +12,17 @@ from edl.controller.pending_writes import STATUS_EVERY, Lane
 from edl.controller.status_pace import DEBOUNCE_S
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.node_watch import NodeWatch
-from edl.model.actions import CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, ProbePod, Result
+from edl.model.actions import (
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsureService,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    ProbePod,
+    Result,
+)
 from edl.model.cluster import AvoidedNode, ResourceQuota
 from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
@@ -307,3 +317,34 @@ def test_writes_that_have_no_effect_are_sent_again_after_pauses_that_grow() -> N
         stage.wait(0.1)
     counts = [sum(begin <= at_s < end for at_s in times) for begin, end in ((0, 0.9), (0, 15), (150, 300))]
     assert counts == [3, pytest.approx(12, abs=3), pytest.approx(15, abs=3)]
+
+
+@pytest.mark.parametrize("result", [Result.UNCHANGED, Result.REFUSED, Result.FAILED])
+def test_an_answer_about_pods_of_an_older_spec_says_nothing_about_the_present_one(result: Result) -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    old = next(write for write in stage.take() if of_type(ProbePod, [write]))
+    stage.alter(A, generation=2)
+    stage.core.ended(old, [Outcome(old.actions[0], result, "Why", "so")])
+    assert stage.core.unprobed() == {"uid-default-a"}
+    stage.wait(2.0)
+    assert len(of_type(ProbePod, stage.send())) == 1
+    assert not stage.core.unprobed()
+
+
+def test_what_pods_of_an_older_spec_need_is_made_again_for_the_present_one() -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.send()
+    stage.plan({"a": 1})
+    writes = stage.take()
+    old = next(write for write in writes if of_type(EnsureService, [write]))
+    for write in writes:
+        if write is not old:
+            stage.end(write)
+    stage.alter(A, generation=2)
+    stage.end(old)
+    stage.wait(2.0)
+    stage.plan({"a": 1})
+    assert len(of_type(EnsureService, stage.send())) == 1
