@@ -275,9 +275,10 @@ class Allotments:
                 self.planning.node_requests_sent.add(action.job)
 
     def give_back(self, action: CreatePod) -> None:
-        """The pod was not created: its slot may be used again."""
-        used = self.used.get(action.job)
-        if used is not None and used[action.role, action.node or ""] > 0:
+        """The pod was not created: its slot may be used again, unless a former job of that name used it."""
+        used, allotment = self.used.get(action.job), self.by_job.get(action.job)
+        is_own = allotment is not None and allotment.uid == action.job_uid
+        if used is not None and is_own and used[action.role, action.node or ""] > 0:
             used[action.role, action.node or ""] -= 1
 
     def has_needless_evictions(self, waits: frozenset[str]) -> bool:
