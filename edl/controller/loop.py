@@ -278,7 +278,10 @@ class Controller:
             self._report_task.add_done_callback(self._reported)
         if (self._core.has_more or self._sender.is_cut) and not self._sender.is_full and self._show is None:
             return 0.0
-        times = (self._cycle.next_due_s(), self._core.next_look_s(), self._evictions.next_look_s())
+        look_s = self._core.next_look_s()
+        if self._sender.is_full and look_s <= now_s:  # nothing comes of that before a write ends
+            look_s = self._sender.next_place_s()
+        times = (self._cycle.next_due_s(), look_s, self._evictions.next_look_s())
         next_s = min(*times, self._observer.next_lost_s(), now_s + self._pace.interval_s)
         return max(SHORTEST_S, next_s - self._clock.monotonic_s())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 from edl.clock import Clock
@@ -71,7 +72,7 @@ class Sender:
         self._concurrency, self._wake = Concurrency(writes), wake
         self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
         self._was_full = self._was_background_full = False  # when writes were sent last
-        self.last_write_s, self.failures, self.is_cut = -float("inf"), 0, False
+        self.last_write_s, self.failures, self.is_cut = -inf, 0, False
 
     def send(self) -> None:
         """Send as many writes as the limit allows, if this replica holds the lease; a part if that takes long."""
@@ -114,6 +115,11 @@ class Sender:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         else:
             await self._clock.sleep(self._concurrency.pause_s(self._clock.monotonic_s()))
+
+    def next_place_s(self) -> float:
+        """The monotonic time at which a paused place may be used again; infinity if none is paused."""
+        now_s = self._clock.monotonic_s()
+        return now_s + (self._concurrency.pause_s(now_s) or inf)
 
     @property
     def is_idle(self) -> bool:

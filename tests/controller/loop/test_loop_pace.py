@@ -15,6 +15,7 @@ from edl.controller.pace import Pace, PlanTimer
 from edl.controller.ports import RoundResult
 from edl.lifecycle.trials.retries import FIRST_S
 from edl.model.actions import Action, Outcome, PatchStatus, Result
+from edl.model.names import JobKey
 from tests.controller.loop_stage import A, Stage, at_work, at_work_during, play, with_jobs
 from tests.worlds.builders import make_job, make_serving
 from tests.worlds.fakes import FakeCluster
@@ -253,3 +254,27 @@ def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
     play(stage, script)
     assert len(ages) > 40
     assert max(ages) <= 5.0
+
+
+def test_no_turns_are_taken_while_every_place_is_in_use_although_jobs_are_due() -> None:
+    names = [f"j{number}" for number in range(10)]
+    stage = with_jobs(**dict.fromkeys(names, 4))
+    stage.pace = Pace(writes=2)
+    turns: list[float] = []
+
+    def become(*, ready: bool) -> None:
+        for name in names:
+            stage.world.change(JobKey("default", name), f"{name}-trainer-0", ready=ready)
+        stage.cluster.touch()
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        stage.cluster.delay_s = 4.0
+        become(ready=False)
+        await asyncio.sleep(1.2)
+        become(ready=True)
+        with patch.object(stage.cluster, "urgent_changes", lambda: turns.append(now_s()) or frozenset()):
+            await asyncio.sleep(2.5)
+
+    at_work_during(stage, script)
+    assert len(turns) < 20
