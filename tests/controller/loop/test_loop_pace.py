@@ -237,6 +237,23 @@ def test_once_gives_up_if_the_cache_never_syncs() -> None:
     assert not stage.world.writes
 
 
+def test_once_ends_after_its_last_write_although_the_cache_is_lost_meanwhile() -> None:
+    stage = with_jobs(a=6, b=6)
+
+    async def script(controller: Controller) -> None:
+        def loses_the_cache(_: Action) -> Outcome | None:
+            stage.cluster.problem = "the watch was cut off"
+            return None
+
+        stage.cluster.policies, stage.cluster.delay_s = loses_the_cache, 3.0
+        stage.cluster.in_turn = asyncio.Lock()
+        assert await controller.once(2.0) is RoundResult.SKIPPED
+        assert not stage.cluster.under_way
+
+    play(stage, script)
+    assert len(stage.recorder.outcomes) == 2
+
+
 def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
     stage = Stage(targets={"a": 40}, pace=Pace(writes=1))
     stage.world.add(make_job("a", min_trainers=1, max_trainers=40))
