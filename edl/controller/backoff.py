@@ -68,9 +68,14 @@ class RefusedAction:
     accepted_s: float | None = None
     step: int = 1
 
+    @property
+    def believed_s(self) -> float:
+        """When the refusal is over if no pod is created before; infinity while the server does not accept it."""
+        return inf if self.accepted_s is None else self.accepted_s + DOUBLED_EACH_S
+
     def is_over(self, now_s: float) -> bool:
         """True if the server has accepted it: a pod was created since, or a minute has passed."""
-        return self.accepted_s is not None and (self.step > 1 or now_s - self.accepted_s >= DOUBLED_EACH_S)
+        return self.accepted_s is not None and (self.step > 1 or now_s >= self.believed_s)
 
 
 class Backoff:
@@ -198,8 +203,9 @@ class Backoff:
         self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
-        """The end of the shortest pause of a job, in monotonic seconds; infinity if no job pauses."""
-        ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
+        """When a pause or a refusal of a job ends next, in monotonic seconds; infinity if none does."""
+        found = self._of_job.get(job_uid, {}).values()
+        ends_s = (end_s for refused in found for end_s in (refused.until_s, refused.believed_s))
         refused_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
         return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 

@@ -211,3 +211,22 @@ def test_nothing_is_kept_of_an_answer_about_a_job_that_is_gone(result: Result) -
     for write in writes:
         stage.core.ended(write, [Outcome(write.actions[0], result, "Forbidden", "the namespace is terminating")])
     assert not any((stage.backoff._of_job, stage.backoff._failures, stage.backoff._failed_s))
+
+
+def test_a_job_is_degraded_for_a_minute_after_its_pods_are_accepted_again() -> None:
+    stage = at_rest()
+    stage.answer = lambda action: (
+        Outcome(action, Result.REFUSED, "Forbidden", "no") if isinstance(action, CreatePod | ProbePod) else None
+    )
+    stage.plan({"a": 4})
+    stage.send()
+    stage.plan({"a": 2})
+    stage.answer = lambda _: None
+    degraded = []
+    for _ in range(80):
+        stage.wait(1.0)
+        stage.send()
+        condition = stage.world.jobs[A].status.condition("Degraded")  # type: ignore[union-attr]
+        degraded.append(condition is not None and condition.status == "True")
+    assert degraded[:60] == [True] * 60
+    assert not any(degraded[70:])
