@@ -176,13 +176,13 @@ def test_an_error_of_the_adapter_is_a_failed_write_and_stops_no_other() -> None:
     assert bench.recorder.failures == ["CreatePod for job default/a: broken"]
 
 
-def test_a_write_whose_outcome_cannot_be_recorded_is_no_longer_under_way() -> None:
+def test_a_write_whose_outcome_cannot_be_recorded_is_no_longer_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(Write((create(0),), Lane.BASE))
 
     def breaks(_: Outcome) -> None:
         raise ValueError("a label is none")
 
-    bench.recorder.acted = breaks  # type: ignore[method-assign]
+    monkeypatch.setattr(bench.recorder, "acted", breaks)
     with pytest.raises(ValueError, match="a label is none"):
         run_virtual(bench.until_idle())
     assert [outcome.result for _, outcomes in bench.offers.told for outcome in outcomes] == [Result.DONE]

@@ -279,6 +279,10 @@ def test_no_turns_are_taken_while_every_place_is_in_use_although_jobs_are_due() 
     stage.pace = Pace(writes=2)
     turns: list[float] = []
 
+    def note_turn() -> frozenset[str]:
+        turns.append(now_s())
+        return frozenset()
+
     def become(*, ready: bool) -> None:
         for name in names:
             stage.world.change(JobKey("default", name), f"{name}-trainer-0", ready=ready)
@@ -290,7 +294,7 @@ def test_no_turns_are_taken_while_every_place_is_in_use_although_jobs_are_due() 
         become(ready=False)
         await asyncio.sleep(1.2)
         become(ready=True)
-        with patch.object(stage.cluster, "urgent_changes", lambda: turns.append(now_s()) or frozenset()):
+        with patch.object(stage.cluster, "urgent_changes", note_turn):
             await asyncio.sleep(2.5)
 
     at_work_during(stage, script)
