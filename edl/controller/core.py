@@ -91,8 +91,10 @@ class Core:
         for uid, job in self._jobs.items():
             if (old := before.get(uid)) is not job and old != job:
                 self._note_job(old, job)
-        for uid in before.keys() - self._jobs.keys():
-            self._forget(before[uid])
+        if gone := before.keys() - self._jobs.keys():
+            by_key = {job.key: job for job in snapshot.jobs}
+            for uid in gone:
+                self._forget(before[uid], by_key.get(before[uid].key))
         self.look_at(self.allotments.cut)
         if before_nodes != snapshot.kueue.nodes:
             self.look_at(filter(self._pending.has_of, self.allotments.growing()))
@@ -314,14 +316,13 @@ class Core:
         self.look_at((uid,), is_news=True)
         self.allotments.compare(job.key, job)
 
-    def _forget(self, job: Job) -> None:
-        """Forget a job that is gone."""
+    def _forget(self, job: Job, other: Job | None) -> None:
+        """Forget a job that is gone; another one may have its name now."""
         uid = job.uid
-        self.allotments.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
+        self.allotments.compare(job.key, other)
         self._pending.replace(uid, ())
-        parts = (self._due, self.under_way, self._done, self._writes, self._probes, self._statuses, self._backoff)
-        for part in parts:
-            part.forget(uid)
+        for one in (self._due, self.under_way, self._done, self._writes, self._probes, self._statuses, self._backoff):
+            one.forget(uid)
 
     # --- One job
 

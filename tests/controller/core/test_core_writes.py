@@ -29,6 +29,7 @@ from edl.model.pods import PodPhase
 from edl.model.resources import Resources
 from tests.controller.core.core_stage import A, B, CoreStage, at_rest, of_type
 from tests.worlds.builders import make_job
+from tests.worlds.fakes import Compared
 
 FEW = 6
 """Writes."""
@@ -124,6 +125,18 @@ def test_a_job_that_breaks_the_code_is_reported_and_stops_no_other() -> None:
     stage.world.finish(B, "b-trainer-0", 1)
     assert of_type(MarkPod, stage.send())
     assert [line for line in stage.recorder.failures if line.startswith("job default/a")]
+
+
+def test_jobs_that_go_together_are_not_compared_with_all_others() -> None:
+    stage, count = CoreStage(), 100
+    for number in range(count):
+        stage.world.add(make_job(f"j{number}", namespace=Compared("n")))
+    stage.see()
+    stage.world.jobs = dict(list(stage.world.jobs.items())[: count // 2])
+    snapshot = stage.snapshot()
+    Compared.times = 0
+    stage.core.seen(snapshot, frozenset())
+    assert Compared.times < 10 * count
 
 
 # --- Order
