@@ -62,8 +62,13 @@ class Allotment:
     def decision_for(self, job: Job) -> ScaleDecision | None:
         """The decision, with only those victims and moves that are still the same pods; None for another job.
 
-        Of a job that only shrinks, and for nobody else, no more trainers end than it still has too many. A job that
-        may not have more trainers now, whatever the plan knew, does not grow; what it has asked for it takes back.
+        Others may have ended since the plan was made. So no more end than leave the job its minimum, or what the plan
+        leaves it if that is less; and of a job that only shrinks, and for nobody else, no more than it still has too
+        many. A job that may not have more trainers now, whatever the
+        plan knew, does not grow; what it has asked for it takes back.
+
+        Args:
+            job: as it will be once the writes under way have succeeded.
         """
         if not self.is_for(job):
             return None
@@ -74,13 +79,23 @@ class Allotment:
             tuple(name for name in names if name in here and here[name] == self.pods.get(name))
             for names in (self.decision.victims, self.decision.moves)
         )
-        if self.decision.shrink_reason in BY_ITSELF and not self.decision.nodes:
-            live = {pod.name for pod in job.live_trainers}
-            victims = tuple(name for name in victims if name in live)[: max(0, len(live) - self.decision.target)]
+        victims = self._able(victims, job)
         decision = _as_accepted(self.decision, job)
         if (victims, moves) == (decision.victims, decision.moves):
             return decision
         return replace(decision, victims=victims, moves=moves)
+
+    def _able(self, victims: tuple[str, ...], job: Job) -> tuple[str, ...]:
+        """The victims that may end now, with those that end already; a gang ends as a whole."""
+        d, live = self.decision, {pod.name for pod in job.live_trainers}
+        here = [name for name in victims if name in live]
+        if d.shrink_reason in BY_ITSELF and not d.nodes:
+            return tuple(here[: max(0, len(live) - d.target)])
+        if not job.fault_tolerant:
+            return victims
+        least = min(job.min_trainers, d.current - len(d.victims))  # some may start again elsewhere
+        spared = here[max(0, len(live) - least) :]
+        return tuple(name for name in victims if name not in spared)
 
     def explained(self, decision: ScaleDecision) -> Allotment:
         """Return the allotment with the sentences of a decision, if the decision differs in nothing else."""

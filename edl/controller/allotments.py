@@ -222,7 +222,7 @@ class Allotments:
         """Return the part of its allotment that a job may use now.
 
         Args:
-            job: as the cache shows it.
+            job: as it will be once the writes under way have succeeded.
             waits: UIDs of the serving pods that wait for capacity.
             now: what the cache shows.
         """
@@ -275,9 +275,10 @@ class Allotments:
                 self.planning.node_requests_sent.add(action.job)
 
     def give_back(self, action: CreatePod) -> None:
-        """Count a slot as unused again, because its pod was not created."""
-        used = self.used.get(action.job)
-        if used is not None and used[action.role, action.node or ""] > 0:
+        """Count a slot as unused, because its pod was not created; not one of a former job of the same name."""
+        used, allotment = self.used.get(action.job), self.by_job.get(action.job)
+        is_own = allotment is not None and allotment.uid == action.job_uid
+        if used is not None and is_own and used[action.role, action.node or ""] > 0:
             used[action.role, action.node or ""] -= 1
 
     def has_needless_evictions(self, waits: frozenset[str]) -> bool:

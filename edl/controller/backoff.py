@@ -30,6 +30,7 @@ from edl.model.actions import (
     RequestNode,
     ResizeWorkload,
     Result,
+    WithdrawNodeRequest,
 )
 from edl.model.names import Role
 
@@ -67,9 +68,14 @@ class RefusedAction:
     accepted_s: float | None = None
     step: int = 1
 
+    @property
+    def believed_s(self) -> float:
+        """When the refusal is over if no pod is created before; infinity while the server does not accept it."""
+        return inf if self.accepted_s is None else self.accepted_s + DOUBLED_EACH_S
+
     def is_over(self, now_s: float) -> bool:
         """True if the API server accepts the action again: a pod was created since, or a minute has passed."""
-        return self.accepted_s is not None and (self.step > 1 or now_s - self.accepted_s >= DOUBLED_EACH_S)
+        return self.accepted_s is not None and (self.step > 1 or now_s >= self.believed_s)
 
 
 class Backoff:
@@ -202,8 +208,9 @@ class Backoff:
         self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
-        """The end of the shortest pause of a job, in monotonic seconds; infinity if no job pauses."""
-        ends_s = (refused.until_s for refused in self._of_job.get(job_uid, {}).values())
+        """When a pause or a refusal of a job ends next, in monotonic seconds; infinity if none does."""
+        found = self._of_job.get(job_uid, {}).values()
+        ends_s = (end_s for refused in found for end_s in (refused.until_s, refused.believed_s))
         refused_s = min((end_s for end_s in ends_s if end_s > now_s), default=inf)
         return min(refused_s, self.retries.next_end_s(job_uid, now_s))
 
@@ -215,7 +222,7 @@ class Backoff:
         """
         kinds = {_group(type(action)) for action in wanted}
         for kind, refused in list(self._of_job.get(job_uid, {}).items()):
-            is_over = kind not in {EmitEvent, RequestNode} or now_s >= refused.until_s
+            is_over = kind not in {EmitEvent, RequestNode, WithdrawNodeRequest} or now_s >= refused.until_s
             if kind not in kinds and kind not in {CreatePod, ResizeWorkload} and is_over:
                 self._drop(job_uid, kind)
 

@@ -22,7 +22,7 @@ from edl.controller.assumed import as_if_done, is_foreseen
 from edl.controller.backoff import Backoff
 from edl.controller.due_jobs import DueJobs, next_end_s
 from edl.controller.job_writes import Facts, JobWrites, is_exclusive, node_requests_by_job
-from edl.controller.pending_writes import STATUS_EVERY, URGENT, Lane, PendingWrites, Write, lanes_in_turn
+from edl.controller.pending_writes import STATUS_EVERY, URGENT, DoneWrites, Lane, PendingWrites, Write, lanes_in_turn
 from edl.controller.probes import Probes
 from edl.controller.status_pace import StatusPace
 from edl.controller.under_way import UnderWay, is_probe
@@ -35,8 +35,6 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 
-REPEAT_S = 1.0
-"""The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 SHORTEST_S = 0.01
 """A job is looked at again after this time at the earliest, if only the time changes what it needs."""
 
@@ -73,7 +71,7 @@ class Core:
         self._facts, self._waits = Facts(), frozenset[str]()
         self._jobs: dict[str, Job] = {}
         self._due = DueJobs(retry_s, retry_at_most_s)
-        self._done: dict[str, tuple[Write, float]] = {}  # by UID: the last write that made no pod, and when it ended
+        self._done = DoneWrites()  # those that made no pod
         self._pending, self._probes, self._statuses = PendingWrites(), Probes(backoff), StatusPace()
         self._turns = 0  # counts the writes that were taken, from 0 to STATUS_EVERY
         self._quota: tuple[ClusterSnapshot, QuotaNow] | None = None
@@ -93,8 +91,10 @@ class Core:
         for uid, job in self._jobs.items():
             if (old := before.get(uid)) is not job and old != job:
                 self._note_job(old, job)
-        for uid in before.keys() - self._jobs.keys():
-            self._forget(before[uid])
+        if gone := before.keys() - self._jobs.keys():
+            by_key = {job.key: job for job in snapshot.jobs}
+            for uid in gone:
+                self._forget(before[uid], by_key.get(before[uid].key))
         self.look_at(self.allotments.cut)
         if before_nodes != snapshot.kueue.nodes:
             self.look_at(filter(self._pending.has_of, self.allotments.growing()))
@@ -164,27 +164,26 @@ class Core:
         self.under_way.ended(write)
         self._statuses.ended(write, outcomes, now_s)
         for outcome in outcomes:
-            self._backoff.record(outcome, now_s)
             if isinstance(outcome.action, CreatePod):
                 self._note_creation(outcome.action, outcome)
-        job = self._jobs.get(uid)
-        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
-        if job is None or fails_for_ever:
-            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
-        if job is None:
+        if (job := self._jobs.get(uid)) is None:
+            self.under_way.forget(uid)
             return
+        for outcome in outcomes:
+            self._backoff.record(outcome, now_s)
+        fails_for_ever = self._backoff.refused_creation(uid, now_s) is not None
+        if fails_for_ever:
+            self.under_way.forget(uid)  # nothing is planned with pods that cannot be created
         failed = [o for o in outcomes if not o.is_ok and not isinstance(o.action, EmitEvent)]
         if is_probe(write):
-            self._probes.ended(job, outcomes)
-            if len(outcomes) == len(write.actions) and not failed:
-                self._backoff.accept_questions(uid, now_s)
+            self._note_answers(job, write, outcomes, now_s)
         elif not failed and isinstance(write.actions[0], Need):
-            self._writes.sent(write.actions[0], generation=job.generation)
+            self._writes.sent(write.actions[0], generation=write.generation)
         for outcome in outcomes:
             if outcome.is_ok and isinstance(outcome.action, EmitEvent):
-                self._writes.sent(outcome.action, generation=job.generation)
+                self._writes.sent(outcome.action, generation=write.generation)
         if not failed and not isinstance(write.actions[0], CreatePod):
-            self._done[uid] = (write, now_s)
+            self._done.add(write, now_s)
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
         has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
         self._due.back_off(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
@@ -219,9 +218,9 @@ class Core:
         lanes = lanes_in_turn(self._turns, background=background, is_held=is_held)
         if not self._statuses.may_send_oversized(now_s, at_once=self.at_once):
             lanes = [lane for lane in lanes if lane is not Lane.OVERSIZED]
-        write = self._pending.take(lanes)
-        if write is None:
+        if (write := self._pending.take(lanes)) is None:
             return None
+        write = replace(write, generation=self._jobs[write.job_uid].generation)
         self._turns = (self._turns + 1) % STATUS_EVERY
         self._statuses.begins(write)
         self.under_way.sent(write, now_s)
@@ -298,8 +297,7 @@ class Core:
             self.look_at(job.uid for job in snapshot.jobs if job.key in keys)
         if snapshot.missing_priority_classes != before.missing_priority_classes:
             self.look_at_all()
-        missing = snapshot.missing_priority_classes
-        facts = (snapshot.nodes, unreachable, before.watch, missing, requests)
+        facts = (snapshot.nodes, unreachable, before.watch, snapshot.missing_priority_classes, requests)
         self._facts = Facts(*facts, serving_waits=bool(waits), in_the_way=in_the_way)
 
     def _note_job(self, before: Job | None, job: Job) -> None:
@@ -318,14 +316,13 @@ class Core:
         self.look_at((uid,), is_news=True)
         self.allotments.compare(job.key, job)
 
-    def _forget(self, job: Job) -> None:
-        """Forget a job that is gone."""
+    def _forget(self, job: Job, other: Job | None) -> None:
+        """Forget a job that is gone; another one may have its name now."""
         uid = job.uid
-        self.allotments.compare(job.key, next((other for other in self._jobs.values() if other.key == job.key), None))
+        self.allotments.compare(job.key, other)
         self._pending.replace(uid, ())
-        self._done.pop(uid, None)
-        for part in (self._due, self.under_way, self._writes, self._probes, self._statuses, self._backoff):
-            part.forget(uid)
+        for one in (self._due, self.under_way, self._done, self._writes, self._probes, self._statuses, self._backoff):
+            one.forget(uid)
 
     # --- One job
 
@@ -351,7 +348,7 @@ class Core:
         due_s = min(now_s + wait_s, self._backoff.next_try_s(job.uid, now_s))
         for write in self._needed(job, (*mine, *again)):
             is_planned = job.key not in self.allotments.unknown
-            sent_s = self._repeated_s(write)
+            sent_s = self._done.repeated_s(write)
             pace = self._statuses
             if write.status is not None and not (self.at_once and job.key not in pace.unexplained):
                 sent_s = max(sent_s, pace.due_s(job, write, now_s, is_planned=is_planned))
@@ -362,13 +359,9 @@ class Core:
         self._due.later(job.uid, due_s)
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
-        usable = self.allotments.of(job, self._waits, self.snapshot)
-        return self._writes.of(job, as_if_done(job, under_way), usable, self._facts, under_way)
-
-    def _repeated_s(self, write: Write) -> float:
-        """From when on a write may be sent that equals the last write of its job, in monotonic seconds."""
-        done = self._done.get(write.job_uid)
-        return done[1] + REPEAT_S if done is not None and done[0].actions == write.actions else -inf
+        assumed = as_if_done(job, under_way)
+        usable = self.allotments.of(assumed, self._waits, self.snapshot)
+        return self._writes.of(job, assumed, usable, self._facts, under_way)
 
     def _wants_probe(self, job: Job) -> bool:
         """True if the API server has to be asked whether it accepts the pods of a job."""
@@ -389,6 +382,15 @@ class Core:
                 self._statuses.sent(write.job_uid)
             elif not (isinstance(action, CreatePod) and self.under_way.is_repeat(action)):
                 self.allotments.use(action)
+
+    def _note_answers(self, job: Job, write: Write, outcomes: Sequence[Outcome], now_s: float) -> None:
+        """Note what a dry run says of the pods of a job."""
+        if write.generation != job.generation:
+            self._backoff.drop(job.uid, CreatePod)  # that is nothing about pods of the present spec
+            return
+        self._probes.ended(job, outcomes)
+        if len(outcomes) == len(write.actions) and all(outcome.is_ok for outcome in outcomes):
+            self._backoff.accept_questions(job.uid, now_s)
 
     def _note_creation(self, action: CreatePod, outcome: Outcome) -> None:
         """Note whether a pod was created; if that is unknown, the same creation is sent again first."""

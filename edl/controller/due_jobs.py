@@ -34,7 +34,7 @@ LOOK_AFTER_S = 300.0
 JOBS_AT_ONCE = 5
 """The writes of so many jobs are computed between two sends; one job takes some milliseconds at worst."""
 LEAST_SWEPT = 1000
-"""Times that are out of date are swept out once they are more than this and than the jobs."""
+"""Times and places that are out of date are swept out once they are more than this and than the jobs."""
 CONFLICT_S = 0.1
 """The backoff of a job after its first conflict: the watch shows soon what has changed."""
 
@@ -122,6 +122,7 @@ class DueJobs:
         self._now: dict[str, _Place] = {}  # the jobs to look at
         self._in_turn = {rank: _InTurn() for rank in RANKS}
         self._numbers = count()
+        self._gone = 0  # jobs that went while they were in a queue
         self._away: set[str] = set()  # those of `_now` that back off, and are in no queue
         self._returns: list[tuple[float, str]] = []  # a heap: when they come back
         self._later: dict[str, float] = {}  # when a job is looked at without a change
@@ -253,8 +254,13 @@ class DueJobs:
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""
         self._away.discard(uid)
+        self._gone += uid in self._now
         for known in (self._now, self._later, self._backoffs):
             known.pop(uid, None)
+        if self._gone > len(self._now) + LEAST_SWEPT:  # a replica without the lease looks at none
+            self._gone, self._in_turn = 0, {rank: _InTurn() for rank in RANKS}
+            for one in self._now.keys() - self._away:
+                self._push(one)
 
 
 def spread(job_uid: str) -> float:

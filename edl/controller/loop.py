@@ -183,6 +183,7 @@ class Controller:
         while True:
             result = await self.round()
             if result not in {RoundResult.SKIPPED, RoundResult.FOLLOWED} or self._clock.monotonic_s() >= deadline_s:
+                await self._sender.close()  # the cache may have been lost while something was sent
                 return result
             await self._clock.sleep(self._pace.debounce_s)
 
@@ -278,7 +279,8 @@ class Controller:
             self._report_task.add_done_callback(self._reported)
         if (self._core.has_more or self._sender.is_cut) and not self._sender.is_full and self._show is None:
             return 0.0
-        times = (self._cycle.next_due_s(), self._core.next_look_s(), self._evictions.next_look_s())
+        send_s = max(self._core.next_look_s(), self._sender.next_place_s())
+        times = (self._cycle.next_due_s(), send_s, self._evictions.next_look_s())
         next_s = min(*times, self._observer.next_lost_s(), now_s + self._pace.interval_s)
         return max(SHORTEST_S, next_s - self._clock.monotonic_s())
 

@@ -1,4 +1,4 @@
-"""Orders the writes that may be sent: by lane (kind of write), and in each lane by namespace and job in turn.
+"""Orders the writes that may be sent: by lane (kind of write), then by namespace and job; repeated ones wait.
 
 A job's writes are replaced as a whole whenever they are computed anew, so a superseded write is not here any more.
 Which write must wait for another one of its job is decided where they are computed (`job_writes`).
@@ -10,11 +10,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from math import inf
 
 from edl.model.actions import Action, PatchStatus
 
 STATUS_EVERY = 8
 """Every eighth write is a status, so that endless growth never delays the statuses of other jobs for long."""
+
+REPEAT_S, REPEAT_AT_MOST_S = 1.0, 30.0
+"""A write that succeeded without effect is sent again after the first time, and twice as long each time, up to the
+second: a finalizer may hold a pod that is deleted by force."""
 
 
 class Lane(IntEnum):
@@ -57,10 +62,12 @@ class Write:
     Attributes:
         actions: at least one.
         lane: what they are for.
+        generation: that of the job when they were sent.
     """
 
     actions: tuple[Action, ...]
     lane: Lane
+    generation: int = 0
 
     @property
     def job_uid(self) -> str:
@@ -143,3 +150,29 @@ class PendingWrites:
             return []
         found = (namespaces.get(namespace, {}) for namespaces in self._ready.values())
         return [jobs for jobs in found if job_uid in jobs]
+
+
+class DoneWrites:
+    """The writes that succeeded lately; if the cache does not show their effect, they are computed again."""
+
+    def __init__(self) -> None:
+        self._of_job: dict[str, dict[tuple[Action, ...], tuple[float, float]]] = {}  # when one ended, and its pause
+
+    def add(self, write: Write, now_s: float) -> None:
+        """Note that a write has succeeded; monotonic seconds."""
+        known = self._of_job.get(write.job_uid, {})
+        kept = {actions: one for actions, one in known.items() if now_s < one[0] + 2 * one[1]}
+        pause_s = 2 * kept[write.actions][1] if write.actions in kept else REPEAT_S
+        self._of_job[write.job_uid] = kept | {write.actions: (now_s, min(REPEAT_AT_MOST_S, pause_s))}
+
+    def repeated_s(self, write: Write) -> float:
+        """When a write may be sent, in monotonic seconds; minus infinity if it was not sent just now."""
+        return sum(self._of_job.get(write.job_uid, {}).get(write.actions, (-inf, 0.0)))
+
+    def forget(self, job_uid: str) -> None:
+        """Forget a job that no longer exists."""
+        self._of_job.pop(job_uid, None)
+
+    def clear(self) -> None:
+        """Forget every write."""
+        self._of_job.clear()

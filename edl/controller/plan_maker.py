@@ -168,7 +168,9 @@ class PlanMaker:
             return await self._compute(self._search_thread, lambda: self._planner.early_evictions(view, self._limits))
         except PlanError as error:
             self._recorder.postponed(f"capacity for serving pods ahead of the plan: {error}")
-            return ()
+        except Exception as error:  # a bug in one search must not stop the next ones
+            self._recorder.failed("search for serving pods ahead of the plan", error)
+        return ()
 
     async def startable(self, view: ClusterSnapshot, plan: ScalePlan) -> Sequence[StartablePod]:
         """The pods of the plan that fit on their nodes now; none if that cannot be computed in time."""

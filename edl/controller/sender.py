@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 from edl.clock import Clock
@@ -69,9 +70,9 @@ class Sender:
     ) -> None:
         self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
         self._concurrency, self._wake = Concurrency(writes), wake
-        self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
+        self._tasks: dict[asyncio.Task[None], tuple[Write, list[Outcome]]] = {}
         self._was_full = self._was_background_full = False  # when writes were sent last
-        self.last_write_s, self.failures, self.is_cut = -float("inf"), 0, False
+        self.last_write_s, self.failures, self.is_cut = -inf, 0, False
 
     def send(self) -> None:
         """Send as many writes as the limit allows, if this replica holds the lease; a part if that takes long."""
@@ -84,8 +85,9 @@ class Sender:
             write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
                 break
-            task = asyncio.ensure_future(self._carry_out(write))
-            self._tasks[task] = write
+            outcomes: list[Outcome] = []
+            task = asyncio.ensure_future(self._carry_out(write, outcomes))
+            self._tasks[task] = write, outcomes
             task.add_done_callback(lambda _: self._wake())
             self.is_cut = self._core.looked_at - looked_at >= JOBS_IN_A_SLICE
         if self.is_cut and len(self._tasks) < places:
@@ -97,11 +99,11 @@ class Sender:
         """Report the writes that have ended to the state machine, in the order in which they were sent.
 
         Raises:
-            BaseException: whatever ended a write that is no `Exception`.
+            BaseException: whatever ended a write; else its job would wait for it for ever.
         """
         for task in [task for task in self._tasks if task.done()]:
-            write = self._tasks.pop(task)
-            self._core.ended(write, task.result())
+            self._core.ended(*self._tasks.pop(task))
+            task.result()
 
     @property
     def has_ended(self) -> bool:
@@ -114,6 +116,11 @@ class Sender:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         else:
             await self._clock.sleep(self._concurrency.pause_s(self._clock.monotonic_s()))
+
+    def next_place_s(self) -> float:
+        """The monotonic time from which on a write may be sent; infinity if another one has to end first."""
+        now_s = self._clock.monotonic_s()
+        return now_s + (self._concurrency.pause_s(now_s) or inf) if self.is_full else -inf
 
     @property
     def is_idle(self) -> bool:
@@ -139,8 +146,7 @@ class Sender:
         for task in self._tasks:
             task.cancel()
 
-    async def _carry_out(self, write: Write) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    async def _carry_out(self, write: Write, outcomes: list[Outcome]) -> None:
         for action in write.actions:
             outcome = await self._try(action)
             outcomes.append(outcome)
@@ -150,7 +156,6 @@ class Sender:
             self._recorder.acted(outcome)
             if not outcome.is_ok and not isinstance(action, EmitEvent):
                 break
-        return outcomes
 
     async def _try(self, action: Action) -> Outcome:
         if not self._lease.is_held():

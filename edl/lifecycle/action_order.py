@@ -1,6 +1,5 @@
-"""The order in which the actions of one job are carried out: marks and deletions, then new pods, status and events.
+"""The actions that write the status of a job, in their order.
 
-New pods and the status do not wait for each other, but within each of the two every action needs the one before it.
 If a mark fails, the status that depends on it must not be written.
 """
 
@@ -10,13 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from edl.lifecycle.conditions import with_degraded_of
-from edl.model.actions import Action, CreatePod, DeleteJob, EmitEvent, Need, PatchStatus
+from edl.model.actions import Action, DeleteJob, EmitEvent, PatchStatus
 from edl.model.jobs import Job
-
-
-def creations(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """The creations of a job in order: objects that new pods need, then the pods."""
-    return tuple(a for a in actions if isinstance(a, Need | CreatePod))
 
 
 def status_updates(actions: Iterable[Action]) -> tuple[Action, ...]:

@@ -197,6 +197,7 @@ class Reflector(Generic[T]):
                 await self._list_and_watch()
             except GoneError as error:
                 self._version = ""
+                self.problem = f"edl lists {self.resource} again, as it cannot resume the watch: {error}"
                 await self._pause(error, at_once=self._pauses.failures == 0)
             except EdlError as error:
                 self._was_cut = True
@@ -336,12 +337,12 @@ class Reflector(Generic[T]):
         """Apply one event."""
         try:
             event = event_of(line)
+            if event.type == "BOOKMARK":
+                self._advance(bookmark_of(event).metadata)
         except UNREADABLE as error:
             self._version = ""
             raise TemporaryError(f"a line of the watch is not an event: {error}") from error
         match event.type:
-            case "BOOKMARK":
-                self._advance(bookmark_of(event).metadata)
             case "ADDED" | "MODIFIED" | "DELETED":
                 self._apply(event)
             case "ERROR":

@@ -17,12 +17,16 @@ from edl.model.resources import POD_OBJECTS
 
 def pods_in_the_way(snapshot: ClusterSnapshot) -> frozenset[str]:
     """UIDs of the kept pods that are to be deleted, because admitted jobs lack pods that the quota does not allow."""
+    quotas = [quota for quota in snapshot.resource_quotas if POD_OBJECTS in dict(quota.hard)]
     found: set[str] = set()
-    for quota in snapshot.resource_quotas:
-        if POD_OBJECTS in dict(quota.hard):
-            jobs = [job for job in snapshot.jobs if quota.limits(job.key)]
+    of_namespace: dict[str, list[Job]] = {}
+    for job in snapshot.jobs if quotas else ():
+        of_namespace.setdefault(job.key.namespace, []).append(job)
+    for quota in quotas:
+        jobs = [job for job in of_namespace.get(quota.namespace, ()) if quota.limits(job.key)]
+        if kept := list(_kept(jobs)):
             needed = sum(map(_missing, jobs)) - _left(quota, jobs)
-            found.update(pod.uid for pod, _ in zip(_kept(jobs), range(needed), strict=False))
+            found.update(pod.uid for pod in kept[: max(0, needed)])
     return frozenset(found)
 
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from edl.controller.allotment import Start
 from edl.controller.due_jobs import CONFLICT_S
 from edl.model.actions import CreatePod, DeletePod, Outcome, PatchStatus, Result
+from edl.model.names import Role
 from edl.model.status import Reason
 from tests.controller.core.core_stage import NODE, A, B, CoreStage, by_job, failed, of_type
-from tests.worlds.builders import make_serving
+from tests.controller.loop_stage import plan_of
+from tests.worlds.builders import make_job, make_serving
 
 CHANGES: dict[str, Callable[[CoreStage], object]] = {
     "suspended": lambda stage: stage.alter(A, suspended=True, generation=2),
@@ -184,6 +187,23 @@ def test_a_refused_creation_gives_its_slot_back() -> None:
     stage.wait(CONFLICT_S + 0.01)
     assert len(of_type(CreatePod, stage.send())) == 1
     assert stage.count(A) == 2
+
+
+def test_a_creation_of_a_former_job_of_that_name_gives_no_slot_back() -> None:
+    stage = growing(a=2)
+    stage.plan({"a": 2})
+    former = next(write for write in stage.take() if of_type(CreatePod, [write]))
+    stage.world.add(replace(make_job("a", max_trainers=20), uid="another"))
+    stage.see()
+    stage.make_needs()
+    view = stage.begin()
+    plan = plan_of(view, {"a": 3})
+    stage.core.published(plan, [Start(A, Role.TRAINER, NODE)])
+    created = of_type(CreatePod, stage.send())
+    stage.core.ended(former, [Outcome(former.actions[0], Result.CONFLICT, "Conflict", "another job has the name")])
+    stage.core.look_at_all()
+    created += of_type(CreatePod, stage.send())
+    assert [action.index for action in created] == [0], "one slot was granted"
 
 
 # --- Another controller

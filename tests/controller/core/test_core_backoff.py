@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from edl.controller.due_jobs import CONFLICT_S
-from edl.model.actions import Action, CreatePod, MarkPod, Outcome, PatchStatus, ProbePod, Result
+from edl.model.actions import (
+    Action,
+    CreatePod,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    ProbePod,
+    Result,
+    WithdrawNodeRequest,
+)
+from edl.model.cluster import NodeRequest
+from edl.model.pods import Pod
 from tests.controller.core.core_stage import A, B, CoreStage, at_rest, failed, of_type
+from tests.worlds.builders import make_shape
 
 
 def refuse_statuses(stage: CoreStage, result: Result = Result.FAILED) -> Callable[[], int]:
@@ -165,3 +178,55 @@ def test_a_rest_ends_before_its_time(what: str) -> None:
     stage.wait(0.5)
     stage.send()
     assert tries() > before
+
+
+def test_a_job_that_is_suspended_rests_if_nobody_may_withdraw_its_node_request() -> None:
+    stage = at_rest(trainers=0)
+    stage.alter(A, suspended=True, generation=2)
+    stage.send()
+    pod = Pod("default", "a-node-0", "uid-of-request", make_shape(), created_s=900.0)
+    snapshot = replace(stage.snapshot(), node_requests=(NodeRequest(A, "big", pod),))
+    tries: list[float] = []
+    for _ in range(700):
+        stage.core.seen(replace(snapshot, observed_at_s=stage.clock.at_s), frozenset())
+        for write in stage.take(20):
+            if of_type(WithdrawNodeRequest, [write]):
+                tries.append(stage.clock.at_s)
+            stage.core.ended(write, [Outcome(write.actions[0], Result.REFUSED, "Forbidden", "no")])
+        stage.wait(0.1)
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert len(pauses) > 5
+    assert min(pauses) >= 5.0
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.FAILED])
+def test_nothing_is_kept_of_an_answer_about_a_job_that_is_gone(result: Result) -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    writes = stage.take()
+    assert writes
+    del stage.world.jobs[A]
+    stage.see()
+    for write in writes:
+        stage.core.ended(write, [Outcome(write.actions[0], result, "Forbidden", "the namespace is terminating")])
+    assert not any((stage.backoff._of_job, stage.backoff._failures, stage.backoff._failed_s))
+
+
+def test_a_job_is_degraded_for_a_minute_after_its_pods_are_accepted_again() -> None:
+    stage = at_rest()
+    stage.answer = lambda action: (
+        Outcome(action, Result.REFUSED, "Forbidden", "no") if isinstance(action, CreatePod | ProbePod) else None
+    )
+    stage.plan({"a": 4})
+    stage.send()
+    stage.plan({"a": 2})
+    stage.answer = lambda _: None
+    degraded = []
+    for _ in range(80):
+        stage.wait(1.0)
+        stage.send()
+        condition = stage.world.jobs[A].status.condition("Degraded")  # type: ignore[union-attr]
+        degraded.append(condition is not None and condition.status == "True")
+    assert degraded[:60] == [True] * 60
+    assert not any(degraded[70:])

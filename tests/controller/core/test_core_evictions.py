@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from edl.controller.allotment import serving_needing_capacity
 from edl.controller.pending_writes import Lane
 from edl.model.actions import CreatePod, DeletePod
 from edl.model.plan import ScaleDecision
@@ -130,6 +132,51 @@ def test_trainers_still_end_if_one_of_the_pods_waits() -> None:
     assert len(of_type(DeletePod, stage.send())) == 2
 
 
+def deletes_the_last_plans_victim(stage: CoreStage) -> None:
+    assert of_type(DeletePod, stage.send())
+
+
+def is_deleting_the_last_plans_victim(stage: CoreStage) -> None:
+    for write in stage.take():
+        if not of_type(DeletePod, [write]):
+            stage.end(write)
+    assert of_type(DeletePod, stage.core.under_way.writes)
+
+
+def loses_a_trainer_to_kube_scheduler(stage: CoreStage) -> None:
+    stage.world.preempt(A, "a-trainer-3")
+    stage.see()
+
+
+LOSSES = (
+    deletes_the_last_plans_victim,
+    is_deleting_the_last_plans_victim,
+    loses_a_trainer_to_kube_scheduler,
+)
+
+
+@pytest.mark.parametrize("ahead_of_a_plan", [True, False])
+@pytest.mark.parametrize("loses", LOSSES)
+@pytest.mark.parametrize("reason", [Reason.SERVING_NEEDS_ROOM, Reason.INSUFFICIENT_CAPACITY])
+def test_a_job_keeps_its_minimum_if_trainers_end_while_others_are_chosen(
+    loses: Callable[[CoreStage], None], reason: Reason, *, ahead_of_a_plan: bool
+) -> None:
+    stage = serving(FIRST)
+    stage.alter(A, min_trainers=3)
+    stage.settle({"a": 4, "b": 4})
+    stage.plan({"a": 3, "b": 4}, Reason.SERVING_NEEDS_ROOM)
+    view = stage.begin()
+    plan = plan_of(view, {"a": 3, "b": 4}, reason)
+    chosen = replace(plan.decisions[0], victims=("a-trainer-0",))
+    loses(stage)
+    if ahead_of_a_plan:
+        stage.core.amended([chosen], view, serving_needing_capacity(view))
+    else:
+        plan = replace(plan, decisions=(chosen, *plan.decisions[1:]))
+        stage.core.published(plan, awaited=serving_needing_capacity(view))
+    assert not of_type(DeletePod, stage.send())
+
+
 def test_a_job_that_was_edited_while_trainers_were_found_gives_none() -> None:
     stage = serving(FIRST)
     view = stage.core.assumed()
@@ -145,3 +192,14 @@ def test_evictions_come_before_everything_else() -> None:
     stage.see()
     evict(stage, {"a": 3})
     assert stage.take(1)[0].lane is Lane.EVICT
+
+
+def test_a_job_at_its_minimum_may_start_a_trainer_again_elsewhere() -> None:
+    stage = serving()
+    stage.alter(A, min_trainers=4)
+    stage.settle({"a": 4, "b": 4})
+    view = stage.begin()
+    plan = plan_of(view, {"a": 4, "b": 4})
+    moved = replace(plan.decisions[0], victims=("a-trainer-0",), nodes=(("n001", 1),), shrink_reason="AtMax")
+    stage.core.published(replace(plan, decisions=(moved, *plan.decisions[1:])))
+    assert [action.pod for action in of_type(DeletePod, stage.send())] == ["a-trainer-0"]

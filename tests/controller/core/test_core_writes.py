@@ -12,13 +12,24 @@ from edl.controller.pending_writes import STATUS_EVERY, Lane
 from edl.controller.status_pace import DEBOUNCE_S
 from edl.lifecycle.data_progress import MasterView
 from edl.lifecycle.node_watch import NodeWatch
-from edl.model.actions import CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, ProbePod, Result
+from edl.model.actions import (
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsureService,
+    MarkPod,
+    Outcome,
+    PatchStatus,
+    ProbePod,
+    Result,
+)
 from edl.model.cluster import AvoidedNode, ResourceQuota
 from edl.model.names import JobKey, Role
 from edl.model.pods import PodPhase
 from edl.model.resources import Resources
 from tests.controller.core.core_stage import A, B, CoreStage, at_rest, of_type
 from tests.worlds.builders import make_job
+from tests.worlds.fakes import Compared
 
 FEW = 6
 """Writes."""
@@ -114,6 +125,18 @@ def test_a_job_that_breaks_the_code_is_reported_and_stops_no_other() -> None:
     stage.world.finish(B, "b-trainer-0", 1)
     assert of_type(MarkPod, stage.send())
     assert [line for line in stage.recorder.failures if line.startswith("job default/a")]
+
+
+def test_jobs_that_go_together_are_not_compared_with_all_others() -> None:
+    stage, count = CoreStage(), 100
+    for number in range(count):
+        stage.world.add(make_job(f"j{number}", namespace=Compared("n")))
+    stage.see()
+    stage.world.jobs = dict(list(stage.world.jobs.items())[: count // 2])
+    snapshot = stage.snapshot()
+    Compared.times = 0
+    stage.core.seen(snapshot, frozenset())
+    assert Compared.times < 10 * count
 
 
 # --- Order
@@ -287,3 +310,54 @@ def test_the_end_of_a_deadline_is_a_time_to_look() -> None:
     assert 28.0 <= stage.core.next_look_s() - stage.clock.at_s <= 30.0
     stage.wait(31.0)
     assert of_type(PatchStatus, stage.send())[0].status.phase.is_final
+
+
+def test_writes_that_have_no_effect_are_sent_again_after_pauses_that_grow() -> None:
+    """Finalizers hold pods of a lost node; edl has deleted them by force."""
+    stage = at_rest(trainers=4)
+    for index in range(3):
+        stage.world.change(A, f"a-trainer-{index}", terminating=True, intent="NodeLost")
+    stage.lost = frozenset(pod.uid for pod in stage.world.jobs[A].pods if pod.terminating)
+    stage.answer = lambda action: Outcome(action, Result.DONE) if isinstance(action, DeletePod) else None
+    times: list[float] = []
+    began_s = stage.clock.at_s
+    for _ in range(3000):
+        stage.see()
+        for _ in range(9):  # without a pause they would never end
+            for write in stage.take(1):
+                times += [stage.clock.at_s - began_s for _ in of_type(DeletePod, [write])]
+                stage.end(write)
+        stage.wait(0.1)
+    counts = [sum(begin <= at_s < end for at_s in times) for begin, end in ((0, 0.9), (0, 15), (150, 300))]
+    assert counts == [3, pytest.approx(12, abs=3), pytest.approx(15, abs=3)]
+
+
+@pytest.mark.parametrize("result", [Result.UNCHANGED, Result.REFUSED, Result.FAILED])
+def test_an_answer_about_pods_of_an_older_spec_says_nothing_about_the_present_one(result: Result) -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    old = next(write for write in stage.take() if of_type(ProbePod, [write]))
+    stage.alter(A, generation=2)
+    stage.core.ended(old, [Outcome(old.actions[0], result, "Why", "so")])
+    assert stage.core.unprobed() == {"uid-default-a"}
+    stage.wait(2.0)
+    assert len(of_type(ProbePod, stage.send())) == 1
+    assert not stage.core.unprobed()
+
+
+def test_what_pods_of_an_older_spec_need_is_made_again_for_the_present_one() -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.send()
+    stage.plan({"a": 1})
+    writes = stage.take()
+    old = next(write for write in writes if of_type(EnsureService, [write]))
+    for write in writes:
+        if write is not old:
+            stage.end(write)
+    stage.alter(A, generation=2)
+    stage.end(old)
+    stage.wait(2.0)
+    stage.plan({"a": 1})
+    assert len(of_type(EnsureService, stage.send())) == 1

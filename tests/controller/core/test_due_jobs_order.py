@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl.controller.due_jobs import JOBS_AT_ONCE, DueJobs
+from edl.controller.due_jobs import JOBS_AT_ONCE, LEAST_SWEPT, DueJobs
 from edl.model.actions import CreatePod, Outcome, Result
 from edl.model.names import JobKey, Role
 from tests.worlds.effort import examples
@@ -167,3 +167,13 @@ def test_a_job_that_was_closed_takes_its_turn_alone() -> None:
     for uid in ("b1", "c1", "d1"):
         due.remove(uid)
     assert due.first((), 0.0) == ["a1", "e1", "f1", "g1", "h1"], "a2 comes in the second turn of a"
+
+
+def test_jobs_that_go_leave_nothing_behind_in_a_replica_that_looks_at_none() -> None:
+    due = DueJobs(1.0, 30.0)
+    due.add("stays", "n", is_news=True, is_after=False)
+    for number in range(4 * LEAST_SWEPT):
+        due.add(f"u{number}", f"n{number}", is_news=True, is_after=False)
+        due.forget(f"u{number}")
+    assert sum(len(queue._heads) for queue in due._in_turn.values()) <= 2 * LEAST_SWEPT
+    assert due.first((), 0.0) == ["stays"]

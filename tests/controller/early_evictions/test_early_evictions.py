@@ -10,6 +10,9 @@ import pytest
 
 from edl.controller.early_evictions import MOST_PODS, SLOW_S
 from edl.model.actions import Action, CreatePod, DeletePod, EmitEvent, MarkPod, Outcome, PatchStatus, Result
+from edl.model.cluster import ClusterSnapshot
+from edl.model.limits import Limits
+from edl.model.plan import ScaleDecision
 from edl.model.status import Reason
 from edl.sim.virtual_time import run_virtual
 from tests.controller.early_evictions.scene import COME_S, PLAN_S, Scene, after, play, wide
@@ -272,3 +275,20 @@ def test_a_pod_does_not_wait_for_a_plan_because_another_one_that_came_with_it_fo
     assert len(scene.deleted()) == 2, "one core of its node is free"
     assert scene.deleted()[-1] < COME_S + 0.8
     assert scene.asked == 2
+
+
+def test_a_bug_in_one_search_does_not_stop_the_next_ones() -> None:
+    scene = Scene()
+    right = scene.early_evictions
+
+    def breaks_once(snapshot: ClusterSnapshot, limits: Limits) -> tuple[ScaleDecision, ...]:
+        found = right(snapshot, limits)
+        if scene.asked == 1:
+            raise ValueError("a number is none")
+        return found
+
+    scene.early_evictions = breaks_once  # type: ignore[method-assign]
+    play(scene, after((COME_S, (wide("s0", cpu=1),)), (COME_S + 10.0, (wide("s1", cpu=1),)), scene=scene))
+    assert scene.asked == 2
+    assert scene.recorder.failures == ["search for serving pods ahead of the plan: a number is none"]
+    assert any(COME_S + 10.0 < at < COME_S + 10.5 for at in scene.deleted())

@@ -15,6 +15,7 @@ from edl.controller.pace import Pace, PlanTimer
 from edl.controller.ports import RoundResult
 from edl.lifecycle.trials.retries import FIRST_S
 from edl.model.actions import Action, Outcome, PatchStatus, Result
+from edl.model.names import JobKey
 from tests.controller.loop_stage import A, Stage, at_work, at_work_during, play, with_jobs
 from tests.worlds.builders import make_job, make_serving
 from tests.worlds.fakes import FakeCluster
@@ -236,6 +237,23 @@ def test_once_gives_up_if_the_cache_never_syncs() -> None:
     assert not stage.world.writes
 
 
+def test_once_ends_after_its_last_write_although_the_cache_is_lost_meanwhile() -> None:
+    stage = with_jobs(a=6, b=6)
+
+    async def script(controller: Controller) -> None:
+        def loses_the_cache(_: Action) -> Outcome | None:
+            stage.cluster.problem = "the watch was cut off"
+            return None
+
+        stage.cluster.policies, stage.cluster.delay_s = loses_the_cache, 3.0
+        stage.cluster.in_turn = asyncio.Lock()
+        assert await controller.once(2.0) is RoundResult.SKIPPED
+        assert not stage.cluster.under_way
+
+    play(stage, script)
+    assert len(stage.recorder.outcomes) == 2
+
+
 def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
     stage = Stage(targets={"a": 40}, pace=Pace(writes=1))
     stage.world.add(make_job("a", min_trainers=1, max_trainers=40))
@@ -253,3 +271,31 @@ def test_a_round_of_many_slow_writes_shows_signs_of_life() -> None:
     play(stage, script)
     assert len(ages) > 40
     assert max(ages) <= 5.0
+
+
+def test_no_turns_are_taken_while_every_place_is_in_use_although_jobs_are_due() -> None:
+    names = [f"j{number}" for number in range(10)]
+    stage = with_jobs(**dict.fromkeys(names, 4))
+    stage.pace = Pace(writes=2)
+    turns: list[float] = []
+
+    def note_turn() -> frozenset[str]:
+        turns.append(now_s())
+        return frozenset()
+
+    def become(*, ready: bool) -> None:
+        for name in names:
+            stage.world.change(JobKey("default", name), f"{name}-trainer-0", ready=ready)
+        stage.cluster.touch()
+
+    async def script() -> None:
+        await asyncio.sleep(20.0)
+        stage.cluster.delay_s = 4.0
+        become(ready=False)
+        await asyncio.sleep(1.2)
+        become(ready=True)
+        with patch.object(stage.cluster, "urgent_changes", note_turn):
+            await asyncio.sleep(2.5)
+
+    at_work_during(stage, script)
+    assert len(turns) < 20

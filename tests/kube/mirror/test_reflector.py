@@ -106,6 +106,36 @@ async def test_after_a_410_it_lists_again_and_removes_deleted_objects() -> None:
         await mirror.shows("stays", "comes")
 
 
+async def test_after_a_410_its_objects_are_out_of_date_until_the_list_is_complete() -> None:
+    api, gate = FakeApi(), asyncio.Event()
+    api.put(PATH, pod("goes"))
+    async with mirrored(api) as mirror:
+        await mirror.shows("goes")
+        await eventually(lambda: api.count("watch") == 1)
+        api.remove(PATH, "goes", "a", silently=True)
+        api.compact()
+        lists = api.count("list")
+        api.delayed[PATH] = gate
+        api.end_watches()
+        await eventually(lambda: api.count("list") > lists)
+        assert "Expired" in mirror.reflector.problem or "410" in mirror.reflector.problem
+        gate.set()
+        await mirror.shows()
+        await eventually(lambda: not mirror.reflector.problem)
+
+
+@pytest.mark.parametrize("bookmark", [b"[]", b"7", b'{"metadata":[]}'])
+async def test_a_bookmark_that_is_none_ends_no_mirror(bookmark: bytes) -> None:
+    api = FakeApi()
+    api.put(PATH, pod("p0"))
+    api.extra_lines.append(b'{"type":"BOOKMARK","object":' + bookmark + b"}")
+    async with mirrored(api) as mirror:
+        await mirror.shows("p0")
+        await eventually(lambda: not api.extra_lines)
+        api.put(PATH, pod("p1"))
+        await mirror.shows("p0", "p1")
+
+
 async def test_after_a_410_between_pages_it_lists_again_without_pages() -> None:
     api = FakeApi()
     for i in range(5):

@@ -25,6 +25,7 @@ from edl.model.status import Condition, JobPhase, JobStatus, RoleCount
 from edl.planner.queues.kept_pods import pods_in_the_way
 from edl.planner.quota import QuotaNow
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
+from tests.worlds.fakes import Compared
 from tests.worlds.raw_objects import (
     Object,
     batch_job,
@@ -243,3 +244,12 @@ def test_workloads_of_others_grow_up_to_it(case: str) -> None:
     (decision,) = plan_snapshot(take(node(), *OTHERS[case], quota(used={"count/pods": "5"})), "", Limits()).decisions
     assert (decision.target, decision.reason) == (4, "QuotaReached")
     assert "uses all of its quota of 6 pods by count/pods" in decision.message
+
+
+def test_each_job_is_compared_with_the_quotas_of_its_own_namespace_alone() -> None:
+    jobs = tuple(make_job(f"j{number}", namespace=Compared(f"n{number % 50}")) for number in range(200))
+    quotas = tuple(ResourceQuota(Compared(f"n{number}"), "q", ((POD_OBJECTS, 9),)) for number in range(50))
+    snapshot = replace(make_snapshot(make_nodes(1), jobs), resource_quotas=quotas)
+    Compared.times = 0
+    assert not pods_in_the_way(snapshot)
+    assert Compared.times < 5 * len(jobs)
