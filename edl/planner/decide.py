@@ -20,6 +20,7 @@ from edl.planner.admission.admit import admit
 from edl.planner.admission.capping import cap
 from edl.planner.admission.pins import Admitted, may_have_fewer, with_pins_that_fit
 from edl.planner.admission.stopgap import stopgap
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
@@ -293,7 +294,8 @@ def _admitted(snapshot: ClusterSnapshot, making: _Making) -> Admitted:
         served = count_serving(problem, making.limits.deadline_s)
         watch.begin("admission")
         problem, infeasible = cap(problem, served, making.limits.deadline_s)
-        return Admitted(problem, served, admit(problem, served, infeasible, making.limits.deadline_s))
+        trial = AdmissionTrial(problem, served, making.limits.deadline_s)
+        return Admitted(problem, served, admit(trial, infeasible), trial)
     except OutOfTimeError:
         watch.cut_short("admission")
         instead = stopgap(problem, served, FIT_BY)

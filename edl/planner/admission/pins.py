@@ -16,6 +16,7 @@ from edl.model.jobs import Job
 from edl.model.names import JobKey
 from edl.model.sizes import above, at_most
 from edl.planner.admission.admit import Admission, seniority
+from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums.batches import Served
@@ -33,12 +34,14 @@ class Admitted:
         problem: the arrays, maximums capped; a pinned job that has fewer trainers has its `pin_floor` there.
         served: what serving pods get.
         admission: the jobs that run, with their packing.
+        trial: what is known from the trials; None if there was no time for them.
         may_grow: False if free capacity is to be left to others.
     """
 
     problem: Problem
     served: Served
     admission: Admission
+    trial: AdmissionTrial | None = None
     may_grow: bool = True
 
     @property
@@ -78,7 +81,8 @@ def with_pins_that_fit(
     except PlanError:  # out of time: what was found so far is good
         pass
     if not _is_better(found, first):  # more jobs are tried with them, so others may lack
-        return first
+        found, floors = first, {}
+    found = _repacked(found)
     found.problem.clock.allow(COUNTS_BY)
     for demand in sorted(found.problem.demands, key=lambda demand: demand.job.turn):
         if demand.job.key in floors and demand.index in found.admission.packing.count:
@@ -102,6 +106,15 @@ def _lowered(found: Admitted, pinned: Container[JobKey], floors: Mapping[JobKey,
     jobs = [d.job for d in found.problem.demands if d.job.key in pinned and d.job.key not in running]
     lower = {job.key: job.min_trainers if job.key in floors else as_it_runs(job) for job in jobs}
     return {key: floor for key, floor in lower.items() if floor != floors.get(key)}
+
+
+def _repacked(made: Admitted) -> Admitted:
+    """Look once more at the first jobs that wait, now that all who run are known."""
+    if made.trial is None:
+        return made
+    head = dict(made.admission.head)
+    packing = with_repacking(made.trial, made.admission.packing, head, made.admission.short)
+    return replace(made, admission=replace(made.admission, packing=packing, head=head))
 
 
 def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
