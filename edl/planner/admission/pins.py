@@ -102,10 +102,24 @@ def as_it_runs(job: Job) -> int:
 
 def _lowered(found: Admitted, pinned: Container[JobKey], floors: Mapping[JobKey, int]) -> dict[JobKey, int]:
     """Lower the floors of pinned jobs that do not run: to what runs of them first, then to their minimums."""
-    running = found.keys
-    jobs = [d.job for d in found.problem.demands if d.job.key in pinned and d.job.key not in running]
-    lower = {job.key: job.min_trainers if job.key in floors else as_it_runs(job) for job in jobs}
-    return {key: floor for key, floor in lower.items() if floor != floors.get(key)}
+    lower = {}
+    for demand in found.problem.demands:
+        job = demand.job
+        if job.key in pinned and demand.index not in found.admission.packing.count:
+            floor = job.min_trainers if job.key in floors else as_it_runs(job)
+            if floor != floors.get(job.key) and _may_run(found, demand.index):
+                lower[job.key] = floor
+    return lower
+
+
+def _may_run(made: Admitted, j: int) -> bool:
+    """False if a bound proves that a pinned job cannot run with its minimum beside those that come before it."""
+    if made.trial is None:
+        return True
+    problem = _floored(made.problem, j, made.problem.demands[j].job.min_trainers)
+    turn = _turn(problem.demands[j].job)
+    before = tuple(k for k in made.admission.packing.members if _turn(problem.demands[k].job) < turn)
+    return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
 
 
 def _repacked(made: Admitted) -> Admitted:
@@ -133,11 +147,7 @@ def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
 
 def _with_floor(made: Admitted, j: int, floor: int) -> Admitted | None:
     """Admit a job with so many trainers beside all others that run; None if no packing of them is found."""
-    demands = tuple(
-        replace(d, job=replace(d.job, pin_floor=floor), min_trainers=floor) if d.index == j else d
-        for d in made.problem.demands
-    )
-    problem = replace(made.problem, demands=demands)
+    problem = _floored(made.problem, j, floor)
     trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
     try:
         packing = trial.packing_of(made.admission.packing.members)
@@ -148,9 +158,20 @@ def _with_floor(made: Admitted, j: int, floor: int) -> Admitted | None:
     return replace(made, problem=problem, admission=replace(made.admission, packing=packing))
 
 
+def _floored(problem: Problem, j: int, floor: int) -> Problem:
+    """The problem in which a pinned job has so many trainers at least."""
+    demand = problem.demands[j]
+    changed = replace(demand, job=replace(demand.job, pin_floor=floor), min_trainers=floor)
+    return replace(problem, demands=(*problem.demands[:j], changed, *problem.demands[j + 1 :]))
+
+
 def _is_better(found: Admitted, than: Admitted) -> bool:
     """True if the first job, in the order of admission, that only one of two admissions has is one of this one."""
-    jobs = [demand.job for demand in than.problem.demands]
-    ranked = sorted(jobs, key=lambda job: (*(-part for part in job.rank), not job.was_admitted, *seniority(job)))
+    ranked = sorted((demand.job for demand in than.problem.demands), key=_turn)
     here, there = found.keys, than.keys
     return [job.key in here for job in ranked] > [job.key in there for job in ranked]
+
+
+def _turn(job: Job) -> tuple[object, ...]:
+    """Sort key: the order of admission."""
+    return (*(-part for part in job.rank), not job.was_admitted, *seniority(job))

@@ -150,6 +150,12 @@ def test_where_it_does_not_fit_jobs_are_admitted_once_more_and_share_once(stages
     assert stages == {"admit": 2, "share": 1}
 
 
+def test_where_not_even_its_minimum_fits_beside_older_jobs_no_more_is_tried(stages: Counter[str]) -> None:
+    older = make_job("other", trainers=20, min_trainers=20, max_trainers=20, on=ON, age_s=50.0)
+    assert not planned(pinned(34, running=0, low=13), older)["hpa"].admitted
+    assert stages == {"admit": 1, "share": 1}
+
+
 @pytest.mark.parametrize(("running", "least"), [(0, 6), (5, 6), (24, 3), (20, 12), (2, 8)])
 def test_the_most_that_fits_beside_the_minimums_is_found_from_what_runs(running: int, least: int) -> None:
     hungry = make_job("other", trainers=least, min_trainers=least, max_trainers=20, on=ON, age_s=50.0)
@@ -210,16 +216,16 @@ def test_scaling_up_and_down_ends_nothing_that_was_asked_for(living: Living) -> 
     assert (counts[3], living.trainers(OTHER) >= 4) == (10, True)
 
 
-def test_further_plans_solve_no_integer_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_admissions_solve_no_integer_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[SolvedPrograms] = []
     solve = IntegerProgram.solve
 
-    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms) -> list[int] | None:
-        seen.append(solved)
+    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms | None = None) -> list[int] | None:
+        seen.extend([solved] if solved is not None else [])
         return solve(program, limit_s, solved)
 
     monkeypatch.setattr(IntegerProgram, "solve", noted)
-    world = random_world(3)
+    world = random_world(118)
     plan_snapshot(world.snapshot, "", world.limits)
-    assert len({id(each) for each in seen}) == 1, "all plans of a decision know the same programs"
+    assert len({id(each) for each in seen}) == 1, "all admissions of a decision know the same programs"
     assert len(seen[0].counts) < len(seen)
