@@ -130,8 +130,8 @@ def test_explain_offers_what_would_let_it_have_them() -> None:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each stage ran."""
     counts: Counter[str] = Counter()
-    for stage in ("admit", "share"):
-        monkeypatch.setattr(decide, stage, partial(_counted, counts, stage, getattr(decide, stage)))
+    for module, stage in ((decide, "admit"), (decide, "share"), (pins, "with_repacking")):
+        monkeypatch.setattr(module, stage, partial(_counted, counts, stage, getattr(module, stage)))
     return counts
 
 
@@ -142,18 +142,18 @@ def _counted(counts: Counter[str], stage: str, real: Callable[..., object], *giv
 
 def test_where_the_pin_fits_jobs_are_admitted_once(stages: Counter[str]) -> None:
     assert planned(pinned(26), other())["hpa"].target == 26
-    assert stages == {"admit": 1, "share": 1}
+    assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
-def test_where_it_does_not_fit_jobs_are_admitted_once_more_and_share_once(stages: Counter[str]) -> None:
+def test_where_it_does_not_fit_jobs_are_admitted_once_more_and_all_else_comes_once(stages: Counter[str]) -> None:
     assert planned(pinned(34), other())["hpa"].target == 28
-    assert stages == {"admit": 2, "share": 1}
+    assert stages == {"admit": 2, "share": 1, "with_repacking": 1}
 
 
 def test_where_not_even_its_minimum_fits_beside_older_jobs_no_more_is_tried(stages: Counter[str]) -> None:
     older = make_job("other", trainers=20, min_trainers=20, max_trainers=20, on=ON, age_s=50.0)
     assert not planned(pinned(34, running=0, low=13), older)["hpa"].admitted
-    assert stages == {"admit": 1, "share": 1}
+    assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
 @pytest.mark.parametrize(("running", "least"), [(0, 6), (5, 6), (24, 3), (20, 12), (2, 8)])
