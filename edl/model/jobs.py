@@ -242,7 +242,15 @@ class Job:
 
     @property
     def excess(self) -> str:
-        """Name the limit that the pods of a role exceed, and the remedy; empty if they are within all limits."""
+        """Name the limit that the pods of a role exceed, or what keeps them from its sizes, and the remedy.
+
+        Empty if the planner can count them.
+        """
+        if self.sizes and self.is_best_effort:  # the schema rejects this, so admission has changed the requests
+            return (
+                "as the API server admits them, the trainers request neither cpu nor memory, so edl cannot keep them"
+                " to sizes, a step or slices; change the webhook that takes the requests away, or remove these"
+            )
         roles = ((Role.TRAINER, self.trainer, self.preferred), *((f.role, f.shape, f.preferred) for f in self.fixed))
         found = ((role, excess_of(shape, preferred)) for role, shape, preferred in roles)
         return next((f"{role.value}: {excess}" for role, excess in found if excess), "")

@@ -16,10 +16,11 @@ from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.plan import NO_COLUMNS, KeptColumns, ScalePlan
-from edl.planner.admission.admit import Admission, admit
+from edl.planner.admission.admit import admit
 from edl.planner.admission.capping import cap
-from edl.planner.admission.pins import may_have_fewer, with_pins_that_fit
+from edl.planner.admission.pins import Admitted, may_have_fewer, with_pins_that_fit
 from edl.planner.admission.stopgap import stopgap
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.best_effort.remainder import with_remainder
 from edl.planner.clock import Clock, OutOfTimeError, without_collections
 from edl.planner.consolidation import moves, pays, reason_to_wait, with_moves, without
@@ -27,7 +28,6 @@ from edl.planner.findings.context import DecisionContext
 from edl.planner.findings.written import written
 from edl.planner.guard import RefusedPlanError, check
 from edl.planner.lending.guard import check_lent_capacity
-from edl.planner.minimums.batches import Served
 from edl.planner.minimums.gangs import with_whole_gangs
 from edl.planner.minimums.serving import count_serving
 from edl.planner.nodes.asking import with_asks
@@ -66,14 +66,8 @@ from edl.planner.topology.whole import ROUNDS, count_spread, with_ended_slices, 
 from edl.planner.topping_up import without_proved
 from edl.planner.waits import price_in_trainers
 
-ADMIT_BY, FIT_BY, SHARE_BY, PREFER_BY, PROVE_BY = (
-    0.65,
-    0.85,
-    0.8,
-    0.87,
-    0.92,
-)  # parts of the deadline by which stages end
-PINS_BY = 0.4  # the part of the deadline by which plans for pinned counts end that do not fit
+ADMIT_BY, FIT_BY, SHARE_BY = 0.65, 0.85, 0.8  # parts of the deadline by which stages end
+PREFER_BY, PROVE_BY = 0.87, 0.92
 GATHERINGS = 3  # moves into one domain that are tried in one decision
 READ_AGAIN = 1.5  # reasons and checks read all pods again: so many times what reading the snapshot took
 
@@ -126,14 +120,8 @@ def study(
     """
     first = _Making(policy, limits, columns, clock or Clock(limits.deadline_s), solver, kept or KeptReading())
     snapshot = with_whole_gangs(snapshot, limits, first.watch, first.kept)
-    make = _study_with_nodes if limits.nodes.expected else _study_in_domains
     with without_collections():
-        if not any(may_have_fewer(job) for job in snapshot.jobs):
-            return make(snapshot, first)
-        each = first.then_further()
-        return with_pins_that_fit(
-            snapshot, lambda seen: make(seen, next(each)), lambda: first.watch.spent_s < PINS_BY * limits.deadline_s
-        )
+        return (_study_with_nodes if limits.nodes.expected else _study_in_domains)(snapshot, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +217,11 @@ def _score(made: Study) -> PlanScore:
     """Score a study, to compare it with others that give jobs other domains."""
     packing, plan = made.context.shared.packing, made.plan
     turns = sorted(packing.problem.demands, key=lambda d: d.job.turn)
+    counts = [(packing.count.get(demand.index, 0), demand.job.pinned) for demand in turns]
     return PlanScore(
         placed=plan.serving.placed,
-        admitted=tuple(demand.index in packing.count for demand in turns),
+        admitted=tuple((count > 0) + (count >= max(1, pinned)) for count, pinned in counts),
+        pinned=tuple(count for count, pinned in counts if pinned),
         worst=next(iter(from_worst(packing)), 1.0),
         achieved=round(plan.certificate.achieved, DIGITS),
         kept=-sum(len(decision.victims) for decision in plan.decisions),
@@ -244,13 +234,12 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     policy, limits, watch = making.policy, making.limits, making.watch
     watch.begin("read")
     adapted = replace(snapshot, jobs=tuple(_within_limits(policy.adapt(job)) for job in snapshot.jobs))
-    read = read_problem(adapted, limits, making.columns, watch, defers=True, kept=making.kept)
-    problem = with_engine(replace(read, solver=making.solver, solved=making.solved))
-    watch.keep(READ_AGAIN * watch.spent_s)
-    problem, served, admission, may_grow = _admitted(problem, limits.deadline_s)
+    pinned = frozenset(job.key for job in snapshot.jobs if may_have_fewer(job))
+    who = with_pins_that_fit(adapted, pinned, lambda seen: _admitted(seen, making))
+    adapted, problem, served, admission = who.applied_to(adapted), who.problem, who.served, who.admission
     watch.begin("sharing")
     objective = policy.objective(admission.packing)
-    watch.allow(SHARE_BY if may_grow else 0.0)
+    watch.allow(SHARE_BY if who.may_grow else 0.0)
     shared = share(admission.packing, served, objective, limits.deadline_s)
     shared = replace(shared, packing=in_sizes(shared.packing))
     watch.begin("proof")
@@ -261,7 +250,7 @@ def _study(snapshot: ClusterSnapshot, making: _Making, series: Chain | None = No
     unsure = without_proved(
         shared.unsure, shared.packing, proof.bound - proof.achieved, lambda j: objective.gain(shared.packing, j)
     )
-    shared = with_remainder(replace(shared, unsure=unsure), may_grow=may_grow)
+    shared = with_remainder(replace(shared, unsure=unsure), may_grow=who.may_grow)
     context = DecisionContext(problem, served, admission, shared)
     watch.begin("reasons")
     made = Study(written(adapted, context, proof, policy.name), context, proof, context)
@@ -296,25 +285,29 @@ def _costliest(problem: Problem) -> tuple[JobKey, float] | None:
     return None if index is None else (problem.demands[index].job.key, costs[index])
 
 
-def _admitted(problem: Problem, deadline_s: float) -> tuple[Problem, Served, Admission, bool]:
-    """Count serving, cap maximums and admit jobs; if time runs out, keep what runs and admit what fits beside it.
-
-    Returns:
-        The problem with lower maximums, what serving gets, who runs, and False if free capacity is to be left to
-        others.
-    """
-    served = None
-    problem.clock.allow(ADMIT_BY)
+def _admitted(snapshot: ClusterSnapshot, making: _Making) -> Admitted:
+    """Count serving, cap maximums and admit jobs; without the time for it, keep what runs and what fits beside it."""
+    problem, watch, served = _read(snapshot, making), making.watch, None
+    watch.allow(ADMIT_BY)
     try:
-        problem.clock.begin("serving")
-        served = count_serving(problem, deadline_s)
-        problem.clock.begin("admission")
-        problem, infeasible = cap(problem, served, deadline_s)
-        return problem, served, admit(problem, served, infeasible, deadline_s), True
+        watch.begin("serving")
+        served = count_serving(problem, making.limits.deadline_s)
+        watch.begin("admission")
+        problem, infeasible = cap(problem, served, making.limits.deadline_s)
+        trial = AdmissionTrial(problem, served, making.limits.deadline_s)
+        return Admitted(problem, served, admit(trial, infeasible), trial)
     except OutOfTimeError:
-        problem.clock.cut_short("admission")
+        watch.cut_short("admission")
         instead = stopgap(problem, served, FIT_BY)
-        return problem, instead.served, instead.admission, instead.is_complete
+        return Admitted(problem, instead.served, instead.admission, may_grow=instead.is_complete)
+
+
+def _read(snapshot: ClusterSnapshot, making: _Making) -> Problem:
+    """The arrays of a snapshot, whose jobs may be changed ones."""
+    since_s = making.watch.spent_s
+    read = read_problem(snapshot, making.limits, making.columns, making.watch, defers=True, kept=making.kept)
+    making.watch.keep(READ_AGAIN * (making.watch.spent_s - since_s))
+    return with_engine(replace(read, solver=making.solver, solved=making.solved))
 
 
 def _consolidated(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:

@@ -59,7 +59,8 @@ class PlanScore(NamedTuple):
 
     Attributes:
         placed: serving pods.
-        admitted: for each job by tier and age, whether it runs.
+        admitted: for each job by tier and age, 0 if it waits, 1 if it is pinned to more trainers than it has, else 2.
+        pinned: for each pinned job by tier and age, its trainers.
         worst: the lowest fulfilment.
         achieved: what the objective counts.
         kept: minus the trainers that are deleted.
@@ -67,7 +68,8 @@ class PlanScore(NamedTuple):
     """
 
     placed: int
-    admitted: tuple[bool, ...]
+    admitted: tuple[int, ...]
+    pinned: tuple[int, ...]
     worst: float
     achieved: float
     kept: int

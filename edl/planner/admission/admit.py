@@ -19,11 +19,9 @@ from dataclasses import dataclass, field
 
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.guard import is_whole
-from edl.planner.minimums.batches import Served
-from edl.planner.problem import JobDemand, Problem
+from edl.planner.problem import JobDemand
 from edl.planner.quota import QuotaShortage
 from edl.planner.trial_packing import TrialPacking
 
@@ -50,17 +48,14 @@ class Admission:
     short: Mapping[int, QuotaShortage]
 
 
-def admit(problem: Problem, served: Served, infeasible: frozenset[int], deadline_s: float) -> Admission:
+def admit(trial: AdmissionTrial, infeasible: frozenset[int]) -> Admission:
     """Choose which jobs run: rank by rank; running jobs before waiting ones; older before younger.
 
     Args:
-        problem: the arrays, maximums capped.
-        served: what serving pods get.
+        trial: of a problem whose maximums are capped.
         infeasible: indices of jobs that cannot run.
-        deadline_s: time for each program.
     """
-    trial = AdmissionTrial(problem, served, deadline_s)
-    hopeful = [c for c in problem.demands if c.index not in infeasible]
+    hopeful = [c for c in trial.problem.demands if c.index not in infeasible]
     packing = trial.packing_of([c.index for c in hopeful])
     if packing is not None:
         return Admission(packing, {}, infeasible, {})
@@ -70,9 +65,8 @@ def admit(problem: Problem, served: Served, infeasible: frozenset[int], deadline
         ranked = sorted((c for c in hopeful if c.job.rank == rank), key=lambda c: seniority(c.job))
         packing = queue.keep_admitted(packing, [c for c in ranked if c.job.was_admitted])
         packing = queue.admit_waiting(packing, [c for c in ranked if not c.job.was_admitted])
-    packing = with_repacking(trial, packing, queue.head, queue.short)
     if packing is None:
-        packing = TrialPacking(problem, ())
+        packing = TrialPacking(trial.problem, ())
     return Admission(packing, queue.head, infeasible, queue.short)
 
 

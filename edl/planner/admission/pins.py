@@ -1,123 +1,177 @@
 """Pinned counts that do not fit: as with a Deployment, what runs stays, and the rest waits.
 
 `kubectl scale` pins the number of trainers of a job. If so many fit, beside the minimums of the other jobs, the job
-has exactly that many. If they do not, it has as many as fit, and at least its own minimum. That number is found by
-further plans, from what the job has now upwards.
+has exactly that many. If they do not, it has as many as fit, and at least its own minimum. Jobs are admitted once
+more with what runs of it. From there upwards, packings of those who run then find the number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 
 from edl.errors import PlanError
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job
 from edl.model.names import JobKey
-from edl.model.plan import ScalePlan
-from edl.planner.admission.admit import seniority
-from edl.planner.scores import admitted
+from edl.model.sizes import above, at_most
+from edl.planner.admission.admit import Admission, seniority
+from edl.planner.admission.repacking import with_repacking
+from edl.planner.admission.trial import AdmissionTrial
+from edl.planner.clock import OutOfTimeError
+from edl.planner.minimums.batches import Served
+from edl.planner.problem import JobDemand, Problem
+
+COUNTS_BY = 0.4
+"""The part of the deadline by which counts are tried of pinned jobs whose counts do not fit."""
 
 
-class _Made(Protocol):
-    """The series of plans to which a plan belongs."""
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who runs.
+
+    Attributes:
+        problem: the arrays, maximums capped; a pinned job that has fewer trainers has its `pin_floor` there.
+        served: what serving pods get.
+        admission: the jobs that run, with their packing.
+        trial: what is known from the trials; None if there was no time for them.
+        may_grow: False if free capacity is to be left to others.
+    """
+
+    problem: Problem
+    served: Served
+    admission: Admission
+    trial: AdmissionTrial | None = None
+    may_grow: bool = True
 
     @property
-    def plan(self) -> ScalePlan:
-        """The plan."""
+    def keys(self) -> frozenset[JobKey]:
+        """The jobs that run."""
+        return frozenset(self.problem.demands[j].job.key for j in self.admission.packing.members)
 
-
-T = TypeVar("T", bound=_Made)
-_Floors = Mapping[JobKey, int]
+    def applied_to(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Return the snapshot in which pinned jobs that have fewer trainers have their `pin_floor`."""
+        changed = {demand.job.key: demand.job for demand in self.problem.demands if demand.job.pin_floor}
+        jobs = tuple(changed.get(job.key, job) for job in snapshot.jobs)
+        return replace(snapshot, jobs=jobs) if changed else snapshot
 
 
 def with_pins_that_fit(
-    snapshot: ClusterSnapshot, make: Callable[[ClusterSnapshot], T], has_time: Callable[[], bool]
-) -> T:
-    """Make plans until each pinned job has as many of its trainers as fit.
+    snapshot: ClusterSnapshot, pinned: Container[JobKey], admit_all: Callable[[ClusterSnapshot], Admitted]
+) -> Admitted:
+    """Admit each pinned job with its count or, if that does not fit, with as many trainers as fit.
+
+    If there is no time to try further counts, the next decision goes on from what runs then.
 
     Args:
         snapshot: the cluster.
-        make: makes a plan.
-        has_time: False once no further plan is to be made; the next decision goes on from what runs then.
+        pinned: the jobs that may have fewer; see `may_have_fewer`.
+        admit_all: says who runs in a cluster.
 
     Raises:
-        PlanError: the first plan cannot be made.
+        PlanError: there is no time to read the cluster.
     """
-    made = first = make(snapshot)
-    pinned = [job for job in snapshot.jobs if may_have_fewer(job)]
-    if not (unmet := [job for job in pinned if not _admits(made, job)]):
-        return made
-
-    def make_with(floors: _Floors) -> T:
-        jobs = tuple(replace(job, pin_floor=floors.get(job.key, job.pin_floor)) for job in snapshot.jobs)
-        return make(replace(snapshot, jobs=jobs))
-
+    found = first = admit_all(snapshot)
     floors: dict[JobKey, int] = {}
     try:
-        while more := [job for job in unmet if job.key not in floors]:
-            floors |= {job.key: _as_it_runs(job) for job in more}
-            made = make_with(floors)
-            unmet += [job for job in pinned if job not in unmet and not _admits(made, job)]
-        if lost := [job for job in unmet if floors[job.key] > job.min_trainers and not _admits(made, job)]:
-            floors |= {job.key: job.min_trainers for job in lost}
-            made = make_with(floors)
-        if _is_better(snapshot, made, first):
-            for job in sorted(unmet, key=lambda job: job.turn):
-                made = _with_most(job, made, floors, make_with, has_time)
+        while lower := _lowered(found, pinned, floors):
+            floors |= lower
+            jobs = tuple(replace(job, pin_floor=floors.get(job.key, job.pin_floor)) for job in snapshot.jobs)
+            found = admit_all(replace(snapshot, jobs=jobs))
     except PlanError:  # out of time: what was found so far is good
         pass
-    return made if _is_better(snapshot, made, first) else first  # more jobs are tried with them, so others may lack
+    if not _is_better(found, first):  # more jobs are tried with them, so others may lack
+        found, floors = first, {}
+    found = _repacked(found)
+    found.problem.clock.allow(COUNTS_BY)
+    for demand in sorted(found.problem.demands, key=lambda demand: demand.job.turn):
+        if demand.job.key in floors and demand.index in found.admission.packing.count:
+            found = _with_most(found, demand)
+    return found
 
 
-def _with_most(
-    job: Job, made: T, floors: dict[JobKey, int], make_with: Callable[[_Floors], T], has_time: Callable[[], bool]
-) -> T:
-    """Find the plan with the most trainers for a job in which every job that ran in the plan before still runs.
+def may_have_fewer(job: Job) -> bool:
+    """True if a job is pinned to a count, and runs with fewer trainers if so many do not fit."""
+    return job.is_schedulable and job.pinned > job.min_trainers and not job.pin_floor
 
-    Args:
-        job: pinned to a count that does not fit.
-        made: the plan to improve.
-        floors: the least counts of all such jobs; that of this one is set.
-        make_with: makes a plan with such counts.
-        has_time: see `with_pins_that_fit`.
-    """
-    if not _admits(made, job):
+
+def as_it_runs(job: Job) -> int:
+    """The trainers that a pinned job has now, as far as it may have so many, and its minimum at least."""
+    return max(job.min_trainers, at_most(job.sizes, min(job.pinned, len(job.live_trainers))))
+
+
+def _lowered(found: Admitted, pinned: Container[JobKey], floors: Mapping[JobKey, int]) -> dict[JobKey, int]:
+    """Lower the floors of pinned jobs that do not run: to what runs of them first, then to their minimums."""
+    lower = {}
+    for demand in found.problem.demands:
+        job = demand.job
+        if job.key in pinned and demand.index not in found.admission.packing.count:
+            floor = job.min_trainers if job.key in floors else as_it_runs(job)
+            if floor != floors.get(job.key) and _may_run(found, demand.index):
+                lower[job.key] = floor
+    return lower
+
+
+def _may_run(made: Admitted, j: int) -> bool:
+    """False if a bound proves that a pinned job cannot run with its minimum beside those that come before it."""
+    if made.trial is None:
+        return True
+    problem = _floored(made.problem, j, made.problem.demands[j].job.min_trainers)
+    turn = _turn(problem.demands[j].job)
+    before = tuple(k for k in made.admission.packing.members if _turn(problem.demands[k].job) < turn)
+    return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
+
+
+def _repacked(made: Admitted) -> Admitted:
+    """Look once more at the first jobs that wait, now that all who run are known."""
+    if made.trial is None:
         return made
-    floors[job.key], step, is_growing = _target(made, job), 1, True
-    while step and has_time():
-        wanted = floors[job.key] + step
-        found = make_with({**floors, job.key: wanted}) if wanted < job.pinned else None
-        if found is not None and admitted(found.plan) >= admitted(made.plan):
-            made, floors[job.key] = found, max(wanted, _target(found, job))
+    head = dict(made.admission.head)
+    packing = with_repacking(made.trial, made.admission.packing, head, made.admission.short)
+    return replace(made, admission=replace(made.admission, packing=packing, head=head))
+
+
+def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
+    """Admit a pinned job that runs with the most trainers for which a packing of all that run is found."""
+    sizes, floor, step, is_growing = demand.job.sizes, demand.min_trainers, 1, True
+    while step and not made.problem.clock.is_over:
+        wanted = max(at_most(sizes, floor + step), above(sizes, floor))
+        found = _with_floor(made, demand.index, wanted) if floor < wanted <= demand.max_trainers else None
+        if found is not None:
+            made, floor = found, wanted
             step = step * 2 if is_growing else step // 2
         else:
             step, is_growing = step // 2, False
     return made
 
 
-def _is_better(snapshot: ClusterSnapshot, found: _Made, than: _Made) -> bool:
-    """Return True if `found` admits the first job, in the order of admission, on which the two plans differ."""
-    ranked = sorted(
-        snapshot.jobs, key=lambda job: (*(-part for part in job.rank), not job.was_admitted, *seniority(job))
-    )
-    here, there = admitted(found.plan), admitted(than.plan)
+def _with_floor(made: Admitted, j: int, floor: int) -> Admitted | None:
+    """Admit a job with so many trainers beside all others that run; None if no packing of them is found."""
+    problem = _floored(made.problem, j, floor)
+    trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
+    try:
+        packing = trial.packing_of(made.admission.packing.members)
+    except OutOfTimeError:
+        return None
+    if packing is None:
+        return None
+    return replace(made, problem=problem, admission=replace(made.admission, packing=packing))
+
+
+def _floored(problem: Problem, j: int, floor: int) -> Problem:
+    """The problem in which a pinned job has so many trainers at least."""
+    demand = problem.demands[j]
+    changed = replace(demand, job=replace(demand.job, pin_floor=floor), min_trainers=floor)
+    return replace(problem, demands=(*problem.demands[:j], changed, *problem.demands[j + 1 :]))
+
+
+def _is_better(found: Admitted, than: Admitted) -> bool:
+    """True if the first job, in the order of admission, that only one of two admissions has is one of this one."""
+    ranked = sorted((demand.job for demand in than.problem.demands), key=_turn)
+    here, there = found.keys, than.keys
     return [job.key in here for job in ranked] > [job.key in there for job in ranked]
 
 
-def may_have_fewer(job: Job) -> bool:
-    """True if a job is pinned to a count, and runs with fewer trainers if so many do not fit."""
-    return job.is_schedulable and job.pinned > job.min_trainers
-
-
-def _as_it_runs(job: Job) -> int:
-    return min(job.pinned, max(job.min_trainers, len(job.live_trainers)))
-
-
-def _admits(made: _Made, job: Job) -> bool:
-    return job.key in admitted(made.plan)
-
-
-def _target(made: _Made, job: Job) -> int:
-    return next(decision.target for decision in made.plan.decisions if decision.job == job.key)
+def _turn(job: Job) -> tuple[object, ...]:
+    """Sort key: the order of admission."""
+    return (*(-part for part in job.rank), not job.was_admitted, *seniority(job))

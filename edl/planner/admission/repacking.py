@@ -18,20 +18,20 @@ MOST_FAILURES = 2  # so many searches may fail
 
 
 def with_repacking(
-    trial: AdmissionTrial, packing: TrialPacking | None, head: dict[int, int], short: Mapping[int, object]
-) -> TrialPacking | None:
+    trial: AdmissionTrial, packing: TrialPacking, head: dict[int, int], short: Mapping[int, object]
+) -> TrialPacking:
     """Admit waiting jobs that a longer search packs beside those that run.
 
     Args:
         trial: what is known from the trials before.
-        packing: who runs, and where; None if nobody does.
+        packing: who runs, and where.
         head: for each waiting job, the job that it waits behind; those that are admitted now are taken out.
         short: the jobs that wait for quota.
 
     Returns:
         The packing, with more members if the search found capacity for them.
     """
-    if packing is None or len(trial.problem.empty) > MOST_NODES or any(trial.served.due.values()):
+    if len(trial.problem.empty) > MOST_NODES or any(trial.served.due.values()):
         return packing
     demands, failed = trial.problem.demands, set[tuple[object, ...]]()
     waiting = [demands[j] for j in head if j not in short]

@@ -19,6 +19,7 @@ from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.resources import Preference, Requirement
 from edl.model.topology import TOGETHER, Labels, Path, Topology, home_of, in_domain, path_of
+from edl.planner.admission.pins import as_it_runs, may_have_fewer
 from edl.planner.problem import JobDemand
 from edl.planner.problem_reader import read_problem
 from edl.planner.topology.domain_capacity import DomainCapacities, Offer
@@ -108,7 +109,7 @@ def read_choices(snapshot: ClusterSnapshot, limits: Limits) -> Choices | None:
     planner = SlicePlanner(problem, capacities)
     options: dict[JobKey, Sequence[Choice]] = {}
     most: dict[JobKey, int] = {}
-    for demand in sorted(problem.demands, key=_turn):
+    for demand in map(_lowered, sorted(problem.demands, key=_turn)):
         job, topology = demand.job, demand.job.topology
         if topology is None or not _is_open(job):
             continue
@@ -227,11 +228,11 @@ class _Options:
 
         No more trainers of others go than must: where some must, all free capacity is used.
         """
-        is_whole = self._demand.min_trainers == self._demand.max_trainers
-        if self.home or self._held or not is_whole:
+        low, high = self._demand.job.bounds
+        if self.home or self._held or low < high:
             return ()
         area = tuple(dict.fromkeys((*found.first, *found.used_first)))
-        is_enough = sum(found.slots[path] for path in area) >= self._demand.min_trainers
+        is_enough = sum(found.slots[path] for path in area) >= low
         return area if is_enough and len(area) < len(found.slots) and len(area) <= MOST_VALUES else ()
 
 
@@ -313,6 +314,11 @@ def _held(job: Job, topology: Topology, labels: Mapping[str, Labels]) -> Counter
     )
     found.pop((), None)
     return found
+
+
+def _lowered(demand: JobDemand) -> JobDemand:
+    """The demand; of a pinned job that may have fewer trainers, one that what runs of it would meet."""
+    return replace(demand, min_trainers=as_it_runs(demand.job)) if may_have_fewer(demand.job) else demand
 
 
 def _turn(demand: JobDemand) -> tuple[bool, bool, int, float, JobKey]:

@@ -35,7 +35,7 @@ def admitted(snapshot: ClusterSnapshot) -> Admission:
     problem = read_problem(snapshot, Limits())
     served = count_serving(problem, DEADLINE_S)
     capped, infeasible = cap(problem, served, DEADLINE_S)
-    return admit(capped, served, infeasible, DEADLINE_S)
+    return admit(AdmissionTrial(capped, served, DEADLINE_S), infeasible)
 
 
 def one_by_one(snapshot: ClusterSnapshot) -> tuple[int, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,12 +13,14 @@ import pytest
 from benchmarks.random_worlds import random_world
 from edl.controller.planning import plan_snapshot, report_snapshot
 from edl.model.actions import DeletePod
-from edl.model.cluster import ClusterSnapshot, ResourceQuota
+from edl.model.cluster import ResourceQuota
 from edl.model.jobs import Job
 from edl.model.limits import Limits, Quota
 from edl.model.names import JobKey
-from edl.model.plan import ScaleDecision, ScalePlan
-from edl.planner.admission.pins import with_pins_that_fit
+from edl.model.plan import ScaleDecision
+from edl.planner import decide
+from edl.planner.admission import pins
+from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import check
 from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
@@ -123,69 +126,69 @@ def test_explain_offers_what_would_let_it_have_them() -> None:
     assert any("trainers from default/other" in remedy or "add a node" in remedy for remedy in report.remedies)
 
 
-@dataclass
-class Plans:
-    """Plans in which a job with the most trainers that fit is admitted.
-
-    Attributes:
-        fits: that number.
-        made: the least counts of the pinned job, in the order in which they were tried.
-    """
-
-    fits: int
-    made: list[int] = field(default_factory=list)
-
-    def make(self, snapshot: ClusterSnapshot) -> Made:
-        (job,) = (one for one in snapshot.jobs if one.key == HPA)
-        low = job.bounds.min_trainers
-        self.made.append(low)
-        is_admitted = low <= self.fits
-        plan = plan_snapshot(make_snapshot(NODES, (pinned(10), other())), "", Limits())
-        changed = (
-            replace(d, admitted=is_admitted, target=low if is_admitted else 0) if d.job == HPA else d
-            for d in plan.decisions
-        )
-        return Made(replace(plan, decisions=tuple(changed)))
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each stage ran."""
+    counts: Counter[str] = Counter()
+    for module, stage in ((decide, "admit"), (decide, "share"), (pins, "with_repacking")):
+        monkeypatch.setattr(module, stage, partial(_counted, counts, stage, getattr(module, stage)))
+    return counts
 
 
-@dataclass
-class Made:
-    plan: ScalePlan
+def _counted(counts: Counter[str], stage: str, real: Callable[..., object], *given: object) -> object:
+    counts[stage] += 1
+    return real(*given)
 
 
-def found_by(plans: Plans, running: int, asked: int = 34, *, has_time: bool = True) -> int:
-    snapshot = make_snapshot(NODES, (pinned(asked, running), other()))
-    made = with_pins_that_fit(snapshot, plans.make, lambda: has_time)
-    return next(d.target for d in made.plan.decisions if d.job == HPA)
+def test_where_the_pin_fits_jobs_are_admitted_once(stages: Counter[str]) -> None:
+    assert planned(pinned(26), other())["hpa"].target == 26
+    assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
-def test_where_the_pin_fits_one_plan_is_made() -> None:
-    plans = Plans(34)
-    assert (found_by(plans, 26), plans.made) == (34, [34])
+def test_where_it_does_not_fit_jobs_are_admitted_once_more_and_all_else_comes_once(stages: Counter[str]) -> None:
+    assert planned(pinned(34), other())["hpa"].target == 28
+    assert stages == {"admit": 2, "share": 1, "with_repacking": 1}
 
 
-def test_at_rest_three_plans_are_made() -> None:
-    plans = Plans(26)
-    assert (found_by(plans, 26), plans.made) == (26, [34, 26, 27])
+def test_where_not_even_its_minimum_fits_beside_older_jobs_no_more_is_tried(stages: Counter[str]) -> None:
+    older = make_job("other", trainers=20, min_trainers=20, max_trainers=20, on=ON, age_s=50.0)
+    assert not planned(pinned(34, running=0, low=13), older)["hpa"].admitted
+    assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
-@pytest.mark.parametrize(("running", "fits"), [(0, 26), (5, 26), (26, 29), (30, 7), (30, 2)])
-def test_the_most_that_fits_is_found_from_what_runs(running: int, fits: int) -> None:
-    plans = Plans(fits)
-    assert found_by(plans, running) == fits
-    assert len(plans.made) <= 12
+@pytest.mark.parametrize(("running", "least"), [(0, 6), (5, 6), (24, 3), (20, 12), (2, 8)])
+def test_the_most_that_fits_beside_the_minimums_is_found_from_what_runs(running: int, least: int) -> None:
+    hungry = make_job("other", trainers=least, min_trainers=least, max_trainers=20, on=ON, age_s=50.0)
+    assert planned(pinned(34, running), hungry)["hpa"].target == 32 - least
 
 
-def test_where_it_fits_in_no_way_the_plan_is_as_if_it_were_not_there() -> None:
-    plans, snapshot = Plans(1), make_snapshot(NODES, (pinned(34, 26), other()))
-    made = [plans.make(snapshot) for _ in range(3)]
-    rest = iter(made)
-    assert with_pins_that_fit(snapshot, lambda _: next(rest), lambda: True) is made[0]
-    assert next(rest, None) is None
+def test_of_two_counts_that_do_not_fit_the_older_job_has_the_most() -> None:
+    older = make_job("older", trainers=4, min_trainers=2, max_trainers=40, on=ON, pinned=33, age_s=50.0)
+    found = planned(pinned(40, running=4), older)
+    assert [found["older"].target, found["hpa"].target] == [28, 4]
 
 
-def test_without_time_what_runs_stays() -> None:
-    assert found_by(Plans(30), 26, has_time=False) == 26
+def test_only_sizes_of_the_job_are_tried() -> None:
+    """Eight do not fit beside the other minimum, and a job that must have more than four has four all the same."""
+    sized = replace(make_job("hpa", min_trainers=2, max_trainers=8, pinned=8), sizes=(2, 4, 8))
+    small = replace(make_job("other", min_trainers=2, max_trainers=8, age_s=50.0), sizes=(2, 5, 8))
+    plan = plan_snapshot(make_snapshot(make_nodes(1, cpu=9), (sized, small)), "", Limits())
+    assert [decision.target for decision in plan.decisions] == [4, 5]
+
+
+def test_without_time_what_runs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins, "COUNTS_BY", 0.0)
+    found = planned(pinned(34), other())["hpa"]
+    assert (found.admitted, found.victims) == (True, ())
+
+
+def test_what_runs_stays_if_there_is_no_time_for_admission(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> object:
+        raise OutOfTimeError("late")
+
+    monkeypatch.setattr(decide, "admit", late)
+    found = planned(pinned(34), other())["hpa"]
+    assert (found.admitted, found.victims) == (True, ())
 
 
 @pytest.fixture
@@ -213,16 +216,16 @@ def test_scaling_up_and_down_ends_nothing_that_was_asked_for(living: Living) -> 
     assert (counts[3], living.trainers(OTHER) >= 4) == (10, True)
 
 
-def test_further_plans_solve_no_integer_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_admissions_solve_no_integer_program_again(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[SolvedPrograms] = []
     solve = IntegerProgram.solve
 
-    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms) -> list[int] | None:
-        seen.append(solved)
+    def noted(program: IntegerProgram, limit_s: float, solved: SolvedPrograms | None = None) -> list[int] | None:
+        seen.extend([solved] if solved is not None else [])
         return solve(program, limit_s, solved)
 
     monkeypatch.setattr(IntegerProgram, "solve", noted)
-    world = random_world(3)
+    world = random_world(118)
     plan_snapshot(world.snapshot, "", world.limits)
-    assert len({id(each) for each in seen}) == 1, "all plans of a decision know the same programs"
+    assert len({id(each) for each in seen}) == 1, "all admissions of a decision know the same programs"
     assert len(seen[0].counts) < len(seen)

@@ -23,6 +23,7 @@ from edl.model.resources import PodShape
 from edl.model.status import Reason
 from edl.planner.admission.admit import admit
 from edl.planner.admission.capping import cap
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.guard import check
 from edl.planner.minimums.serving import count_serving
 from edl.planner.problem_reader import read_problem
@@ -151,7 +152,7 @@ def test_the_bound_of_the_minimums_alone_holds_too(world: ClusterSnapshot) -> No
     read = read_problem(world, LIMITS)
     served = count_serving(read, 10.0)
     capped, infeasible = cap(read, served, 10.0)
-    room = admit(capped, served, infeasible, 10.0).packing
+    room = admit(AdmissionTrial(capped, served, 10.0), infeasible).packing
     assume(room.members)
     jobs = [capped.demands[j].job for j in room.members]
     least = {job.key: oracle.low_of(job) for job in jobs}

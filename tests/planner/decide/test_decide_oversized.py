@@ -12,7 +12,7 @@ from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits
 from edl.model.names import JobKey
 from edl.model.plan import ScalePlan
-from edl.model.resources import Resources
+from edl.model.resources import PodShape, QosClass, Resources
 from edl.model.status import Reason
 from edl.planner.policies.registry import POLICIES
 from edl.planner.problem_reader import read_problem
@@ -40,6 +40,19 @@ def test_a_job_beyond_a_limit_is_refused_by_itself(kind: str, others: ScalePlan)
     refused = decision_of(plan, "huge")
     assert (refused.reason, refused.admitted, refused.target) == (Reason.INVALID_SPEC, False, 0)
     assert refused.message == f"trainer: {SHAPES[kind][1]} that a pod may have; list fewer"
+    assert [d for d in plan.decisions if d.job.name != "huge"] == list(others.decisions)
+
+
+def test_a_job_whose_sizes_cannot_be_kept_is_refused_by_itself(others: ScalePlan) -> None:
+    """A webhook can take away the requests without which edl counts no sizes."""
+    bare = PodShape(Resources.of({"pods": 1}))
+    job = make_job("huge", max_trainers=9_000)
+    job = replace(job, trainer=bare, qos=QosClass.BEST_EFFORT, sizes=(1, 3, 9_000))
+    plan = planned(with_jobs(WORLD, job))
+
+    refused = decision_of(plan, "huge")
+    assert (refused.reason, refused.admitted, refused.target) == (Reason.INVALID_SPEC, False, 0)
+    assert refused.message.startswith("as the API server admits them, the trainers request neither cpu nor memory")
     assert [d for d in plan.decisions if d.job.name != "huge"] == list(others.decisions)
 
 

@@ -38,7 +38,7 @@ def domains(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 
 
 def rated(value: Callable[[tuple[str, ...]], float]) -> Callable[[tuple[str, ...]], PlanScore]:
-    return lambda made: PlanScore(0, (True,), min(0.99, value(made)), 0.0, 0)
+    return lambda made: PlanScore(0, (2,), (), min(0.99, value(made)), 0.0, 0)
 
 
 def choices_of(snapshot: ClusterSnapshot) -> Choices:
@@ -87,7 +87,7 @@ def test_no_more_is_tried_once_every_job_has_all() -> None:
         decided.append(chosen)
         return 1
 
-    full = PlanScore(0, (True, True), 1.0, 2.0, 0)
+    full = PlanScore(0, (2, 2), (), 1.0, 2.0, 0)
     decide_together(choices_of(world(2, 3)), LIMITS, decide, lambda _: full, lambda: 0.0)
     assert len(decided) == 1
 
@@ -96,7 +96,7 @@ def test_no_more_is_tried_once_its_part_of_the_time_is_over() -> None:
     tried: list[Assignment] = []
     limits = replace(LIMITS, deadline_s=10.0)
     decide_together(
-        choices_of(world(2, 3)), limits, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 3.1
+        choices_of(world(2, 3)), limits, tried.append, lambda _: PlanScore(0, (), (), 0.0, 0.0, 0), lambda: 3.1
     )
     assert len(tried) == 1
 
@@ -105,7 +105,9 @@ def test_a_large_cluster_gets_the_first_guess() -> None:
     small = world(2, 3)
     snapshot = replace(small, nodes=(*small.nodes, *make_nodes(MOST_CELLS // 2)))
     tried: list[Assignment] = []
-    decide_together(choices_of(snapshot), LIMITS, tried.append, lambda _: PlanScore(0, (), 0.0, 0.0, 0), lambda: 0.0)
+    decide_together(
+        choices_of(snapshot), LIMITS, tried.append, lambda _: PlanScore(0, (), (), 0.0, 0.0, 0), lambda: 0.0
+    )
     assert len(tried) == 1
 
 
