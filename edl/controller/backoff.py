@@ -22,7 +22,6 @@ from edl.lifecycle.trials.retries import Retries
 from edl.model.actions import (
     Action,
     CreatePod,
-    DeletePod,
     EmitEvent,
     Need,
     Outcome,
@@ -148,13 +147,11 @@ class Backoff:
         return min((one.until_s for one in found if one is not None and one.until_s > now_s), default=inf)
 
     def record(self, outcome: Outcome, now_s: float) -> None:
-        """Note an outcome: a rejection doubles the pause, a success ends it. Pods that edl deletes are no trouble.
+        """Note an outcome: a rejection doubles the pause, a success ends it.
 
         A created pod ends no refusal of a creation, because it may have been under way when another one was refused.
         """
         uid, kind = outcome.action.job_uid, _group(type(outcome.action))
-        if isinstance(outcome.action, DeletePod):
-            self.retries.ended(uid, outcome.action.pod_uid)
         is_refused = outcome.result is Result.REFUSED
         fails = self._fails_alone(outcome, kind, now_s)
         if is_refused or fails or outcome.retry_after_s is not None:

@@ -181,6 +181,7 @@ class JobWrites:
         going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
         marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]
         ends = [a for a in actions if isinstance(a, DeletePod) and _is_real(a.pod_uid) and a.pod_uid not in going]
+        self._backoff.retries.expect_end(shown.uid, [a.pod_uid for a in ends])
         moved = [a for a in actions if isinstance(a, EmitEvent) and a.reason == Intent.MOVED]
         may_mark = self._backoff.allows(shown.uid, MarkPod, now_s)
         yield from _end_writes(marks if may_mark else (), ends, moved)

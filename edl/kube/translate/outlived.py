@@ -37,7 +37,9 @@ def as_ended(pod: Pod, source_of: Callable[[Pod], PodObject], manifests: Mapping
         for one in status.container_statuses or ()
         if one.name in own and one.state and one.state.terminated
     }
-    if not own or ended.keys() != own:
+    others = (one for one in status.container_statuses or () if one.name not in own)
+    # A kubelet may show for a moment that all containers have ended before it shows that the pod has.
+    if not own or ended.keys() != own or all(one.state is None or one.state.terminated for one in others):
         return pod
     failed = next((name for name, code in ended.items() if code), None)
     if failed is None:

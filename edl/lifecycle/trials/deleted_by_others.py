@@ -2,7 +2,7 @@
 
 A program that ends pods which break a rule does so within seconds, and with every pod that comes after. The first
 deletion costs no pause, because a person who deletes a pod wants another one. A pod that lives for a minute ends the
-row. What kube-scheduler preempts counts elsewhere: the planner knows its reason.
+row. What kube-scheduler preempts, and what ends because its node fails or is full, has a cause that others know.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from edl.lifecycle.pod_events import PREEMPTED, STEADY_AFTER_S
+from edl.lifecycle.pod_events import STEADY_AFTER_S
 from edl.model.names import Role
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import POD_DELETED
 from edl.model.units import count
 
 SOON_S = STEADY_AFTER_S
-"""A deletion within this time from the pod's creation counts."""
+"""A deletion within this time from the start of a pod, or from its creation if it has not started, counts."""
 FIRST_S, LONGEST_S = 10.0, 360.0
 """The pause after the second deletion in a row, and the longest one, in seconds: those of a `batch/v1` Job."""
+EVICTED = "EvictionByEvictionAPI"
 FORGOTTEN_AFTER_S = 2.0 * LONGEST_S
 """A row of deletions is over so long after its last pause, whether or not there was a pod since."""
 
@@ -47,10 +48,15 @@ class _Row:
 
 
 class DeletedByOthers:
-    """The young pods of one job, and those that others deleted."""
+    """The young pods of one job with one spec, and those that others deleted.
 
-    def __init__(self) -> None:
-        self._young: dict[Slot, Pod] = {}
+    Args:
+        generation: the generation of the job's spec; a new one starts anew.
+    """
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self._young: dict[str, tuple[Slot, Pod]] = {}  # by UID
         self._rows: dict[Slot, _Row] = {}
 
     def __bool__(self) -> bool:
@@ -66,24 +72,26 @@ class DeletedByOthers:
         """
         pods = list(slots)
         exist = {pod.uid for _, pod in pods}
-        gone = [(slot, pod) for slot, pod in self._young.items() if pod.uid not in exist]
-        for slot, pod in [*gone, *((slot, pod) for slot, pod in pods if _is_taken(pod, time_s))]:
+        gone = [(slot, pod) for uid, (slot, pod) in self._young.items() if uid not in exist]
+        taken = [(slot, pod) for slot, pod in pods if _is_taken(pod)]
+        for slot, pod in [*gone, *taken]:
             row = self._rows.get(slot)
-            if row is None or row.uid != pod.uid:
+            if _lived_s(pod, time_s) < SOON_S and (row is None or row.uid != pod.uid):
                 times = row.times + 1 if row is not None else 1
                 until_s = now_s + (min(LONGEST_S, FIRST_S * 2.0 ** min(times - 2, 10)) if times > 1 else 0.0)
                 self._rows[slot] = _Row(pod.name, pod.uid, times, until_s, until_s + FORGOTTEN_AFTER_S)
-        lived_s = {slot: time_s - pod.created_s for slot, pod in pods if pod.is_live and not pod.intent}
-        self._young = {slot: pod for slot, pod in pods if lived_s.get(slot, inf) < SOON_S}
-        for slot, row in list(self._rows.items()):
-            if slot in lived_s:
-                self._rows[slot] = replace(row, over_s=now_s + SOON_S - lived_s[slot])
-            if now_s >= self._rows[slot].over_s:
-                del self._rows[slot]
+        live = [(slot, pod) for slot, pod in pods if pod.is_live and not pod.intent]
+        self._young = {pod.uid: (slot, pod) for slot, pod in live if _lived_s(pod, time_s) < SOON_S}
+        for slot, pod in live if self._rows else ():
+            if slot in self._rows and pod.started_s is not None:
+                self._rows[slot] = replace(self._rows[slot], over_s=now_s + SOON_S - _lived_s(pod, time_s))
+        for slot in [slot for slot, row in self._rows.items() if now_s >= row.over_s]:
+            del self._rows[slot]
 
-    def ended(self, pod_uid: str) -> None:
-        """Note that edl itself has deleted a pod."""
-        self._young = {slot: pod for slot, pod in self._young.items() if pod.uid != pod_uid}
+    def expect_end(self, pod_uids: Iterable[str]) -> None:
+        """Note that edl itself is about to delete pods."""
+        for uid in pod_uids:
+            self._young.pop(uid, None)
 
     def paused(self, now_s: float) -> Iterator[Slot]:
         """The roles and indexes for which no pod is created now."""
@@ -97,7 +105,7 @@ class DeletedByOthers:
         first = rows[0]
         more = f", and pods of {count(len(rows) - 1, 'other name')} as well" if len(rows) > 1 else ""
         return POD_DELETED, (
-            f"somebody else deleted pod {first.pod} within {SOON_S:.0f} s of its creation, {first.times} times in a"
+            f"somebody else deleted pod {first.pod} within {SOON_S:.0f} s of its start, {first.times} times in a"
             f" row{more}; edl creates it again after growing pauses: find the program that deletes it, in the events"
             " of the namespace or the audit log of the API server, and exempt the job's pods from its rule"
         )
@@ -108,7 +116,14 @@ class DeletedByOthers:
         return min((end_s for end_s in ends if end_s > now_s), default=inf)
 
 
-def _is_taken(pod: Pod, time_s: float) -> bool:
-    """True if others are ending a young pod."""
-    is_ending = pod.terminating or (pod.phase is PodPhase.FAILED and bool(pod.disruption))
-    return is_ending and not pod.intent and pod.disruption != PREEMPTED and time_s - pod.created_s < SOON_S
+def _is_taken(pod: Pod) -> bool:
+    """Return True if somebody ends a pod that runs, or has evicted one; nodes that fail or are full do not count."""
+    is_ending = (pod.terminating and not pod.is_finished) or (
+        pod.phase is PodPhase.FAILED and pod.disruption == EVICTED
+    )
+    return is_ending and not pod.intent and pod.disruption in ("", EVICTED)
+
+
+def _lived_s(pod: Pod, time_s: float) -> float:
+    """How long a pod has run, or waited if it has not started."""
+    return time_s - (pod.created_s if pod.started_s is None else pod.started_s)

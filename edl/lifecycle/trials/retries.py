@@ -11,7 +11,7 @@ If this memory is lost, that costs some attempts and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -122,7 +122,9 @@ class Retries:
             now_s: monotonic seconds.
             time_s: seconds since the epoch.
         """
-        deleted = self._deleted.pop(job.uid, None) or DeletedByOthers()
+        deleted = self._deleted.pop(job.uid, None)
+        if deleted is None or deleted.generation != job.generation:
+            deleted = DeletedByOthers(job.generation)
         deleted.note(_slots(job), now_s, time_s)
         if deleted:
             self._deleted[job.uid] = deleted
@@ -155,10 +157,10 @@ class Retries:
         if any(not node.has_begun for node in known.nodes.values()):
             _note_begun(known, job)
 
-    def ended(self, job_uid: str, pod_uid: str) -> None:
-        """Note that edl itself has deleted a pod of a job."""
+    def expect_end(self, job_uid: str, pod_uids: Iterable[str]) -> None:
+        """Note that edl itself is about to delete pods of a job."""
         if (deleted := self._deleted.get(job_uid)) is not None:
-            deleted.ended(pod_uid)
+            deleted.expect_end(pod_uids)
 
     def paused(self, job_uid: str, now_s: float) -> frozenset[Slot]:
         """The roles and indexes of a job for which no pod is created now."""
@@ -248,7 +250,7 @@ def _slots(job: Job) -> Iterator[tuple[Slot, Pod]]:
 
 def _has_ended(pod: Pod) -> bool:
     """True if a pod failed by itself, or was rejected; what edl or others did to it is no reason for a pause."""
-    is_own = pod.intent.startswith(FAILED) or not (pod.intent or pod.terminating)
+    is_own = not pod.intent or pod.intent.startswith(FAILED)
     return pod.phase is PodPhase.FAILED and not pod.disruption and is_own
 
 

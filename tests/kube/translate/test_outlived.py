@@ -65,6 +65,12 @@ def test_a_container_that_admission_added_keeps_no_trainer_from_its_end(
     assert phases(read(nodes(1), job("t"), trainers(3, trainer=RUNS, **{proxy: RUNS}))) == {PodPhase.RUNNING}
 
 
+def test_a_pod_whose_kubelet_has_yet_to_say_that_it_has_ended_is_left_alone() -> None:
+    """Else edl would delete it with its log, which Kubernetes keeps for pods that completed."""
+    for states in ({"trainer": ended(0)}, {"trainer": ended(0), "proxy": ended(0)}):
+        assert phases(read(nodes(1), job("t"), trainers(3, **states))) == {PodPhase.RUNNING}
+
+
 def test_a_container_that_its_kubelet_may_start_again_has_not_ended() -> None:
     again = {"containers": [{"name": "trainer", "restartPolicy": "OnFailure"}]}
     found = read(nodes(1), job("t", 1, 40, again), trainers(3, trainer=ended(1), proxy=RUNS))

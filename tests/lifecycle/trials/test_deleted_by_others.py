@@ -58,13 +58,24 @@ def test_pods_that_somebody_deletes_again_and_again_are_made_after_growing_pause
 
 def note(retries: Retries, job: Job, now_s: float, **fields: object) -> None:
     """Trainer 1 becomes such a pod, and the controller looks at the job."""
+    fields = {"started_s": None, **fields}
     pods = tuple(replace(p, **fields) if p.index == 1 else p for p in job.pods)  # type: ignore[arg-type]
     retries.note(replace(job, pods=pods), now_s, now_s)
 
 
-def without(job: Job) -> Job:
-    """The job once trainer 1 is gone."""
-    return replace(job, pods=tuple(p for p in job.pods if p.index != 1))
+def gone(retries: Retries, job: Job, now_s: float) -> None:
+    """Trainer 1 is gone, and the controller looks at the job."""
+    retries.note(replace(job, pods=tuple(p for p in job.pods if p.index != 1)), now_s, now_s)
+
+
+def twice_deleted(now_s: float) -> tuple[Retries, Job]:
+    """A job of whose trainer 1 somebody deleted two pods in a row, just now."""
+    retries, job = Retries(), make_job("a", trainers=3, on=("n0", "n1", "n2"))
+    for number in range(2):
+        note(retries, job, now_s, uid=f"new-{number}", created_s=now_s)
+        gone(retries, job, now_s)
+    assert SLOT in retries.paused(job.uid, now_s)
+    return retries, job
 
 
 def test_the_first_deletion_costs_no_pause_and_the_next_ones_cost_growing_pauses() -> None:
@@ -72,8 +83,8 @@ def test_the_first_deletion_costs_no_pause_and_the_next_ones_cost_growing_pauses
     found = []
     for number in range(5):
         note(retries, job, now_s, uid=f"new-{number}", created_s=now_s)
-        retries.note(without(job), now_s + 1.0, now_s + 1.0)
         began_s = now_s = now_s + 1.0
+        gone(retries, job, now_s)
         while SLOT in retries.paused(job.uid, now_s):
             now_s = retries.next_end_s(job.uid, now_s)
         found.append(now_s - began_s)
@@ -81,38 +92,56 @@ def test_the_first_deletion_costs_no_pause_and_the_next_ones_cost_growing_pauses
     assert found == [0, 10, 20, 40, 80]
 
 
-def test_a_pod_that_lives_for_a_minute_ends_the_row() -> None:
-    retries, job, now_s = Retries(), make_job("a", trainers=3, on=("n0", "n1", "n2")), 1000.0
-    for number in range(2):
-        note(retries, job, now_s, uid=f"new-{number}", created_s=now_s)
-        retries.note(without(job), now_s, now_s)
-    assert SLOT in retries.paused(job.uid, now_s)
+def test_a_pod_that_runs_for_a_minute_ends_the_row() -> None:
+    now_s = 1000.0
+    retries, job = twice_deleted(now_s)
     now_s += 10.0
-    note(retries, job, now_s, uid="last", created_s=now_s)
+    note(retries, job, now_s, uid="last", created_s=now_s - 100.0, started_s=now_s)
     assert retries.next_end_s(job.uid, now_s) == now_s + 60.0, "the controller looks again then"
-    note(retries, job, now_s + 60.0, uid="last", created_s=now_s)
+    note(retries, job, now_s + 60.0, uid="last", created_s=now_s - 100.0, started_s=now_s)
     assert retries.problem(job) is None
-    retries.note(without(job), now_s + 61.0, now_s + 61.0)
+    gone(retries, job, now_s + 61.0)
     assert SLOT not in retries.paused(job.uid, now_s + 61.0)
 
 
-@pytest.mark.parametrize("disruption", ["", "PreemptionByScheduler"])
-def test_what_edl_or_kube_scheduler_ends_pauses_nothing(disruption: str) -> None:
+def test_a_pod_that_waited_for_long_and_is_deleted_once_it_runs_counts() -> None:
+    now_s = 1000.0
+    retries, job = twice_deleted(now_s)
+    note(retries, job, now_s + 200.0, uid="late", created_s=now_s + 10.0, started_s=now_s + 200.0)
+    gone(retries, job, now_s + 201.0)
+    assert SLOT in retries.paused(job.uid, now_s + 201.0)
+
+
+def test_a_new_spec_ends_the_pause_and_one_that_was_not_looked_at_for_long_begins_none() -> None:
+    now_s = 1000.0
+    retries, job = twice_deleted(now_s)
+    gone(retries, replace(job, generation=job.generation + 1), now_s)
+    assert SLOT not in retries.paused(job.uid, now_s)
+    retries, job = twice_deleted(now_s)
+    now_s += 10.0
+    note(retries, job, now_s, uid="old", created_s=now_s)
+    gone(retries, job, now_s + 300.0)
+    assert SLOT not in retries.paused(job.uid, now_s + 300.0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"terminating": True, "disruption": "PreemptionByScheduler"},
+        {"terminating": True, "disruption": "DeletionByTaintManager"},
+        {"phase": PodPhase.FAILED, "disruption": "TerminationByKubelet"},
+        {"terminating": True, "phase": PodPhase.FAILED, "exit_code": 1},  # it failed, and somebody tidies up
+        {},
+    ],
+)
+def test_what_edl_kube_scheduler_or_a_node_ends_is_no_deletion_by_others(fields: dict[str, object]) -> None:
     retries, job, now_s = Retries(), make_job("a", trainers=3, on=("n0", "n1", "n2")), 1000.0
     for number in range(3):
         uid = f"new-{number}"
         note(retries, job, now_s, uid=uid, created_s=now_s)
-        if disruption:
-            note(retries, job, now_s, uid=uid, created_s=now_s, disruption=disruption, terminating=True)
+        if fields:
+            note(retries, job, now_s, uid=uid, created_s=now_s, **fields)
         else:
-            retries.ended(job.uid, uid)
-        retries.note(without(job), now_s, now_s)
-        assert not retries.paused(job.uid, now_s)
+            retries.expect_end(job.uid, [uid])
+        gone(retries, job, now_s)
     assert retries.problem(job) is None
-
-
-def test_an_exit_code_of_a_pod_that_somebody_ends_is_no_failure_that_pauses() -> None:
-    retries, job, now_s = Retries(), make_job("a", trainers=3, on=("n0", "n1", "n2")), 1000.0
-    for fields in ({"terminating": True}, {"terminating": True, "phase": PodPhase.FAILED}):
-        note(retries, job, now_s, uid="new", created_s=now_s - 300.0, **fields)
-    assert not retries.paused(job.uid, now_s)
