@@ -362,6 +362,8 @@ def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, ser
         except OutOfTimeError:
             making.watch.cut_short("owner order")
             return None
+        for stage in after.plan.cut:
+            making.watch.cut_short(stage)
         plan = with_owner_order(snapshot, made.plan, after.plan, victims)
         return replace(after, plan=plan, predicted=after.predicted | victims.keys())
 

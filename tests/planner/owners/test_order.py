@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from edl.planner.guard import check
 from edl.planner.owners.order import as_predicted, in_deletion_order
 from edl.planner.policies.registry import policy_named
 from edl.planner.queues.borrowing import borrowing_quotas
+from tests.planner.admission.test_stopgap import real
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 
@@ -94,7 +96,7 @@ def test_without_time_for_a_further_plan_the_last_one_counts(
     after: str, low: int, cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first plan alone names other victims than the controller; the second one stops the workload."""
-    now_s, function = [0.0], getattr(decisions, after)
+    now_s, function = [0.0], real(decisions, after)
 
     def late(*given: object) -> object:
         now_s[0] = 11.0 if cut else 0.0
@@ -110,6 +112,27 @@ def test_without_time_for_a_further_plan_the_last_one_counts(
     assert plan.serving.placed == 1
     assert ("owner order" in plan.cut) is cut
     assert decision_of(plan, job).admitted is (low == 1)
+
+
+def test_a_plan_says_that_the_further_plan_in_it_was_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, predict, admit = [0.0], real(decisions, "to_predict"), real(decisions, "admit")
+
+    def late(*given: Any) -> Any:
+        now_s[0] = max(7.0, now_s[0])  # the first plan is made, and the second one has 3 s
+        return predict(*given)
+
+    def stalled(*given: Any) -> Any:
+        now_s[0] += 2.5 * (now_s[0] > 0.0)
+        return admit(*given)
+
+    monkeypatch.setattr(decisions, "to_predict", late)
+    monkeypatch.setattr(decisions, "admit", stalled)
+    job = batch("train", ("n000", "n000", "n001", "n001"), high=4, cpu=2)
+    nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
+    snapshot = make_snapshot(nodes, (job,), (make_serving("web", cpu=5),))
+    plan = explained_study(snapshot, policy_named(""), Limits(), clock=Clock(10.0, lambda: now_s[0])).plan
+    assert not check(snapshot, plan)
+    assert "admission" in plan.cut
 
 
 def test_a_workload_below_its_minimum_grows_where_it_is_and_is_not_moved_for_a_new_job() -> None:
