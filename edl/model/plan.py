@@ -135,7 +135,7 @@ NO_COLUMNS = KeptColumns()
 
 CutStage = Literal[
     "admission", "sharing", "growth", "transfers", "raising the worst off", "sizes", "column generation",
-    "preferences", "proof", "best effort", "sentences", "groups of serving pods",
+    "preferences", "proof", "best effort", "sentences", "groups of serving pods", "owner order",
 ]  # fmt: skip
 CUT_STAGES: tuple[CutStage, ...] = get_args(CutStage)
 """The stages of a decision that the deadline can cut short."""

@@ -346,29 +346,39 @@ def _gathered(
 def _in_owner_order(snapshot: ClusterSnapshot, making: _Making, made: Study, series: Chain) -> Study:
     """Decide again so that workloads shrink in the order in which their controllers delete; see `owners.order`.
 
+    If no time is left for a further plan, the last one that was made counts.
+
     Raises:
-        PlanError: no such plan was made in time.
+        PlanError: there was time for a further plan, and none was found.
     """
     predicted = to_predict(made.plan, made.context.shared.packing, series)
+    last = replace(made, plan=without_replacements(snapshot, made.plan))
     if not predicted:
-        return replace(made, plan=without_replacements(snapshot, made.plan))
+        return last
 
-    def decide_with(victims: Victims) -> Study:
-        after = _study(as_predicted(snapshot, victims), making.further(made.plan.columns), series.next)
+    def decide_with(victims: Victims) -> Study | None:
+        try:
+            after = _study(as_predicted(snapshot, victims), making.further(made.plan.columns), series.next)
+        except OutOfTimeError:
+            making.watch.cut_short("owner order")
+            return None
+        for stage in after.plan.cut:
+            making.watch.cut_short(stage)
         plan = with_owner_order(snapshot, made.plan, after.plan, victims)
         return replace(after, plan=plan, predicted=after.predicted | victims.keys())
 
     found = decide_with(predicted)
-    if not series.may_evict_anyway:
-        return found
+    if found is None or not series.may_evict_anyway:
+        return found or last
     if stopped(made.plan, found.plan):
         other = _in_owner_order(snapshot, making, made, Chain(evicts_anyway=True))
-        found = min(found, other, key=lambda after: disruption(made.plan, after.plan, predicted))
-    if kept := evicted_in_vain(found.plan, found.predicted):
-        other = decide_with({**predicted, **kept})  # a quota may want the capacity that they would keep
-        if not (stopped(found.plan, other.plan) or check(snapshot, other.plan, making.limits.quotas)):
-            return other
-    return found
+        if other.predicted:  # else there was no time for it
+            found = min(found, other, key=lambda after: disruption(made.plan, after.plan, predicted))
+    kept = evicted_in_vain(found.plan, found.predicted)
+    after = decide_with({**predicted, **kept}) if kept else None  # a quota may want the capacity that they would keep
+    if after is None or stopped(found.plan, after.plan) or check(snapshot, after.plan, making.limits.quotas):
+        return found
+    return after
 
 
 def _beside_kept(snapshot: ClusterSnapshot, making: _Making, made: Study) -> Study:

@@ -5,11 +5,13 @@ Units: cpu in cores, memory in GiB.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edl.model.cluster import ClusterSnapshot, Node
 from edl.model.jobs import FixedPods, Job
 from edl.model.names import JobKey, Role
 from edl.model.pods import Pod, PodPhase
-from edl.model.resources import CPU, MEMORY, PODS, Placement, PodShape, Resources
+from edl.model.resources import CPU, MEMORY, PODS, NodeTerm, Placement, PodShape, Requirement, Resources
 
 GIB = 1024**3
 
@@ -116,6 +118,12 @@ def make_serving(
         created_s=990.0,
         ready=bool(node),
     )
+
+
+def only_on(pod: Pod, node: str) -> Pod:
+    """The pod with a node affinity that names one node, as that of a pod of a DaemonSet does."""
+    term = NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),))
+    return replace(pod, shape=replace(pod.shape, placement=Placement(required=(term,))))
 
 
 def make_snapshot(

@@ -51,7 +51,7 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
 
     Args:
         problem: the arrays.
-        served: what serving pods are due; None if there was no time to find out.
+        served: what serving pods are due; None if there was no time to find out: then each gets what can be freed.
         part: the part of the deadline until which capacity is made for serving, and jobs that wait are tried.
     """
     problem.clock.allow(inf)  # what runs is kept, however late it is
@@ -61,10 +61,9 @@ def stopgap(problem: Problem, served: Served | None, part: float) -> Stopgap:
     is_served = packing is not None
     packing = packing or _standing(problem, members)
     problem.clock.allow(part)
-    given = served or NOTHING_SERVED
-    if served is not None and not is_served:
-        given = serve_over_surplus(packing, served)
-        is_served = given.due == served.due
+    served = served or Served({group.shape: group.due for group in problem.waiting}, {}, 0)
+    given = served if is_served else serve_over_surplus(packing, served)
+    is_served = given.due == served.due
     packing, head = _joined(packing)
     return Stopgap(Admission(packing, head, frozenset(), {}), given, is_served and not problem.clock.is_over)
 

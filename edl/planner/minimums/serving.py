@@ -35,7 +35,9 @@ def count_serving(problem: Problem, deadline_s: float) -> Served:
     places: tuple[tuple[int, int, int], ...] = ()
     if wanted:
         goal = min(sum(wanted.values()), int(place_most(problem, problem.empty, wanted, deadline_s) + 1e-6))
-        for order in islice(permutations(by_size(problem, wanted)), ORDERS_TRIED):
+        first = by_size(problem, wanted)
+        rarest = sorted(first, key=lambda s: int(problem.opened[s].sum()))  # pods with few nodes cannot go elsewhere
+        for order in dict.fromkeys((*islice(permutations(first), ORDERS_TRIED), tuple(rarest))):
             packing = TrialPacking(problem, ())
             placed = Counter({s: place_batch(packing, for_serving(s, wanted[s]), {}) for s in order})
             if placed.total() > best.total():

@@ -1,8 +1,9 @@
 """Chooses the engine of a decision: patterns of whole pods if sizes are few, the fluid program if they are many.
 
 Patterns are exact, but they are priced by a table over all amounts that a node can have free. Many distinct sizes
-have no such table, and a search for each node class in its place takes minutes. `columns` solves every program with
-the engine that is chosen here, so no other module asks which one it is, except those that place pods.
+have no such table, and a search for each node class in its place takes minutes. If many pods may each go to one node
+only, every such node is a class of its own, and classes times shapes are too many patterns. `columns` solves every
+program with the engine that is chosen here, so no other module asks which one it is, except those that place pods.
 
 If a few small jobs alone make sizes many, their shapes are odd: programs run without them, as if their trainers
 took no capacity, so bounds hold, and `filling` places these trainers before all others. If serving pods make sizes
@@ -114,12 +115,14 @@ def has_many_sizes(capacity: IntArray, request: IntArray, opened: BoolArray) -> 
         request: (shapes, resources) what one pod of each shape requests.
         opened: (shapes, nodes) True if a pod of the shape may go there.
     """
-    if len(capacity) * len(request) <= SEARCHES_LIMIT or _fits_in_a_table(capacity, request):
+    if len(capacity) * len(request) <= SEARCHES_LIMIT:
+        return False
+    kinds = len({kind.tobytes() for kind in np.ascontiguousarray(np.packbits(opened, axis=0).T)})
+    if kinds * len(request) > TABLES_LIMIT:  # patterns are as many, even if one table prices all of them
+        return True
+    if _fits_in_a_table(capacity, request):
         return False
     if np.count_nonzero((request > 0).any(axis=0)) > RESOURCES_LIMIT:
-        return True
-    kinds = len({kind.tobytes() for kind in np.ascontiguousarray(np.packbits(opened, axis=0).T)})
-    if kinds * len(request) > TABLES_LIMIT:
         return True
     some = np.arange(0, len(capacity), max(1, len(capacity) // SAMPLE))  # with more nodes, no table becomes smaller
     return any(

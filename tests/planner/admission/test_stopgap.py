@@ -19,6 +19,7 @@ from edl.model.status import Condition, JobPhase, JobStatus, Reason
 from edl.planner import decide, packing
 from edl.planner.clock import Clock
 from edl.planner.guard import check
+from edl.planner.minimums import serving
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_shape, make_snapshot
 
@@ -74,6 +75,28 @@ def test_room_for_serving_is_made_without_time_for_admission(waiting: int, monke
     assert (plan.serving.placed, plan.serving.short) == (waiting, 0)
     assert sum(len(d.victims) for d in plan.decisions) == waiting
     assert all(d.admitted and d.target >= d.min_trainers for d in plan.decisions)
+
+
+@pytest.mark.parametrize("waiting", [1, 5, 12])
+def test_room_for_serving_is_made_without_time_to_count_what_fits(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, place_most = JumpingTime(), real(serving, "place_most")
+
+    def stalled(*given: object) -> object:
+        now.time_s = 0.7 * DEADLINE_S
+        return place_most(*given)
+
+    monkeypatch.setattr(serving, "place_most", stalled)
+    too_large = make_serving("too-large", cpu=9)
+    snapshot = full_cluster(waiting)
+    snapshot = replace(snapshot, pods=(too_large, *snapshot.pods))
+
+    plan = planned(snapshot, now)
+
+    assert "admission" in plan.cut
+    assert not check(snapshot, plan)
+    assert plan.serving.placed == sum(len(d.victims) for d in plan.decisions) == waiting
 
 
 def test_deletions_found_before_the_time_is_over_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl.explain.decision import decide
+from edl.explain.decision import decide, explained_study
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import FixedPods, Job
 from edl.model.limits import Limits
@@ -17,11 +18,14 @@ from edl.model.plan import ScaleDecision, ScalePlan
 from edl.model.pods import PodPhase
 from edl.model.queues import Queue, Reclaim
 from edl.model.resources import CPU
+from edl.planner import decide as decisions
+from edl.planner.clock import Clock
 from edl.planner.consolidation import Moving, without
 from edl.planner.guard import check
 from edl.planner.owners.order import as_predicted, in_deletion_order
 from edl.planner.policies.registry import policy_named
 from edl.planner.queues.borrowing import borrowing_quotas
+from tests.planner.admission.test_stopgap import real
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
 
@@ -83,6 +87,52 @@ def test_a_workload_that_cannot_free_the_room_and_stay_above_its_minimum_stops_a
     plan = plan_of(make_snapshot(nodes, (job,), (make_serving("web", cpu=5),)))
     found = decision_of(plan, job)
     assert (found.admitted, len(found.victims), plan.serving.placed) == (False, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "low", "cut"), [("to_predict", 1, True), ("stopped", 3, True), ("stopped", 3, False)]
+)
+def test_without_time_for_a_further_plan_the_last_one_counts(
+    after: str, low: int, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first plan alone names other victims than the controller; the second one stops the workload."""
+    now_s, function = [0.0], real(decisions, after)
+
+    def late(*given: object) -> object:
+        now_s[0] = 11.0 if cut else 0.0
+        return function(*given)
+
+    monkeypatch.setattr(decisions, after, late)
+    job = batch("train", ("n000", "n000", "n001", "n001"), low=low, high=4, cpu=2)
+    snapshot = make_snapshot(
+        (make_node("n000", cpu=7), make_node("n001", cpu=4)), (job,), (make_serving("web", cpu=5),)
+    )
+    plan = explained_study(snapshot, policy_named(""), Limits(), clock=Clock(10.0, lambda: now_s[0])).plan
+    assert not check(snapshot, plan)
+    assert plan.serving.placed == 1
+    assert ("owner order" in plan.cut) is cut
+    assert decision_of(plan, job).admitted is (low == 1)
+
+
+def test_a_plan_says_that_the_further_plan_in_it_was_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, predict, admit = [0.0], real(decisions, "to_predict"), real(decisions, "admit")
+
+    def late(*given: Any) -> Any:
+        now_s[0] = max(7.0, now_s[0])  # the first plan is made, and the second one has 3 s
+        return predict(*given)
+
+    def stalled(*given: Any) -> Any:
+        now_s[0] += 2.5 * (now_s[0] > 0.0)
+        return admit(*given)
+
+    monkeypatch.setattr(decisions, "to_predict", late)
+    monkeypatch.setattr(decisions, "admit", stalled)
+    job = batch("train", ("n000", "n000", "n001", "n001"), high=4, cpu=2)
+    nodes = (make_node("n000", cpu=7), make_node("n001", cpu=4))
+    snapshot = make_snapshot(nodes, (job,), (make_serving("web", cpu=5),))
+    plan = explained_study(snapshot, policy_named(""), Limits(), clock=Clock(10.0, lambda: now_s[0])).plan
+    assert not check(snapshot, plan)
+    assert "admission" in plan.cut
 
 
 def test_a_workload_below_its_minimum_grows_where_it_is_and_is_not_moved_for_a_new_job() -> None:

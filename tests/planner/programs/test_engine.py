@@ -26,7 +26,7 @@ from edl.planner.policies.registry import policy_named
 from edl.planner.problem_reader import read_problem
 from edl.planner.programs.engine import has_many_sizes, with_engine
 from edl.planner.programs.fluid import make_buckets, worth_of_buckets
-from tests.worlds.builders import make_job, make_node, make_snapshot
+from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_snapshot, only_on
 
 LIMITS = Limits(deadline_s=600.0)
 SMALL_LIMITS = {"nodes": st.integers(8, 24), "jobs": st.integers(20, 30), "seed": st.integers(0, 9999)}
@@ -185,6 +185,25 @@ def test_odd_sizes_on_many_nodes_of_few_kinds_are_packed_by_patterns() -> None:
     assert not problem.is_many
     assert not check(snapshot, made.plan)
     assert made.plan.certificate.gap <= 0.005
+
+
+@pytest.mark.parametrize("count", [20, 150])
+def test_many_serving_pods_that_each_name_their_node_leave_patterns_to_jobs(count: int) -> None:
+    """They have one size, so one table would price all patterns; but nearly each node has patterns of its own."""
+    nodes = make_nodes(150)
+    jobs = tuple(
+        make_job(f"j{k}", trainers=600, max_trainers=600, on=tuple(node.name for node in nodes[k::2]))
+        for k in range(2)
+    )
+    pods = tuple(only_on(make_serving(f"web-{i:03d}"), node.name) for i, node in enumerate(nodes[:count]))
+    snapshot = make_snapshot(nodes, jobs, pods)
+    problem = with_engine(read_problem(snapshot, LIMITS))
+    assert problem.is_many is (count > 20)
+    assert problem.few_shapes == ({demand.shape for demand in problem.demands} if count > 20 else set())
+    plan = planned(snapshot)
+    assert not check(snapshot, plan)
+    assert (plan.serving.placed, sum(len(d.victims) for d in plan.decisions)) == (count, 3 * count)
+    assert plan.certificate.gap <= 0.01
 
 
 def test_serving_with_rules_leaves_patterns_to_jobs() -> None:
