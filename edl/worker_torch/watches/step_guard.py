@@ -66,7 +66,7 @@ class StepGuard:
         *,
         owns: Callable[[Any], bool],
         keeps: Callable[[Any], bool],
-        on_loss: Callable[[Any], float | None],
+        on_loss: Callable[..., float | None],
     ) -> None:
         self._optimizers, self._schedulers, self._scaler = optimizers, schedulers, scaler
         self._owns, self._keeps, self._on_loss, self._is_on = owns, keeps, on_loss, False
@@ -136,14 +136,15 @@ class StepGuard:
 
     @property
     def _current_rates(self) -> list[Any]:
-        return [float(group["lr"]) for one in self._optimizers for group in one.param_groups if "lr" in group]
+        rates = (group.get("lr") for one in self._optimizers for group in one.param_groups)
+        return [float(rate) for rate in rates if rate is not None]
 
-    def before_backward(self, loss: Any) -> float | None:
-        """The loop computes the gradient of a loss; returns a factor for it, or None."""
+    def before_backward(self, loss: Any, *, has_gradient: bool) -> float | None:
+        """The loop computes the gradient of a loss, or goes on with one; returns a factor for it, or None."""
         if not self._is_on:
             return None
         self._rates = self._current_rates
-        return self._on_loss(loss)
+        return self._on_loss(loss, has_gradient=has_gradient)
 
     @contextlib.contextmanager
     def computing(self) -> Iterator[None]:
@@ -337,13 +338,22 @@ def _replace_backward() -> None:
         if guard is None or guard.is_computing:  # a checkpoint computes its part again, and calls this from within
             return inner(tensors, *args, **options)
         losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        factors = [guard.before_backward(loss) for loss in losses]
+        given = args[0] if args else options.get("grad_tensors")
+        have = [given] * len(losses) if given is None or isinstance(given, torch.Tensor) else list(given)
+        factors = [
+            guard.before_backward(loss, has_gradient=one is not None and not _is_one(one))
+            for loss, one in zip(losses, have, strict=True)
+        ]
         weighed = [loss if factor is None else loss * factor for loss, factor in zip(losses, factors, strict=True)]
         with guard.computing():
             return inner(weighed, *args, **options)
 
     _undo.append(functools.partial(setattr, torch.autograd, "backward", inner))
     torch.autograd.backward = call
+
+
+def _is_one(gradient: Any) -> bool:
+    return gradient.numel() == 1 and float(gradient) == 1.0
 
 
 def _replace_function(owner: Any, name: str) -> None:
