@@ -15,6 +15,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.steps import DivergedError
+from edl.worker_torch.portable import bits_of
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire
 
@@ -42,27 +43,11 @@ TENSOR = (
 )
 """What a person can do about settings, counts of steps, modes of the model, or tensors that differ."""
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
-_WORD = 8
-
-
-def bits_of(tensor: Any) -> int:
-    """A sum over the bits of a tensor, in [-2**63, 2**63); it differs for other bits but by a rare chance."""
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-    whole = len(flat) // _WORD * _WORD
-    found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
-    if not found and whole:
-        found = int(flat[:whole].clone().view(torch.int64).sum())
-    rest = flat[whole:].tolist()
-    return _signed(found + sum(byte << (_WORD * place) for place, byte in enumerate(rest)))
 
 
 def digest(text: str) -> int:
     """A number of 62 bits that stands for a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 2
-
-
-def _signed(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def _simple(value: Any) -> Any:
