@@ -174,7 +174,7 @@ class LimitWatch:
         is_in_time = self._spent_s <= _SHARE * (began_s - self._since_s)
         if self._state.shards > 1 or not (is_in_time or self._is_due or self._bits):
             return []
-        found = [bits_of(parameter) for parameter in parameters]
+        found = [bits_of(local_of(parameter.detach())) for parameter in parameters]
         self._spent_s += time.monotonic() - began_s
         return found
 
