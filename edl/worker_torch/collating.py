@@ -20,7 +20,14 @@ except ImportError as error:
 
 Collate = Callable[[list[Any]], Any]
 """Turns a list of samples into a batch."""
-OPTIONS = ("prefetch_factor", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+OPTIONS = (
+    "prefetch_factor",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "persistent_workers",
+)
 """What of a DataLoader may be chosen; the rest is decided by the job."""
 
 

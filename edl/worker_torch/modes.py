@@ -91,7 +91,7 @@ class Settings:
         for place, holder in self._places():
             own = _OF_A_MODULE if isinstance(holder, nn.Module) else _OF_AN_OPTIMIZER
             for key, value in vars(holder).items():
-                if key not in own and _size(value) <= most:
+                if key not in own and _size(value) < most:
                     yield f"{place}.{key}", value
 
 
