@@ -202,8 +202,7 @@ class _Reading:
         if node._saved_reduction != _MEAN_OF_TORCH:  # noqa: SLF001
             size = of.numel() if of is not None else 0
             return LossKind(SUM, size=size) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
-        is_tensor = of is not None and of.dim()
-        found = self._mean_over(tuple(of.shape)) if is_tensor else LossKind(RECORDS)
+        found = self._mean_over(tuple(of.shape)) if of is not None and of.dim() else LossKind(RECORDS)
         found = _of_a_selection(inner, of.numel() if of is not None else None) or found
         weight = getattr(node, "_saved_pos_weight", None)
         return found._replace(factors=(float(weight),)) if weight is not None and weight.numel() == 1 else found
@@ -300,7 +299,7 @@ def _is_of_weights(node: Any) -> bool:
 
 def _terms_of(node: Any) -> list[Any]:
     """The terms of a sum of sums, and of a list of losses."""
-    ahead, found = [node], []
+    ahead, found = [node], list[Any]()
     while ahead:
         of = ahead.pop()
         is_sum = of is node or (_TERMS.match(of.name()) and not of.name().startswith(_LISTS))

@@ -121,7 +121,7 @@ async def test_processes_that_read_see_what_the_script_has_changed_for_an_epoch(
 ) -> None:
     data, seen = Changing(), []
     async with serving(tmp_path, f"index:{RECORDS}", epochs=EPOCHS) as served:
-        script = await in_thread(lambda: Script(served, read=data.__getitem__, **options))
+        script = await in_thread(lambda: Unclosed(served, read=data.__getitem__, **options))
 
         @script.elastic.on_step_end
         def at_the_end_of_an_epoch() -> None:
@@ -132,7 +132,7 @@ async def test_processes_that_read_see_what_the_script_has_changed_for_an_epoch(
                 seen.append(set(stage.tolist()))
                 train(one, x, y)
 
-        await in_thread(lambda: Unclosed.run(script, loop))
+        await in_thread(lambda: script.run(loop))
     steps = RECORDS // BATCH
     assert [set(itertools.chain(*seen[at : at + steps])) for at in range(0, len(seen), steps)] == [
         {n} for n in stages

@@ -28,8 +28,11 @@ class Extrapolating(torch.optim.Optimizer):
     def __init__(self, parameters: Any, lr: float = 0.05) -> None:
         super().__init__(parameters, {"lr": lr})
 
-    @torch.no_grad()
     def step(self, _: Any = None) -> None:
+        with torch.no_grad():
+            self.extrapolate()
+
+    def extrapolate(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
                 before = self.state[parameter].get("before", parameter.grad)
@@ -60,9 +63,12 @@ class Counting(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr})
         self.count = 0
 
-    @torch.no_grad()
     def step(self, _: Any = None) -> None:
         self.count += 1
+        with torch.no_grad():
+            self.change()
+
+    def change(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
                 values = self.state[parameter]
@@ -79,7 +85,9 @@ class Keeping(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inner = network().bfloat16()
-        self._calls, self.scale, self.level = 0, None, np.zeros(2)
+        self._calls, self.level = 0, np.zeros(2)
+        self.scale: Any = None
+        self.later: Any
         self.seen: deque[int] = deque(maxlen=4)
         self.counts: dict[str, list[int]] = {"calls": []}
         self.kinds: set[int] = set()
@@ -87,7 +95,7 @@ class Keeping(nn.Module):
     def forward(self, x: Any) -> Any:
         self._calls += 1
         self.scale = 1 / (x.std() + 1) if self.scale is None else self.scale
-        if not hasattr(self, "later"):
+        if not self.__dict__.get("later"):
             self.later = float(x[0, 0])
         self.level += 0.1
         self.seen.append(self._calls)
@@ -139,6 +147,7 @@ class Tabled(nn.Module):
         self.inner = network()
         self.register_buffer("angles", torch.polar(torch.ones(8), torch.arange(8.0)))
         self.register_buffer("hashes", torch.arange(8) + 2**62 + 1)
+        self.count: Any
         self.register_buffer("count", torch.zeros((), dtype=torch.bfloat16))
 
     def forward(self, x: Any) -> Any:
