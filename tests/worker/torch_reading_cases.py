@@ -183,7 +183,13 @@ def test_processes_that_begin_while_another_thread_seeds_do_not_hang() -> None:
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 async def test_processes_that_begin_without_a_fork_read_the_same(tmp_path: Path, method: str) -> None:
     def make(served: Any, name: str) -> Script:
-        return Noting(served, name, read=where, num_workers=2, reading={"multiprocessing_context": method})
+        return Noting(
+            served,
+            name,
+            read=where,
+            num_workers=2,
+            reading={"multiprocessing_context": method, "persistent_workers": True},
+        )
 
     (script,) = await trained(tmp_path, make=make)
     assert isinstance(script, Noting)

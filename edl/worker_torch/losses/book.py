@@ -40,6 +40,7 @@ class LossBook:
         self._shards, self.global_batch, self.varies = shards, 0, False
         self.kind = self.weight = 0
         self._divisors: set[float] = set()
+        self._known: set[float] = set()  # numbers that are factors
         self._odd: tuple[float, int] = 1.0, 0  # by what the last batches were divided, and how many of them were
         self._factors: set[tuple[float, ...]] = set()
         self._piece: Piece | None = None
@@ -145,7 +146,7 @@ class LossBook:
         records = piece.end - piece.start
         is_due = not self._pieces & (self._pieces - 1)
         whole = {round(records / piece.weight)} if piece.weight else set[int]()
-        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
+        found, before = kind_of(loss, records, {*whole, self.global_batch}, self._known), self._loss
         if is_due and self._shards < 2 and is_coupled(loss, records):
             raise _coupled()
         if found.doubt:

@@ -98,18 +98,21 @@ class LossKind(NamedTuple):
         return self.is_known and self.kind != SUM
 
 
-def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
+def kind_of(loss: Any, records: int, step_records: Container[int], factors: set[float] | None = None) -> LossKind:
     """Recognise the kind of a loss from how it was computed; an unknown one counts as a mean over records.
 
     Args:
         loss: before its gradient is computed.
         records: the records of its batch.
         step_records: of the step over all trainers, and of a step that is not the last one of its epoch.
+        factors: numbers that are known to be factors of sums; those of this loss are added.
 
     Raises:
         PermanentError: the loss is a sum of terms that need different weights, or another function of a mean.
     """
-    found = _Reading(records).kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS, is_known=False)
+    found = _Reading(records, factors if factors is not None else set()).kind(loss.grad_fn, _DEEPEST) or LossKind(
+        RECORDS, is_known=False
+    )
     is_divided = found.is_constant and found.weight in step_records and found.weight != records
     if found.has_penalty and (is_divided or found.kind == SUM):
         raise PermanentError(
@@ -139,10 +142,11 @@ class _Reading:
 
     Args:
         records: the records of the batch.
+        factors: see `kind_of`.
     """
 
-    def __init__(self, records: int) -> None:
-        self._records = records
+    def __init__(self, records: int, factors: set[float]) -> None:
+        self._records, self._factors = records, factors
 
     def kind(self, node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for each form of a loss
         """The kind of what was computed from all records; None for a tensor that still has them, and if unknown."""
@@ -178,7 +182,7 @@ class _Reading:
         places = [_signed(one) % len(sizes) for one in getattr(node, "_saved_dim", ())] or range(len(sizes))
         if (axis or 0) not in places:
             return None
-        scale = scale_below(inner[0] if inner else None, self._records, math.prod(sizes))
+        scale = scale_below(inner[0] if inner else None, self._records, math.prod(sizes), self._factors)
         if not is_mean:
             return self._divided(LossKind(SUM, size=math.prod(sizes)), scale)
         found = _of_a_selection(inner, getattr(node, "_saved_self_sym_numel", None)) or self._mean_over(sizes)
@@ -192,7 +196,12 @@ class _Reading:
 
     def _axis(self, sizes: tuple[int, ...]) -> int | None:
         """The axis with one place, or some, for each record; time may go before it."""
-        if sizes and sizes[0] and not sizes[0] % self._records and not (self._records == 1 and 1 in sizes[1:2]):
+        if (
+            sizes
+            and sizes[0]
+            and not sizes[0] % self._records
+            and not (self._records == 1 < sizes[0] and 1 in sizes[1:2])
+        ):
             return 0
         return 1 if len(sizes) > 1 and sizes[0] > 1 and sizes[1] == self._records else None
 
@@ -230,7 +239,7 @@ class _Reading:
         if found.is_mean:
             factors, numbers = _factors_of(node)
             return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
-        return self._divided(found, scale_of(node, self._records, found.size))
+        return self._divided(found, scale_of(node, self._records, found.size, self._factors))
 
     @staticmethod
     def _divided(found: LossKind, scale: Scale) -> LossKind:

@@ -24,7 +24,10 @@ _NORMALISED = (
     "the loss is weighed by numbers that were divided by their sum or mean over the batch, and a trainer has a part"
     " of the batch only"
 )
-_MULTIPLIED = "the loss is a sum that is multiplied by a tensor, which may be one divided by how many numbers count"
+_MULTIPLIED = (
+    "the loss is a sum that is multiplied by a tensor, or by a number that may be one divided by how many records"
+    " count; divide the sum by their number, or say reduction='sum' for a factor"
+)
 
 
 class Scale(NamedTuple):
@@ -60,13 +63,14 @@ def is_number(other: Any) -> bool:
     return bool(torch.result_type(small, other) == small.dtype)
 
 
-def scale_of(node: Any, records: int, size: int) -> Scale:
+def scale_of(node: Any, records: int, size: int, factors: set[float]) -> Scale:
     """What a sum was divided by in one product or division.
 
     Args:
         node: of a product or a division of a sum over records.
         records: of the batch.
         size: how many numbers the sum adds up; 0 if that is not known.
+        factors: numbers that are known to be factors; one that can be nothing else is added.
     """
     other = _other(node)
     if other is None or (isinstance(other, torch.Tensor) and other.numel() != 1):
@@ -74,19 +78,24 @@ def scale_of(node: Any, records: int, size: int) -> Scale:
     value, of_python = float(other), is_number(other)
     if node.name().startswith("Div"):
         return Scale(value, of_python)
+    if value == 1.0:
+        return Scale()
     inverse = 1.0 / value if value else 0.0
-    if abs(inverse - round(inverse)) <= _NEAR * abs(inverse) and is_of_records(round(inverse), records, size):
-        return Scale(float(round(inverse)))
-    return Scale() if of_python or value == 1.0 else Scale(doubt=_MULTIPLIED)
+    is_whole = abs(inverse - round(inverse)) <= _NEAR * abs(inverse)
+    if not of_python or (is_whole and is_of_records(round(inverse), records, size) and value not in factors):
+        return Scale(doubt=_MULTIPLIED)
+    factors.add(value)
+    return Scale()
 
 
-def scale_below(node: Any, records: int, size: int) -> Scale:
+def scale_below(node: Any, records: int, size: int, factors: set[float]) -> Scale:
     """What the numbers of a sum over records were divided by before they were added up.
 
     Args:
         node: that has computed these numbers; None for none.
         records: of the batch.
         size: how many numbers there are.
+        factors: see `scale_of`.
     """
     found = Scale()
     for _ in range(_DEEPEST):
@@ -95,7 +104,7 @@ def scale_below(node: Any, records: int, size: int) -> Scale:
         if len(inner) != 1 or not (THROUGH.match(name) or _REDUCTION.match(name) or _PRODUCT.match(name)):
             break
         if _PRODUCT.match(name):
-            its = _of_weights(node, records) or scale_of(node, records, size)
+            its = _of_weights(node, records) or scale_of(node, records, size, factors)
             if its.doubt:
                 return its
             found = its if its.divisor else found

@@ -77,7 +77,7 @@ def by_parts(loss: Loss) -> tuple[Any, Any]:
         lambda model, some: squares(model, some).mean(0, keepdim=True).sum(),
         lambda model, some: squares(model, some).sum(0).mean(),
         lambda model, some: squares(model, some).mean(1).sum(),
-        lambda model, some: squares(model, some).sum() * (1.0 / len(some)),
+        lambda model, some: functional.mse_loss(model(X[some])[:, :1], Y[some, :1]),
         lambda model, some: (squares(model, some) / len(some)).sum(),
         lambda model, some: (squares(model, some).mean(1) * torch.full((len(some),), 1 / len(some))).sum(),
         lambda model, some: (squares(model, some).mean(1) * SHARES[some]).sum(),
@@ -117,6 +117,7 @@ def two_halves(model: Any, some: list[int]) -> Any:
         ),
         (lambda m, s: squares(m, s).sum() * (1 / SHARES[s].sum()), "a sum that is multiplied by a tensor"),
         (lambda m, s: squares(m, s).mean() + 0.01 * m[0](X[s]).abs().sum(), "a sum over records, and one a mean"),
+        (lambda m, s: squares(m, s).sum() * (1.0 / len(s)), "a number that may be one divided by how many records"),
         (two_halves, r"a mean over \d+ labels or other chosen numbers .*weight="),
         (balanced, "a number or a tensor that has another value in another batch"),
     ],
@@ -129,6 +130,13 @@ def test_what_no_weight_can_express_is_refused(loss: Loss, says: str) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_mean_over_records_before_a_sum_trains_as_without_edl(tmp_path: Path, count: int) -> None:
     await equal_to_plain(tmp_path, lambda model, x, y: (model[0](x) - y).square().mean(0).sum().backward(), count)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_factor_of_a_sum_stays_one_in_a_batch_of_as_many_records(tmp_path: Path, count: int) -> None:
+    await equal_to_plain(
+        tmp_path, lambda model, x, y: (0.5 * (0.2 * (model(x) - y)).square().sum()).backward(), count, micro_batch=7
+    )
 
 
 async def test_a_loss_of_several_numbers_is_refused_with_what_to_write(tmp_path: Path) -> None:
