@@ -30,6 +30,7 @@ from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
 from edl.termination_log import write_termination_log
 from edl.worker.connection import MasterConnection, read_token
 from edl.worker.data import Reader, Source, good_records, read_records
+from edl.worker.endings import Endings
 from edl.worker.group import StepGroup, World
 from edl.worker.lease import BadRecord, PositionBatch
 from edl.worker.leaving import LeavingSignal
@@ -37,7 +38,7 @@ from edl.worker.records import Records, Remote
 from edl.worker.session import MasterSession
 from edl.worker.siblings import SharedGroup, Siblings
 from edl.worker.step_settings import Division, Piece, StepSettings, batch_range
-from edl.worker.steps import Replica, StepLoop, left_early
+from edl.worker.steps import Replica, StepLoop
 
 Pipeline = Callable[[Iterable[list[int]]], Iterable[Any]]
 """Reads batches of record numbers and yields the batches in the same order; a `BadRecord` replaces a bad batch."""
@@ -89,6 +90,7 @@ class Job:
 
     Attributes:
         is_closed: the block has ended.
+        endings: how its loop in step ends.
     """
 
     def __init__(self, session: MasterSession, remote: Remote, environment: Mapping[str, str] = os.environ) -> None:
@@ -97,6 +99,7 @@ class Job:
         self._group: StepGroup | SharedGroup | None = None
         self._loop: StepLoop | None = None
         self._records = Records(session)
+        self.endings = Endings((remote.place, session.identity["pod_uid"]))
         self.is_closed = False
 
     def __enter__(self) -> Job:
@@ -107,14 +110,14 @@ class Job:
     ) -> None:
         if self.is_closed:  # by an error that has left another block of the same job
             return
+        self.endings.close(self._loop, error)
         self.is_closed, failed = True, isinstance(error, Exception)
         if self._group is not None:
             self._group.close()
         if isinstance(error, EdlError):  # not an error of the user's code: the condition of the job should show it
             write_termination_log(str(error), os.environ)
         self._session.close(f"{type(error).__name__}: {error}" if failed else "")
-        if error is None and self._loop is not None and self._loop.was_left and not self._leaving.is_set():
-            raise left_early(self._loop)
+        self.endings.check_end(self._loop, error, is_leaving=self._leaving.is_set())
 
     @property
     def epoch(self) -> int:
@@ -221,11 +224,7 @@ class Job:
 
     @property
     def source(self) -> Source:
-        """What reads the records of the job.
-
-        Raises:
-            ConfigError: a package that reads the data set is not installed.
-        """
+        """The records of the job; a `ConfigError` if a package that reads the data set is not installed."""
         return self._records.source
 
     @property
@@ -251,8 +250,7 @@ class Job:
     def _checkpoint(self, step: int) -> Iterator[int]:
         self._session.flush()
         body = {"session": self._session.identity, "step": step}
-        number = int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"])
-        yield number
+        yield (number := int(self._session.call("POST", "/v1/checkpoint/begin", body)["id"]))
         self._session.call("POST", "/v1/checkpoint/commit", {"id": number})
 
     def should_save(self, step: int, ttl_s: float = 600.0) -> bool:
@@ -312,19 +310,19 @@ class Job:
 
         Raises:
             ConfigError: a value is missing, or the values contradict each other.
-            PermanentError: the job has no data set.
+            PermanentError: the job has no data set, or this process has trained it.
         """
         self._leaving.install()
         by_spec = self._number("EDL_GLOBAL_BATCH"), self._number("EDL_GLOBAL_BATCH_MAX")
         least, most = batch_range(global_batch, by_spec)
         logical_ranks = (self._number("EDL_LOGICAL_RANKS") or 0) if logical_ranks is None else logical_ranks
         total, epochs = self.dataset["total"], self.dataset["epochs"]
+        self.endings.check_begin(self._loop, epochs, self.status)
         division = Division(siblings.rank, siblings.size, is_sharded) if siblings is not None else Division()
         sizes = least, micro_batch, logical_ranks, save_every, most
         settings = StepSettings(total, epochs, *sizes, rate_rule, division)
-        alone: StepGroup | None = None
-        if siblings is None or siblings.rank == 0:
-            alone = StepGroup(self._session, endpoint, self._number("TRAINERS") or 1, settings.agreement)
+        place = endpoint, self._number("TRAINERS") or 1, settings.agreement
+        alone = StepGroup(self._session, *place) if siblings is None or siblings.rank == 0 else None
         shared = SharedGroup(siblings, alone, self._leaving.is_set) if siblings is not None else None
         group = self._group = shared or alone
         assert group is not None  # noqa: S101 - for the type checker
@@ -385,8 +383,7 @@ class Job:
         """Raise an error if the ended job has failed, and warn if this trainer got no record of it."""
         if self._records.epoch < 0:
             _log.warning(
-                "this trainer got no record, because the job has used all of its data; to train on the data again,"
-                " create a new job with an empty journal"
+                "this trainer got no record, because the job has used all of its data; train again by a new job"
             )
         try:
             status = self._session.call("GET", "/v1/status", limit_s=_LAST_CALL_S)

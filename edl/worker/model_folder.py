@@ -5,6 +5,7 @@ Every file appears as a whole, so that a reader never sees a part of it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -150,9 +151,20 @@ def _write(path: Path, save: Callable[[Path], object], draft: str) -> None:
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
+        _keep_name(path.parent)
     except BaseException:
         unfinished.unlink(missing_ok=True)  # it may have taken the last free space
         raise
+
+
+def _keep_name(folder: Path) -> None:
+    """Let a new name outlive a crash of the machine: the master is told next that the checkpoint can be loaded."""
+    with contextlib.suppress(OSError):  # not every shared folder can do it
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
 
 
 def _why(error: Exception) -> str:

@@ -21,7 +21,7 @@ class Remote:
     """
 
     def __init__(self, url: str, token: str, ca_file: str | None) -> None:
-        self._master = url, token, ca_file
+        self._master = self.place = url, token, ca_file
         self._source: Source | None = None
 
     @property

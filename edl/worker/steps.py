@@ -169,7 +169,7 @@ class StepLoop:
         must_stop: set it to end the training with the next step, in all trainers.
         must_end: set it after a step to end the training with that one; all trainers decide alike.
         is_stopped: a trainer has ended it.
-        was_left: the caller has left `events` before they ended.
+        is_under_way: `events` has begun and has not come to its end; the caller may have left it.
         counts: for people and measurements.
         on_step: called after each step that this trainer has applied: its first position, its end, its world.
     """
@@ -188,7 +188,7 @@ class StepLoop:
         self.batch: int | None = None
         self._told_s = -math.inf
         self._has_trained = self._is_connected = False
-        self.must_stop = self.must_end = self.is_stopped = self.was_left = False
+        self.must_stop = self.must_end = self.is_stopped = self.is_under_way = False
         self.counts = StepCounts()
         self.on_step: Callable[[int, int, World], None] = lambda _start, _end, _world: None
 
@@ -213,11 +213,9 @@ class StepLoop:
             EdlError: the master rejects this trainer.
             PermanentError: the state of the model is lost, and this process has trained already.
         """
-        try:
-            yield from self._events()
-        except GeneratorExit:
-            self.was_left = not self.is_stopped
-            raise
+        self.is_under_way = True
+        yield from self._events()
+        self.is_under_way = False
 
     def _events(self) -> Generator[Piece | StepDone, None, None]:
         since_s = time.monotonic()
@@ -374,6 +372,11 @@ class StepLoop:
 
 def left_early(loop: StepLoop) -> PermanentError:
     """The error of a script that has left its loop by `break` or `return` before the training ended."""
+    if loop.must_stop:
+        return PermanentError(
+            f"steps: the loop called elastic.stop() and was left at position {loop.position or 0} before it had all"
+            " batches of that step (micro_batch), so the step is not made; let the loop go on until it ends"
+        )
     return PermanentError(
         f"steps: the loop was left at position {loop.position or 0} of {loop.settings.end}, so this trainer has no"
         " complete model, none is saved, and the other trainers go on without it; to end the training early in all"

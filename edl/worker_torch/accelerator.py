@@ -30,7 +30,7 @@ from edl.errors import ConfigError
 from edl.worker.job import Job
 from edl.worker_torch.collating import options_of
 from edl.worker_torch.elastic import Elastic
-from edl.worker_torch.epochs import Epochs, check_loader, connected, fail_at_exit
+from edl.worker_torch.epochs import Epochs, check_loader, connected, fail_at_exit, say_rest
 from edl.worker_torch.stepper import Scheduler, Stepper
 
 try:
@@ -153,6 +153,7 @@ class Accelerator:
         data = next((one for one in loaders if isinstance(one.sampler, RandomSampler)), loaders[0])
         batch = (data.batch_size or 1) * self.gradient_accumulation_steps
         check_loader(self._job, data, batch, "Accelerator.prepare")
+        say_rest(data, batch, self.gradient_accumulation_steps)
         if self._places:
             model.to(self.device)
         options = self._options_of(data, schedulers)
@@ -278,8 +279,7 @@ class Accelerator:
     def log(self, *_: Any, **__: Any) -> None:
         """Do nothing: there are no trackers, since `log_with` is not offered."""
 
-    def init_trackers(self, *_: Any, **__: Any) -> None:
-        """Do nothing: there are no trackers, since `log_with` is not offered."""
+    init_trackers = log
 
     def end_training(self) -> None:
         """Do nothing: the job ends by itself."""

@@ -7,9 +7,11 @@ does not depend on the number of trainers.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire
 
@@ -21,7 +23,9 @@ except ImportError as error:
     ) from error
 
 LAST, MEAN = "last", "mean"
+_AVERAGES = {"running_mean", "running_var", "num_batches_tracked"}
 _SMALL = 65_536  # numbers; a larger buffer counts as constant while nobody writes to it through torch
+_log = logging.getLogger(__name__)
 
 
 class SyncedBuffers:
@@ -44,17 +48,21 @@ class SyncedBuffers:
         self._versions: list[int] = []
         self._before: list[Any] = []
         self._large: dict[int, tuple[Any, int, Any]] = {}  # id -> a large buffer, its version, its copy
-        self._sum: Any = None
+        self._sums: list[Any] = []  # of each buffer over the pieces, for a mean with logical ranks
         self._slot: int | None = None
         self._weight = 0.0
+        self._others: list[tuple[str, Any, int]] = []
+        self._has_said = False
         self.parts = 0
 
     def begin_step(self) -> None:
         """Save a copy of each buffer, to which `restore` and `begin_piece` return."""
         self._buffers = list(self._state.buffers.values())
         self._versions = [buffer._version for buffer in self._buffers]  # noqa: SLF001 - torch's count of writes
-        self._before = self._copies() if self.parts or not self._wire.is_alone else []
-        self._sum, self._slot, self._weight = None, None, 0.0
+        is_needed = bool(self.parts) or not self._wire.is_alone
+        self._before = self._copies() if is_needed else []
+        self._sums, self._slot, self._weight = [], None, 0.0
+        self._others = [(name, one, one._version) for name, one in self._state.others.items()] if is_needed else []  # noqa: SLF001
 
     def _copies(self) -> list[Any]:
         """A copy of each buffer; that of a large one is made anew only if it was written to."""
@@ -72,14 +80,14 @@ class SyncedBuffers:
         """Return the buffers to where the step began, because a trainer was lost and the step is not made."""
         changed = self.changed
         with torch.no_grad():
-            for index, (buffer, before) in enumerate(zip(self._buffers, self._before, strict=False)):
+            for index, (buffer, before) in enumerate(zip(self._now(), self._before, strict=False)):
                 if changed >> index & 1:
                     buffer.copy_(before)
 
     def begin_piece(self, slot: int) -> None:
         """Prepare the buffers for a batch: a logical rank's first one sees them as they were before the step."""
         if self.parts and slot != self._slot:
-            for buffer, before in zip(self._buffers, self._before, strict=True):
+            for buffer, before in zip(self._now(), self._before, strict=True):
                 buffer.copy_(before)
         self._slot = slot
 
@@ -90,14 +98,43 @@ class SyncedBuffers:
         """
         self._weight += weight
         if self.parts and self._is_mean and self._buffers:
-            row = self._row() * weight
-            self._sum = row if self._sum is None else self._sum + row
+            rows = [_numbers(one) * weight for one in self._now()]
+            self._sums = [row + more for row, more in zip(self._sums, rows, strict=True)] if self._sums else rows
+
+    def _now(self) -> list[Any]:
+        """The buffers as they are; the loop may have put other tensors in their places.
+
+        Raises:
+            PermanentError: one has another shape or type than at the beginning of the step.
+        """
+        now = self._state.buffers
+        for (name, one), before in zip(now.items(), self._buffers, strict=True):
+            if one is not before and (one.shape != before.shape or one.dtype != before.dtype):
+                raise PermanentError(
+                    f"Elastic: the buffer {name} is {one.dtype} of shape {tuple(one.shape)}, and when the step began"
+                    f" it was {before.dtype} of shape {tuple(before.shape)}, so it cannot be kept equal in all;"
+                    " give it its largest size at the beginning, and write into it"
+                )
+        return list(now.values())
 
     @property
     def changed(self) -> int:
-        """A bit mask: bit i is set if buffer i may have changed in this step."""
-        pairs = enumerate(zip(self._buffers, self._versions, strict=True))
-        return sum(1 << i for i, (one, v) in pairs if one.numel() <= _SMALL or one._version != v)  # noqa: SLF001
+        """Bit i is set if buffer i may have changed in this step.
+
+        Raises:
+            PermanentError: one has changed that is not kept equal.
+        """
+        for name, one, version in self._others if not self._wire.is_alone else ():
+            if one._version != version:  # noqa: SLF001
+                raise PermanentError(
+                    f"Elastic: the loop writes to the buffer {name}, which is not saved (persistent=False), so it is"
+                    " not kept equal in all trainers; register it with persistent=True, or take a new tensor"
+                )
+        found = 0
+        for place, (one, before, version) in enumerate(zip(self._now(), self._buffers, self._versions, strict=True)):
+            is_same = one is before and one._version == version and one.numel() > _SMALL  # noqa: SLF001
+            found |= (not is_same) << place
+        return found
 
     def sync(self, changed: int, *, is_last: bool) -> None:
         """Exchange the buffers.
@@ -111,34 +148,66 @@ class SyncedBuffers:
         """
         if not changed or (self._wire.is_alone and not (self._is_mean and self.parts)):
             return
-        chosen = [one for index, one in enumerate(self._buffers) if changed >> index & 1]
-        self._put(chosen, self._exchanged(chosen, is_last=is_last))
-
-    def _exchanged(self, chosen: list[Any], *, is_last: bool) -> Any:
-        row = self._row(chosen)
-        last = row if is_last else torch.zeros_like(row)
-        if not self._is_mean:
-            self._wire.sum([last])
-            return last
-        mean = self._sum if self._sum is not None else row * self._weight
-        rows = [mean if self._weight else torch.zeros_like(row), last]
+        chosen = [(index, one) for index, one in enumerate(self._now()) if changed >> index & 1]
+        means = [(index, one) for index, one in chosen if self._is_mean and not _is_whole(one)]
+        others = [one for _, one in chosen if not self._is_mean or _is_whole(one)]
+        rows = [torch.cat([_bytes(one) for one in others])] if others else []
+        if not is_last:
+            rows = [torch.zeros_like(row) for row in rows]
+        if means:
+            parts = [self._sums[index] if self._sums else _numbers(one) * self._weight for index, one in means]
+            rows.append(torch.cat(parts) if self._weight else torch.zeros_like(torch.cat(parts)))
         self._wire.sum(rows)
-        return torch.where(_is_whole(chosen), rows[1], rows[0])
+        if others:
+            self._put(others, rows[0].split([one.numel() * one.element_size() for one in others]), _from_bytes)
+        if means:
+            sizes = [len(_numbers(one)) for _, one in means]
+            self._put([one for _, one in means], rows[-1].split(sizes), _from_numbers)
 
-    def _row(self, chosen: list[Any] | None = None) -> Any:
-        """The numbers of buffers; a double holds each kind of number exactly, whole ones up to 2**53."""
-        parts = [one.detach().reshape(-1).to("cpu", torch.float64) for one in chosen or self._buffers]
-        return torch.cat(parts)
-
-    @staticmethod
-    def _put(chosen: list[Any], row: Any) -> None:
-        parts = row.split([one.numel() for one in chosen])
+    def _put(self, chosen: list[Any], parts: Any, made: Callable[[Any, Any], Any]) -> None:
         with torch.no_grad():
             for one, part in zip(chosen, parts, strict=True):
-                one.copy_(part.view_as(one))
+                its = made(part, one)
+                if (
+                    not self._has_said
+                    and self._weight
+                    and not self._is_mean
+                    and not torch.equal(its, one.detach().cpu())
+                ):
+                    self._say(one)
+                one.copy_(its)
+
+    def _say(self, buffer: Any) -> None:
+        """Say once that the trainers had other values, unless it is an average of a normalisation."""
+        name = next(name for name, one in self._state.buffers.items() if one is buffer)
+        if name.rpartition(".")[2] not in _AVERAGES:
+            self._has_said = True
+            _log.warning(
+                "Elastic: the buffer %s had other values in another trainer, and all take those of the one with the"
+                " last records of the step. If it is computed from the records of a batch, such as a queue of keys or"
+                " an average, it depends on the number of trainers (said once)",
+                name,
+            )
 
 
-def _is_whole(chosen: list[Any]) -> Any:
-    """Return, for each number of the buffers, whether it is an integer such as a count, of which no mean is taken."""
-    flags = [torch.full((one.numel(),), not one.is_floating_point()) for one in chosen]
-    return torch.cat(flags)
+def _is_whole(buffer: Any) -> bool:
+    """Whether it has whole numbers, such as a count: their mean would be no whole one."""
+    return not (buffer.is_floating_point() or buffer.is_complex())
+
+
+def _numbers(buffer: Any) -> Any:
+    """The numbers of a buffer, in double precision; a complex one is two."""
+    flat = buffer.detach().reshape(-1)
+    return (torch.view_as_real(flat).reshape(-1) if buffer.is_complex() else flat).to("cpu", torch.float64)
+
+
+def _from_numbers(part: Any, buffer: Any) -> Any:
+    return (torch.view_as_complex(part.view(-1, 2)) if buffer.is_complex() else part).view_as(buffer)
+
+
+def _bytes(buffer: Any) -> Any:
+    return buffer.detach().reshape(-1).cpu().contiguous().view(torch.uint8)
+
+
+def _from_bytes(part: Any, buffer: Any) -> Any:
+    return part.clone().view(buffer.dtype).view_as(buffer)

@@ -20,7 +20,14 @@ except ImportError as error:
 
 Collate = Callable[[list[Any]], Any]
 """Turns a list of samples into a batch."""
-OPTIONS = ("prefetch_factor", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+OPTIONS = (
+    "prefetch_factor",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "persistent_workers",
+)
 """The options of a DataLoader that a script may choose; the job decides all others."""
 
 

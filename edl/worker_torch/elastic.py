@@ -99,7 +99,8 @@ class Elastic:
         num_workers: how many processes read and collate batches ahead; 0 reads in this process. With `deterministic`
             the random numbers that they draw depend on the records alone.
         reading: the options of a DataLoader with processes: prefetch_factor, pin_memory, timeout, worker_init_fn
-            or multiprocessing_context.
+            multiprocessing_context, or persistent_workers; without that one, processes begin anew with each epoch,
+            as those of a DataLoader do.
 
     Raises:
         ConfigError: a value is missing, or the values contradict each other.
@@ -317,8 +318,8 @@ class Elastic:
                 written, the trainers have different models, a step has no gradient, or the loop itself calls `step`
                 or `zero_grad`.
         """
-        for _, batch in self.pieces():
-            yield batch
+        pieces = self._job.endings.opened(self.pieces())
+        return (batch for _, batch in pieces)
 
     def pieces(self) -> Generator[tuple[Piece, Any], None, None]:
         """Yield the batches of this trainer as `batches` does, each with the piece of its step that it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import sys
@@ -22,6 +23,9 @@ except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
+
+
+_log = logging.getLogger(__name__)
 
 
 class Epochs:
@@ -90,6 +94,24 @@ def check_loader(job: Job, data: Any, batch: int, place: str) -> None:
         raise ConfigError(
             f"{place}: the DataLoader has drop_last=True, and {total} records are no multiple of the batch of"
             f" {batch}: edl trains on every record; leave drop_last away"
+        )
+
+
+def say_rest(data: Any, batch: int, steps: int) -> None:
+    """Say that the last step of an epoch is another one than that of Accelerate, if it is.
+
+    Args:
+        data: the DataLoader of the training data.
+        batch: records of a step.
+        steps: how many batches Accelerate would accumulate.
+    """
+    if (rest := len(data.dataset) % batch) and steps > 1:
+        _log.warning(
+            "Accelerator: the last step of each epoch has %d records of %d. Its gradient is the mean over them; in"
+            " Accelerate it is the sum of the means of its batches, divided by gradient_accumulation_steps=%d",
+            rest,
+            batch,
+            steps,
         )
 
 

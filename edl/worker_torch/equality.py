@@ -15,6 +15,7 @@ from typing import Any
 
 from edl.errors import ConfigError
 from edl.worker.steps import DivergedError
+from edl.worker_torch.portable import bits_of
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire
 
@@ -42,27 +43,11 @@ TENSOR = (
 )
 """The remedy in messages about settings, step counts, modes or tensors that differ."""
 _SHARE, _MOST_STEPS, _FIRST_STEPS = 0.01, 1000, 10
-_WORD = 8
-
-
-def bits_of(tensor: Any) -> int:
-    """A checksum of the bits of a tensor, in [-2**63, 2**63); other bits have the same one only by a rare chance."""
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-    whole = len(flat) // _WORD * _WORD
-    found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
-    if not found and whole:
-        found = int(flat[:whole].clone().view(torch.int64).sum())
-    rest = flat[whole:].tolist()
-    return _signed(found + sum(byte << (_WORD * place) for place, byte in enumerate(rest)))
 
 
 def digest(text: str) -> int:
     """A hash of a text, of 62 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 2
-
-
-def _signed(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def _simple(value: Any) -> Any:

@@ -50,6 +50,7 @@ class GradientSum:
         self._kept: list[Any] | None = None  # the gradients themselves, if there is nothing to add to them
         self._row: Row | None = None
         self._whole: Row | None = None  # the sum over all trainers, if it is not made in the row of this one
+        self._given: tuple[Row, list[int]] | None = None  # the row of the last step, and its uses
         self._slot = 0
 
     def begin_world(self, parts: int) -> None:
@@ -69,6 +70,7 @@ class GradientSum:
             self._state.check(parameters)
             self._arrange(parameters)
         self.present, self._kept, self._row = 0, None, None
+        self._take_back()
         self._tree = RunningSum(self.parts, self._added)
         self._slot = self._own.start
         self._free = [row for row in self._free if len(row) == len(self._buckets)]
@@ -108,10 +110,22 @@ class GradientSum:
         row = self._tree_total() if self.parts else self._plain_total()
         for tensor in row if divisor != 1.0 else ():
             tensor.div_(divisor)
-        if row is not self._whole:
+        views = self._views_of(row)
+        self._given = row, _uses(row)
+        pairs = enumerate(zip(views, self.parameters, strict=True))
+        return [like(p, view.detach().to(p.dtype)) if present >> index & 1 else None for index, (view, p) in pairs]
+
+    def _take_back(self) -> None:
+        """Use the memory of the last step again, unless somebody keeps a gradient of it, as some optimizers do."""
+        if self._given is None:
+            return
+        (row, uses), self._given = self._given, None
+        is_free = _uses(row) == uses
+        if not is_free:
+            self._views.pop(id(row), None)
+            self._whole = None if row is self._whole else self._whole
+        elif row is not self._whole:
             self._free.append(row)
-        pairs = zip(self._views_of(row), self.parameters, strict=True)
-        return [like(p, view.to(p.dtype)) if present >> index & 1 else None for index, (view, p) in enumerate(pairs)]
 
     def _arrange(self, parameters: list[Any]) -> None:
         self.parameters, self._free, self._whole = parameters, [], None
@@ -230,3 +244,8 @@ class GradientSum:
         for rank, its in enumerate(segments):
             values.update(zip(cover(self.parts, parts_of(self.parts, rank, self._wire.size)), its, strict=True))
         return total(self.parts, values, torch.add)
+
+
+def _uses(row: Row) -> list[int]:
+    """How many tensors share the memory of each tensor of a row."""
+    return [torch._C._storage_Use_Count(one.untyped_storage()._cdata) for one in row]  # noqa: SLF001 - no other name

@@ -1,15 +1,16 @@
 """Turns the state of a model into plain data and tensors, so that other trainers and files can hold it, and back.
 
 A state is what `state_dict` methods return: dictionaries, lists, tuples, numbers, text, tensors. numpy's scalars
-become Python's numbers, since a file with them is refused by `torch.load(..., weights_only=True)`, and its arrays
-become tensors with a tag. Of a tensor that is spread over processes, the part of this one is kept, with its place.
-Any other object is refused by name before it is written: nobody could load it.
+become Python's numbers, since a file with them is refused by `torch.load(..., weights_only=True)`. Its arrays become
+tensors with a tag, and queues and sets become lists with one. Of a tensor that is spread over processes, the part of
+this one is kept, with its place. Any other object is refused by name before it is written: nobody could load it.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,8 @@ except ImportError as error:
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
     ) from error
 
-_ARRAY, _TENSOR, _SHARD = "edl.array", "edl.tensor", "edl.shard"
+_ARRAY, _TENSOR, _SHARD, _DEQUE, _SET = "edl.array", "edl.tensor", "edl.shard", "edl.deque", "edl.set"
+_WORD = 8
 _SHARD_FIELDS = 5
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -46,6 +48,9 @@ def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for e
     if isinstance(value, tuple | list):
         items = [plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
         return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, deque | set | frozenset):
+        items = [plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
+        return (_DEQUE, items, value.maxlen) if isinstance(value, deque) else (_SET, items)
     kind = type(value)
     if kind.__module__ == "numpy" and hasattr(value, "item"):
         if kind.__name__ == "ndarray" and value.dtype.kind in "biufc":
@@ -64,7 +69,7 @@ def plain(value: Any, place: str = "state") -> Any:  # noqa: PLR0911 - one for e
     )
 
 
-def restored(value: Any, mesh: Any = None) -> Any:
+def restored(value: Any, mesh: Any = None) -> Any:  # noqa: PLR0911 - one for each kind of value
     """Convert a state back from the result of `plain`; numpy scalars come back as Python's.
 
     Args:
@@ -81,6 +86,10 @@ def restored(value: Any, mesh: Any = None) -> Any:
         if len(value) == 2 and value[0] == _ARRAY:
             importlib.import_module("numpy")  # the state was made with it, so its owner needs it
             return value[1].numpy()
+        if len(value) == 3 and value[0] == _DEQUE:
+            return deque(restored(value[1], mesh), maxlen=value[2])
+        if len(value) == 2 and value[0] == _SET:
+            return set(restored(value[1], mesh))
         return tuple(restored(item, mesh) for item in value)
     return value
 
@@ -115,6 +124,21 @@ def like(tensor: Any, part: Any) -> Any:
     return type(tensor).from_local(
         part, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
     )
+
+
+def bits_of(tensor: Any) -> int:
+    """A sum over the bits of a tensor, in [-2**63, 2**63); it differs for other bits but by a rare chance."""
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    whole = len(flat) // _WORD * _WORD
+    found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
+    if not found and whole:
+        found = int(flat[:whole].clone().view(torch.int64).sum())
+    rest = flat[whole:].tolist()
+    return _signed(found + sum(byte << (_WORD * place) for place, byte in enumerate(rest)))
+
+
+def _signed(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _shard(tensor: Any) -> tuple[Any, ...]:

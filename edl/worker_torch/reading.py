@@ -62,6 +62,7 @@ class PieceReader:
         self._ahead: deque[Piece] = deque()  # that the processes have got, in their order
         self._coming: Iterator[list[int]] = iter(())
         self._loader: Any = None
+        self._epoch, self._persists = -1, bool(self._options.pop("persistent_workers", False))
         self._batches: Iterator[Any] | None = None
 
     def batch(self, piece: Piece, loop: StepLoop, rank: int, size: int) -> Any:
@@ -80,7 +81,10 @@ class PieceReader:
         if not self._num_workers:
             return self._read_here(piece, piece_seed(position, piece, parts) if parts else None)
         if not self._ahead or self._ahead[0] != piece:
-            self._begin(_pieces_from(piece, position, loop, rank, size), parts)
+            if piece.epoch != self._epoch and not self._persists:
+                self._loader = None  # the script may have changed what reads, as a sampler or a data set of an epoch
+            self._epoch = piece.epoch
+            self._begin(_pieces_from(piece, position, loop, rank, size, is_endless=self._persists), parts)
         if self._batches is None:
             self._batches = begun(self._loader)
         found = next(self._batches)
@@ -127,10 +131,20 @@ class PieceReader:
         return self._coming
 
 
-def _pieces_from(piece: Piece, position: int, loop: StepLoop, rank: int, size: int) -> Iterator[tuple[int, Piece]]:
-    """Yield the pieces of this trainer from a given piece of a step on, each with the position of its step.
+def _pieces_from(
+    piece: Piece, position: int, loop: StepLoop, rank: int, size: int, *, is_endless: bool
+) -> Iterator[tuple[int, Piece]]:
+    """The pieces of a trainer from one of a step to the end of its epoch, each with the position of its step.
 
     That holds if the world and the batch stay; else what was read ahead is dropped.
+
+    Args:
+        piece: the first one.
+        position: at which its step begins.
+        loop: in that step.
+        rank: the rank of this trainer.
+        size: how many trainers there are.
+        is_endless: go on with the pieces of the next epochs.
     """
     settings, batch = loop.settings, loop.batch
     mine = settings.pieces(position, rank, size, batch)
@@ -138,7 +152,7 @@ def _pieces_from(piece: Piece, position: int, loop: StepLoop, rank: int, size: i
     while True:
         yield from ((position, one) for one in mine)
         position = settings.plan(position, size, batch).end
-        if position >= settings.end:
+        if position >= settings.end or not (is_endless or position % settings.total):
             return
         mine = settings.pieces(position, rank, size, batch)
 

@@ -188,6 +188,8 @@ class TorchReplica:
 
     def end_piece(self, piece: Piece) -> None:
         """Add the gradient of a piece to that of the step; see `Replica.end_piece`."""
+        if self.guard.refused is not None:
+            raise self.guard.refused  # the loop has caught it
         found = [parameter.grad for parameter in self._sum.parameters]
         has_gradient = any(one is not None for one in found)
         if not has_gradient and not self._has_trained:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker_torch.modes import ModuleSettings
+from edl.worker_torch.modes import Settings
 from edl.worker_torch.portable import detached, is_shard, local_of, plain, restored
 
 try:
@@ -50,7 +50,8 @@ class TrainState:
     ) -> None:
         self.model, self.optimizers, self.schedulers, self.extra = model, optimizers, schedulers, dict(extra)
         self.steps, self._processes = 0, processes
-        self._settings = ModuleSettings(model)
+        self._check_parts()
+        self._settings = Settings(model, optimizers)
         self.carried: dict[str, Any] = {}
         self._names = {parameter: name for name, parameter in model.named_parameters()}
         for name, value in self.extra.items():
@@ -100,11 +101,11 @@ class TrainState:
         return {name: buffer for name, buffer in found.items() if name in saved}
 
     @property
-    def _constants(self) -> dict[str, Any]:
+    def others(self) -> dict[str, Any]:
         """The buffers that are not saved, by name, without masks; a script may have drawn them without a seed."""
-        saved = self.buffers
-        others = ((name, buffer.detach()) for name, buffer in self.model.named_buffers() if name not in saved)
-        return {name: buffer for name, buffer in others if buffer.dtype != torch.bool}
+        every = dict(self.model.named_buffers())
+        saved = self.buffers if every else {}
+        return {name: one for name, one in every.items() if name not in saved and one.dtype != torch.bool}
 
     def watched(self) -> dict[str, Any]:
         """The tensors that must be equal in all trainers, by name."""
@@ -131,7 +132,7 @@ class TrainState:
             "optimizer": [plain(one.state_dict(), "optimizer.state_dict()") for one in self.optimizers],
             "scheduler": [plain(one.state_dict(), "scheduler.state_dict()") for one in self.schedulers],
             "state": {name: plain(one.state_dict(), f"state[{name!r}]") for name, one in self.extra.items()},
-            "constants": plain(self._constants, "a buffer"),
+            "constants": plain({name: one.detach() for name, one in self.others.items()}, "a buffer"),
             "modules": plain(self._settings.changed(), "a setting of a module"),
             "steps": self.steps,
             "groups": [[[self._names[p] for p in g["params"]] for g in o.param_groups] for o in self.optimizers],
@@ -160,7 +161,9 @@ class TrainState:
                 raise ValueError(f"it is in {state.get('shards', 0)} shards, and this model in {self.shards}")
             self._load_model(state)
             for one, part in zip(self.optimizers, state["optimizer"], strict=True):
-                one.load_state_dict(restored(keep(part), self.mesh))
+                its = restored(keep(part), self.mesh)
+                one.load_state_dict(its)
+                _make_exact(one, its)
             for one, part in zip(self.schedulers, state["scheduler"], strict=True):
                 one.load_state_dict(restored(part))
             for name, part in state["state"].items():
@@ -177,7 +180,7 @@ class TrainState:
         self.model.load_state_dict(restored(state["model"], self.mesh))
         by_name = {name: parameter for parameter, name in self._names.items()}
         theirs = state.get("constants", {})
-        for name, buffer in self._constants.items():
+        for name, buffer in self.others.items():
             its = theirs.get(name)  # a cache may have grown since
             if its is not None and its.shape == buffer.shape and not torch.equal(its.to(buffer), buffer):
                 buffer.copy_(its)
@@ -233,6 +236,18 @@ class TrainState:
                 " all modules with parameters into one, such as nn.ModuleList([model, loss_function]), and pass that"
             )
 
+    def _check_parts(self) -> None:
+        """Refuse what is no model and no optimizer of torch."""
+        if not isinstance(self.model, nn.Module):
+            raise ConfigError(f"Elastic: the model is a {type(self.model).__name__}; give a torch.nn.Module")
+        for one in self.optimizers:
+            if not isinstance(one, torch.optim.Optimizer):
+                raise ConfigError(
+                    f"Elastic: the optimizer is a {type(one).__name__}; give a torch.optim.Optimizer. A class around"
+                    " one that sets its learning rate is a scheduler: write it as a LambdaLR of torch, or set"
+                    " optimizer.param_groups by elastic.step"
+                )
+
     def _check_kinds(self) -> None:
         """Reject wrappers and optimizers that exchange gradients or parameters themselves, or need a closure."""
         wrappers = {type(module).__name__ for module in self.model.modules()}
@@ -257,6 +272,19 @@ class TrainState:
                     "Elastic: LBFGS computes gradients several times in a step, by a closure, and a step here has the"
                     " gradients of one pass; use an optimizer whose step() needs no closure"
                 )
+
+
+def _make_exact(optimizer: Any, state: Any) -> None:
+    """Put back what `load_state_dict` of torch has turned into the type of the parameter, or made anew."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = [name for group in state["param_groups"] for name in group["params"]]
+    for name, parameter in zip(names, parameters, strict=True):
+        mine, its = optimizer.state.get(parameter), state["state"].get(name)
+        for key, value in its.items() if isinstance(mine, dict) and isinstance(its, dict) else ():
+            if not isinstance(value, torch.Tensor):
+                mine[key] = value
+            elif isinstance(mine.get(key), torch.Tensor) and mine[key].dtype != value.dtype:
+                mine[key] = value.to(mine[key].device)
 
 
 def _tensors(value: Any, place: str) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Trainer(transformers.Trainer):
             factor = self.args.dataloader_prefetch_factor
             options["num_workers"] = self.args.dataloader_num_workers
             options["reading"] = {"prefetch_factor": factor} if factor is not None else {}
+            options["reading"]["persistent_workers"] = self.args.dataloader_persistent_workers
         options = {**options, **self._elastic_options}
         added = {"edl.scheduler": self._schedule, "edl.callbacks": _Callbacks(self)}
         options["state"] = {**(options.get("state") or {}), **added}
@@ -213,6 +214,7 @@ class Trainer(transformers.Trainer):
                 f"Trainer: num_train_epochs={args.num_train_epochs} and max_steps={args.max_steps}, and the job has"
                 f" {epochs} epochs; set num_train_epochs={epochs} without max_steps, or set spec.dataset.epochs"
             )
+        self._check_overrides()
         for name, base in (("get_train_dataloader", Trainer), ("_get_train_sampler", transformers.Trainer)):
             if getattr(type(self), name) is not getattr(base, name):
                 raise ConfigError(
@@ -227,6 +229,26 @@ class Trainer(transformers.Trainer):
             )
         if args.fp16:
             raise ConfigError("Trainer: fp16=True is not offered; give bf16=True, which needs no scaler")
+
+    def _check_overrides(self) -> None:
+        """Refuse what would change gradients where edl has no part in it, or has made the step already."""
+        if type(self).training_step is not Trainer.training_step:
+            raise ConfigError(
+                f"Trainer: {type(self).__name__} has a training_step of its own, whose gradients would be neither"
+                " weighed nor clipped; put what computes the loss into compute_loss, and what changes gradients into"
+                " optimizer.register_step_pre_hook(function), which calls function(optimizer, *_) when parameter.grad"
+                " is the gradient of the step"
+            )
+        others = (
+            one for one in self.callback_handler.callbacks if not type(one).__module__.startswith("transformers.")
+        )
+        for one in others:
+            if type(one).on_pre_optimizer_step is not transformers.TrainerCallback.on_pre_optimizer_step:
+                raise ConfigError(
+                    f"Trainer: the callback {type(one).__name__} has on_pre_optimizer_step, and edl has made the step"
+                    " in all trainers when it is called; optimizer.register_step_pre_hook(function) calls"
+                    " function(optimizer, *_) when parameter.grad is the gradient of the step"
+                )
 
 
 class _Steps(Epochs):

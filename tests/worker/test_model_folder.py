@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,19 @@ def test_a_checkpoint_in_shards_goes_with_all_of_its_files(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-6.shard-0.pt", "checkpoint-6.shard-1.pt"]
     with pytest.raises(PermanentError, match=r"holds checkpoint-6.shard-1.pt of another job"):
         shards[0].check_is_new()
+
+
+def test_the_name_of_a_checkpoint_is_on_the_disk_before_the_master_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[set[str]] = []
+    fsync = os.fsync
+
+    def noted(place: int) -> None:
+        if stat.S_ISDIR(os.fstat(place).st_mode):
+            kept.append({path.name for path in tmp_path.iterdir()})
+        fsync(place)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    ModelFolder(tmp_path).write(1, lambda path: path.write_text("weights"))
+    assert kept == [{"checkpoint-1.pt"}]

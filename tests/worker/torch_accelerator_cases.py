@@ -205,6 +205,16 @@ async def test_accumulated_gradients_mean_what_they_mean_in_one_process(tmp_path
                 assert torch.allclose(found, weights(model), atol=1e-5)
 
 
+async def test_the_rest_of_an_epoch_that_accelerate_weighs_otherwise_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, "index:90", epochs=1) as served:
+        accelerator = Accelerator(trainer(served, "a"), gradient_accumulation_steps=4)
+        model: Any = nn.Linear(4, 1)
+        await in_thread(lambda: accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), data(90)))
+    assert "the last step of each epoch has 26 records of 32" in caplog.text
+
+
 async def test_a_scheduler_by_epoch_steps_once_an_epoch(tmp_path: Path) -> None:
     def body(accelerator: Any) -> list[float]:
         model, optimizer = parts()

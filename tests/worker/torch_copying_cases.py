@@ -14,9 +14,8 @@ from edl.worker.group import World
 from edl.worker.step_settings import parts_of
 from edl.worker_torch import copying
 from edl.worker_torch.copying import chain, copy_state
-from edl.worker_torch.equality import bits_of
 from edl.worker_torch.part_tree import RunningSum, cover, total
-from edl.worker_torch.portable import Packed, Unpacked, plain
+from edl.worker_torch.portable import Packed, Unpacked, bits_of, plain
 from edl.worker_torch.wire import Wire
 
 

@@ -71,7 +71,7 @@ async def test_processes_read_every_record_once_in_each_epoch(tmp_path: Path, co
     assert sorted(n for script in found for n in script.seen) == sorted([*range(RECORDS)] * EPOCHS)
     for script in found:
         assert os.getpid() not in script.readers
-        assert len(script.readers) == 2
+        assert len(script.readers) == 2 * EPOCHS, "each epoch has its own processes, as with a DataLoader"
         assert all(epoch == of_step for epoch, of_step in script.epochs), "an epoch begins with its first batch"
 
 
@@ -183,7 +183,13 @@ def test_processes_that_begin_while_another_thread_seeds_do_not_hang() -> None:
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 async def test_processes_that_begin_without_a_fork_read_the_same(tmp_path: Path, method: str) -> None:
     def make(served: Any, name: str) -> Script:
-        return Noting(served, name, read=where, num_workers=2, reading={"multiprocessing_context": method})
+        return Noting(
+            served,
+            name,
+            read=where,
+            num_workers=2,
+            reading={"multiprocessing_context": method, "persistent_workers": True},
+        )
 
     (script,) = await trained(tmp_path, make=make)
     assert isinstance(script, Noting)

@@ -225,6 +225,37 @@ async def test_an_order_of_the_script_is_refused_before_the_first_step(tmp_path:
             await in_thread(lambda: elastic(served, tmp_path, "a", make=sampled), 60)
 
 
+class Scaling(transformers.TrainerCallback):
+    """Changes gradients before the step of a trainer that is alone."""
+
+    def on_pre_optimizer_step(self, *_: Any, **options: Any) -> None:
+        for parameter in options["model"].parameters():
+            parameter.grad.mul_(0.1)
+
+
+class Own(Trainer):
+    """Computes gradients itself."""
+
+    def training_step(self, model: Any, inputs: Any, _: Any = None) -> Any:
+        loss = self.compute_loss(model, self._prepare_inputs(inputs))
+        loss.backward()
+        return loss.detach()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (Own, "Own has a training_step of its own, whose gradients would be neither weighed nor clipped"),
+        (functools.partial(Trainer, callbacks=[Scaling()]), "the callback Scaling has on_pre_optimizer_step"),
+    ],
+)
+async def test_gradients_past_the_step_are_refused_before_the_first_one(tmp_path: Path, make: Any, says: str) -> None:
+    async with serving(tmp_path, f"index:{RECORDS}", epochs=EPOCHS) as served:
+        with pytest.raises(ConfigError, match=says):
+            await in_thread(lambda: elastic(served, tmp_path, "a", make=make), 60)
+        assert served.master.status()["done"] == 0
+
+
 class Changing(transformers.TrainerCallback):
     """Waits after some step until another trainer waits to join, and leaves after another one."""
 

@@ -19,7 +19,7 @@ _LEFT_OUT = (
     "the loop has left out a batch, whose records count with a gradient of zero. A batch is a part of a step, so"
     " which ones are left out depends on the number of trainers"
 )
-_DIGITS = 6
+_DIGITS, _ALWAYS = 6, 4
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +40,8 @@ class LossBook:
         self._shards, self.global_batch, self.varies = shards, 0, False
         self.kind = self.weight = 0
         self._divisors: set[float] = set()
+        self._known: set[float] = set()  # numbers that are factors
+        self._odd: tuple[float, int] = 1.0, 0  # by what the last batches were divided, and how many of them were
         self._factors: set[tuple[float, ...]] = set()
         self._piece: Piece | None = None
         self._loss: LossKind | None = None
@@ -81,12 +83,24 @@ class LossBook:
             raise differ(self._loss, kind)
         self._loss, self._is_said = kind, True
 
-    def note(self, loss: Any) -> float | None:
-        """Recognise the kind of a loss whose gradient the loop is about to compute."""
+    def note(self, loss: Any, *, has_gradient: bool = False) -> float | None:
+        """The loop computes the gradient of a loss; returns a factor for it if its gradient is summed at once.
+
+        Args:
+            loss: as the loop gives it to `backward`.
+            has_gradient: the loop gives its gradient, too.
+
+        Raises:
+            PermanentError: it cannot be seen how much it counts.
+        """
         piece = self._piece
         if piece is None:
             return None
         before = self._loss
+        if has_gradient or loss.numel() != 1:
+            if before is None:  # else it goes on with a gradient that was computed from a loss
+                raise _not_one_number()
+            return None
         if not self._is_said:
             self._recognise(loss, piece)
         if self._shards < 2:
@@ -105,6 +119,7 @@ class LossBook:
         if has_gradient and piece.weight:
             loss = self._loss or LossKind(RECORDS)
             self.varies |= bool(weight) and loss.is_constant and loss.kind == WEIGHT
+            self._check_divisor(loss)
             self.kind = common({self.kind, loss.kind})
             self.weight += weight
             self._divisors.add(loss.weight)
@@ -118,14 +133,31 @@ class LossBook:
         self._piece = None
         return factor
 
+    def _check_divisor(self, loss: LossKind) -> None:
+        """Refuse a sum that is always divided by one number: then it is a factor, and not what each batch counts."""
+        value, times = self._odd
+        self._odd = loss.weight, (times + 1 if loss.is_odd and loss.weight == value else 1)
+        if loss.is_odd and not self._is_said and loss.weight != 1.0 and self._odd[1] >= _ALWAYS:
+            raise PermanentError(
+                f"Elastic: the loss is a sum that is divided by {loss.weight:g}, in {_ALWAYS} batches one after the"
+                " other, so it cannot be seen whether that is a number that counts or a factor; say"
+                " elastic.backward(loss, reduction='sum') for a factor, or weight=n for a mean over n"
+            )
+
     def _recognise(self, loss: Any, piece: Piece) -> None:
         """Find out from its computation whether a loss is a mean or a sum, because the script has not said it."""
         records = piece.end - piece.start
         is_due = not self._pieces & (self._pieces - 1)
         whole = {round(records / piece.weight)} if piece.weight else set[int]()
-        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
+        found, before = kind_of(loss, records, {*whole, self.global_batch}, self._known), self._loss
         if is_due and self._shards < 2 and is_coupled(loss, records):
             raise _coupled()
+        if found.doubt:
+            raise PermanentError(
+                f"Elastic: {found.doubt}; no one weight is right for the parts of a step; compute a mean over the"
+                " records, compute what counts differently separately, or say what counts with"
+                " elastic.backward(loss, weight=...)"
+            )
         if not found.is_known and not self._has_warned:
             self._has_warned = True
             _say_unknown(loss)
@@ -172,6 +204,13 @@ def check_factors(found: set[int]) -> None:
             " trainers; multiply by a number that all batches of a step share, such as one that is computed from"
             " elastic.step"
         )
+
+
+def _not_one_number() -> PermanentError:
+    return PermanentError(
+        "Elastic: backward() got a loss of several numbers, or a gradient for it, so it cannot be seen over how much"
+        " it is a mean; call it for one number: loss.mean().backward(), or (loss * gradient).sum().backward()"
+    )
 
 
 def differ(one: LossKind, other: LossKind) -> PermanentError:

@@ -7,11 +7,21 @@ that computes the gradient of `cross_entropy` has the sum of the weights of the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
+from edl.worker_torch.losses.scales import (
+    THROUGH,
+    Scale,
+    is_number,
+    is_of_records,
+    numbers_of,
+    scale_below,
+    scale_of,
+)
 
 try:
     import torch
@@ -24,18 +34,19 @@ RECORDS, WEIGHT, SUM, DIVIDED = 1, 2, 3, 4
 """What the loss of a batch is: a mean over its records, a mean over something else, a sum, or a sum divided by the
 records of the whole step. That number may be there by chance, so it is a mean if another batch has another one."""
 _MEAN_OF_TORCH, _SUM_OF_TORCH = 1, 2
-_THROUGH = re.compile(r"(ToCopy|Neg|View|UnsafeView|Reshape|Squeeze|Unsqueeze|Alias|Clone|Select|Expand)Backward")
 _CURVED = re.compile(
     r"(Sqrt|Rsqrt|Reciprocal|Pow|Exp|Expm1|Log|Log1P|Log2|Log10|Tanh|Sigmoid|Softplus|Abs|Relu|LeakyRelu|Elu|Clamp"
     r"|ClampMin|ClampMax|Maximum|Minimum|Max|Min|Amax|Amin|Logsumexp|LinalgVectorNorm|Prod)Backward"
 )
-_SELECTION = re.compile(r"(Index|MaskedSelect)Backward")
+_SELECTION = re.compile(r"(Index|MaskedSelect|Take)Backward")
 _OF_WEIGHTS = re.compile(
-    r"torch::autograd::AccumulateGrad|(Abs|Pow|Mul|Div|Sum|Mean|Norm|LinalgVectorNorm|Sqrt|View|Reshape|Add|Sub|Stack|Cat)"
-    r"Backward"
+    r"torch::autograd::AccumulateGrad|(Abs|Pow|Mul|Div|Sum|Mean|Norm|LinalgVectorNorm|Sqrt|View|Reshape|Add|Sub|Stack|Cat"
+    r"|Rsub|Neg|Exp|Expm1|Log|Log1P|Log2|Softplus|Sigmoid|Tanh|Rsqrt|Reciprocal|Select|Slice|Unsqueeze|Squeeze|Expand|T"
+    r"|Transpose|Permute|UnsafeView|Clone|Alias|ToCopy|Relu|Clamp|ClampMin|Logsumexp)Backward"
 )
 _TERMS = re.compile(r"(Add|Sub|Rsub|Stack|Cat)Backward")
-_DEEPEST, _MOST_OF_WEIGHTS = 64, 4096
+_LISTS = ("Stack", "Cat")
+_DEEPEST, _MOST_OF_WEIGHTS, _MOST_TERMS = 64, 4096, 4096
 UNIT = 2.0**20
 """Weights are summed as whole numbers of 1/UNIT, in any order with the same result."""
 
@@ -49,13 +60,18 @@ class LossKind(NamedTuple):
         is_divided: it is a sum that was divided, and no loss that torch knows as a mean.
         is_constant: it was divided by a number of Python's, not by a tensor such as the sum of a mask.
         ignores: some labels do not count.
-        is_certain: False if the loss has terms that need different weights.
+        doubt: why no one weight is right for it; empty if one is.
         is_known: False if nobody can see how the loss was computed, so it is taken for a mean over records.
         curve: what was computed from a mean, such as its root; empty if the loss is the mean.
         constants: the numbers of Python's by which its terms were divided, of those that are sums.
         factors: tensors of one number by which means were multiplied or divided, by their values.
         numbers: the numbers of Python's by which means were multiplied or divided.
         has_penalty: it is a sum over records plus a sum over weights.
+        is_part: it is a mean over rows that are not those of the batch, such as those of a part of it.
+        is_odd: it was divided by a number of Python's that is not one of records.
+        has_records: it is not the loss yet, but a tensor in which a mean meets numbers of each record.
+        are_rows: it is a sum of losses, one for each record.
+        size: how many numbers a sum adds up; 0 if that is not known.
     """
 
     kind: int
@@ -63,13 +79,18 @@ class LossKind(NamedTuple):
     is_divided: bool = False
     is_constant: bool = False
     ignores: bool = False
-    is_certain: bool = True
+    doubt: str = ""
     is_known: bool = True
     curve: str = ""
     constants: tuple[float, ...] = ()
     factors: tuple[float, ...] = ()
     numbers: tuple[float, ...] = ()
     has_penalty: bool = False
+    is_part: bool = False
+    is_odd: bool = False
+    has_records: bool = False
+    are_rows: bool = False
+    size: int = 0
 
     @property
     def is_mean(self) -> bool:
@@ -80,18 +101,21 @@ class LossKind(NamedTuple):
         return self.is_known and self.kind != SUM
 
 
-def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
+def kind_of(loss: Any, records: int, step_records: Container[int], factors: set[float] | None = None) -> LossKind:
     """Recognise the kind of a loss from how it was computed; an unknown one counts as a mean over records.
 
     Args:
         loss: before its gradient is computed.
         records: the records of its batch.
         step_records: of the step over all trainers, and of a step that is not the last one of its epoch.
+        factors: numbers that are known to be factors of sums; those of this loss are added.
 
     Raises:
         PermanentError: the loss is a sum of terms that need different weights, or another function of a mean.
     """
-    found = _kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS, is_known=False)
+    found = _Reading(records, factors if factors is not None else set()).kind(loss.grad_fn, _DEEPEST) or LossKind(
+        RECORDS, is_known=False
+    )
     is_divided = found.is_constant and found.weight in step_records and found.weight != records
     if found.has_penalty and (is_divided or found.kind == SUM):
         raise PermanentError(
@@ -106,55 +130,152 @@ def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
             " mean itself, such as the mean squared error and not its root, or on a mean of what is computed for"
             " each record; elastic.backward(loss, weight=len(x)) takes the mean over the batches"
         )
-    if not found.is_certain:
-        raise PermanentError(
-            f"Elastic: the loss is a sum of terms, of which one is a mean over {found.weight:g} labels or other"
-            " chosen numbers (some do not count) and another one a mean over something else; no one weight is right"
-            " for both: compute them separately, or say what counts with elastic.backward(loss, weight=...)"
-        )
     if not is_divided and any(of in step_records and of != records for of in found.constants):
         raise PermanentError(
             f"Elastic: the loss is a sum of terms, of which one is divided by {max(found.constants):g}, the"
             f" records of a whole step, and another one is a mean over this batch of {records}; divide the first one"
             " by len(x)"
         )
-    return found._replace(kind=DIVIDED) if is_divided else found
+    is_odd = found.is_constant and not is_divided and not is_of_records(found.weight, records, found.size)
+    return found._replace(kind=DIVIDED) if is_divided else found._replace(is_odd=is_odd)
 
 
-def _kind(node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for each form of a loss
-    if node is None or not depth:
+class _Reading:
+    """Reads the kind of a loss from the functions that have computed it, from the last one on.
+
+    Args:
+        records: the records of the batch.
+        factors: see `kind_of`.
+    """
+
+    def __init__(self, records: int, factors: set[float]) -> None:
+        self._records, self._factors = records, factors
+
+    def kind(self, node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for each form of a loss
+        """The kind of what was computed from all records; None for a tensor that still has them, and if unknown."""
+        if node is None or not depth:
+            return None
+        name = node.name()
+        if name.startswith("NllLoss"):
+            return _of_labels(node, self._records)
+        inner = [of for of, _ in node.next_functions if of is not None]
+        if hasattr(node, "_saved_reduction"):
+            return self._of_a_loss_of_torch(node, inner)
+        if THROUGH.match(name):
+            return self.kind(inner[0], depth - 1) if inner else None
+        if _CURVED.match(name):
+            of = self.kind(inner[0], depth - 1) if inner else None
+            return of._replace(curve=of.curve or name.partition("Backward")[0].lower()) if of and of.is_mean else None
+        if _TERMS.match(name):
+            return self._of_terms(node, depth)
+        if name.startswith(("MeanBackward", "SumBackward")):
+            return self._of_a_reduction(node, inner, depth)
+        if name.startswith(("DivBackward", "MulBackward")):
+            return self._of_a_product(node, inner, depth)
         return None
-    name = node.name()
-    if name.startswith("NllLoss"):
-        return _of_labels(node)
-    inner = [of for of, _ in node.next_functions if of is not None]
-    if hasattr(node, "_saved_reduction"):
-        return _of_a_loss_of_torch(node, inner)
-    if _THROUGH.match(name):
-        return _kind(inner[0], depth - 1) if inner else None
-    if _CURVED.match(name):
-        of = _kind(inner[0], depth - 1) if inner else None
-        return of._replace(curve=of.curve or name.partition("Backward")[0].lower()) if of and of.is_mean else None
-    if _TERMS.match(name):
-        return _of_terms([_kind(of, depth - 1) for of in inner], [_is_of_weights(of) for of in inner])
-    if name.startswith("MeanBackward"):
-        count = getattr(node, "_saved_self_sym_numel", None)
-        return _of_a_selection(inner, count) or _stacked(inner, depth) or LossKind(RECORDS)
-    if name.startswith("SumBackward"):
-        return _stacked(inner, depth) or LossKind(SUM)
-    if name.startswith(("DivBackward", "MulBackward")):
-        kinds = [of for of in (_kind(one, depth - 1) for one in inner) if of is not None]
-        found = next((of for of in kinds if of.curve), kinds[0] if kinds else None)
-        return _scaled(node, found, is_division=name.startswith("Div"))
-    return None
+
+    def _of_a_reduction(self, node: Any, inner: list[Any], depth: int) -> LossKind | None:
+        """A mean or a sum; over other axes than that of the records it leaves the kind what it is."""
+        is_mean, sizes = node.name().startswith("Mean"), tuple(node._saved_self_sym_sizes)  # noqa: SLF001
+        below = self.kind(inner[0], depth - 1) if inner else None
+        if below is not None and not below.has_records and not below.curve:
+            is_of_rows = is_mean and below.are_rows and sizes == (self._records,)
+            return LossKind(RECORDS) if is_of_rows else below
+        axis = self._axis(sizes)
+        places = [_signed(one) % len(sizes) for one in getattr(node, "_saved_dim", ())] or range(len(sizes))
+        if (axis or 0) not in places:
+            return None
+        scale = scale_below(inner[0] if inner else None, self._records, math.prod(sizes), self._factors)
+        if not is_mean:
+            return self._divided(LossKind(SUM, size=math.prod(sizes)), scale)
+        found = _of_a_selection(inner, getattr(node, "_saved_self_sym_numel", None)) or self._mean_over(sizes)
+        return found._replace(doubt=scale.doubt)
+
+    def _mean_over(self, sizes: tuple[int, ...]) -> LossKind:
+        """A mean over the records, or over rows that are others, such as those of a part of the batch."""
+        if self._axis(sizes) is not None:
+            return LossKind(RECORDS)
+        return LossKind(WEIGHT, float(sizes[0]), is_part=True)
+
+    def _axis(self, sizes: tuple[int, ...]) -> int | None:
+        """The axis with one place, or some, for each record; time may go before it."""
+        if (
+            sizes
+            and sizes[0]
+            and not sizes[0] % self._records
+            and not (self._records == 1 < sizes[0] and 1 in sizes[1:2])
+        ):
+            return 0
+        return 1 if len(sizes) > 1 and sizes[0] > 1 and sizes[1] == self._records else None
+
+    def _of_a_loss_of_torch(self, node: Any, inner: list[Any]) -> LossKind | None:
+        """Such as `mse_loss`, whose mean is one over all numbers that it got."""
+        of = getattr(node, "_saved_self", None)
+        if node._saved_reduction != _MEAN_OF_TORCH:  # noqa: SLF001
+            size = of.numel() if of is not None else 0
+            return LossKind(SUM, size=size) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
+        found = self._mean_over(tuple(of.shape)) if of is not None and of.dim() else LossKind(RECORDS)
+        found = _of_a_selection(inner, of.numel() if of is not None else None) or found
+        weight = getattr(node, "_saved_pos_weight", None)
+        return found._replace(factors=(float(weight),)) if weight is not None and weight.numel() == 1 else found
+
+    def _of_terms(self, node: Any, depth: int) -> LossKind | None:
+        terms = _terms_of(node)
+        are_of_weights = [_is_of_weights(of) for of in terms]
+        is_penalty = not all(are_of_weights)  # what is of weights does not count beside other terms
+        kinds = [
+            None if own and is_penalty else self.kind(of, depth - 1)
+            for of, own in zip(terms, are_of_weights, strict=True)
+        ]
+        has_records = any(of is None and not own for of, own in zip(kinds, are_of_weights, strict=True))
+        found = _of_kinds(kinds, are_of_weights, self._records)
+        return found and found._replace(has_records=has_records and numbers_of(node) > 1)
+
+    def _of_a_product(self, node: Any, inner: list[Any], depth: int) -> LossKind | None:
+        kinds = [self.kind(one, depth - 1) for one in inner]
+        known = [of for of in kinds if of is not None]
+        has_records = any(of is None and not _is_of_weights(one) for of, one in zip(kinds, inner, strict=True))
+        if not known:
+            return None
+        found = next((of for of in known if of.curve), known[0])
+        found = found._replace(has_records=has_records and numbers_of(node) > 1)
+        if found.is_mean:
+            factors, numbers = _factors_of(node)
+            return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
+        return self._divided(found, scale_of(node, self._records, found.size, self._factors))
+
+    @staticmethod
+    def _divided(found: LossKind, scale: Scale) -> LossKind:
+        """A sum that is divided by a number is a mean."""
+        if scale.doubt:
+            return found._replace(kind=RECORDS, doubt=scale.doubt)
+        if not scale.divisor:
+            return found
+        constants, is_number = (scale.divisor,) if scale.is_number else (), scale.is_number
+        return LossKind(
+            WEIGHT, scale.divisor, is_divided=True, is_constant=is_number, constants=constants, size=found.size
+        )
 
 
-def _of_labels(node: Any) -> LossKind | None:
+def _of_labels(node: Any, records: int) -> LossKind | None:
     """`cross_entropy` and `nll_loss`; torch counts the labels only for a mean."""
+    labels, weights = node._saved_target, node._saved_weight  # noqa: SLF001
     if node._saved_reduction == _MEAN_OF_TORCH:  # noqa: SLF001
-        ignores = bool((node._saved_target == _signed(node._saved_ignore_index)).any())  # noqa: SLF001
-        return LossKind(WEIGHT, float(node._saved_total_weight), ignores=ignores)  # noqa: SLF001
-    return LossKind(SUM) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
+        ignores = bool((labels == _signed(node._saved_ignore_index)).any())  # noqa: SLF001
+        factors = (
+            (float(weights.double() @ torch.arange(len(weights)).cos().to(weights.double())),)
+            if weights is not None
+            else ()
+        )
+        return LossKind(
+            WEIGHT,
+            float(node._saved_total_weight),  # noqa: SLF001
+            ignores=ignores,
+            factors=factors,
+            is_part=bool(labels.numel() % records),
+        )
+    is_sum = node._saved_reduction == _SUM_OF_TORCH  # noqa: SLF001
+    return LossKind(SUM, size=labels.numel()) if is_sum else None
 
 
 def _signed(number: int) -> int:
@@ -162,26 +283,10 @@ def _signed(number: int) -> int:
     return number - 2**64 if number >= 2**63 else number
 
 
-def _stacked(inner: list[Any], depth: int) -> LossKind | None:
-    """Return the kind of the losses in a list of which the sum or mean was taken; None for any other node."""
-    is_list = len(inner) == 1 and inner[0].name().startswith("StackBackward")
-    return _kind(inner[0], depth - 1) if is_list else None
-
-
-def _of_a_loss_of_torch(node: Any, inner: list[Any]) -> LossKind | None:
-    """Return the kind of a loss function of torch such as `mse_loss`, whose mean is over all numbers of its input."""
-    if node._saved_reduction != _MEAN_OF_TORCH:  # noqa: SLF001
-        return LossKind(SUM) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
-    of = getattr(node, "_saved_self", None)
-    found = _of_a_selection(inner, of.numel() if of is not None else None) or LossKind(RECORDS)
-    weight = getattr(node, "_saved_pos_weight", None)
-    return found._replace(factors=(float(weight),)) if weight is not None and weight.numel() == 1 else found
-
-
 def _of_a_selection(inner: list[Any], count: int | None) -> LossKind | None:
     """A mean over the numbers at some places, which may be more of them in one batch than in another."""
     of = inner[0] if inner else None
-    while of is not None and _THROUGH.match(of.name()):
+    while of is not None and THROUGH.match(of.name()):
         of = of.next_functions[0][0]
     if of is None or count is None or not _SELECTION.match(of.name()):
         return None
@@ -204,41 +309,60 @@ def _is_of_weights(node: Any) -> bool:
     return not ahead
 
 
-def _of_terms(found: list[LossKind | None], are_of_weights: list[bool]) -> LossKind | None:
-    """A sum of losses; a sum without a mean, such as a penalty on the weights, is the same for all batches."""
-    known = [of for of in found if of is not None]
-    if curved := next((of for of in known if of.curve), None):
-        return curved
+def _terms_of(node: Any) -> list[Any]:
+    """The terms of a sum of sums, and of a list of losses."""
+    ahead, found = [node], list[Any]()
+    while ahead:
+        of = ahead.pop()
+        is_sum = of is node or (_TERMS.match(of.name()) and not of.name().startswith(_LISTS))
+        if is_sum and len(found) + len(ahead) < _MOST_TERMS:
+            ahead += [one for one, _ in of.next_functions if one is not None]
+        else:
+            found.append(of)
+    return found
+
+
+def _of_kinds(kinds: list[LossKind | None], are_of_weights: list[bool], records: int) -> LossKind | None:
+    """A sum of losses; what is computed from weights alone, such as a penalty, is the same for all batches."""
+    known = [of for of in kinds if of is not None]
+    if first := next((of for of in known if of.curve or of.doubt), None):
+        return first
+    pairs = [(of, own) for of, own in zip(kinds, are_of_weights, strict=True) if of is not None]
     has_penalty = len(set(are_of_weights)) > 1 or any(of.has_penalty for of in known)
-    means = [of for of in known if of.kind != SUM and not of.is_divided] or [of for of in known if of.kind != SUM]
-    weights = {of.weight for of in means if of.kind == WEIGHT}
+    found = [of for of, own in pairs if not own] or known
+    sums, means = [of for of in found if of.kind == SUM], [of for of in found if of.kind != SUM]
     if not means:
-        return known[0]._replace(has_penalty=has_penalty) if known else None
+        return sums[0]._replace(has_penalty=has_penalty, size=sum(of.size for of in sums)) if sums else None
+    whole = _of_means(means, records)
+    if sums:
+        whole = whole._replace(doubt="the loss is a sum of terms, of which one is a sum over records, and one a mean")
     names = ("factors", "numbers", "constants")
-    factors, numbers, constants = (sum((getattr(of, name) for of in known), ()) for name in names)
-    if not weights:
-        return means[0]._replace(factors=factors, numbers=numbers, constants=constants)
-    ignores = any(of.ignores for of in means)
-    is_clear = len(weights) == 1 and not (ignores and any(of.kind == RECORDS for of in means))
-    is_clear = is_clear and all(of.is_certain for of in means)
-    is_divided, is_constant = (all(getattr(of, name) for of in means) for name in ("is_divided", "is_constant"))
-    whole = LossKind(WEIGHT, max(weights), is_divided, is_constant, ignores, is_clear)
+    factors, numbers, constants = (sum((getattr(of, name) for of in means), ()) for name in names)
     return whole._replace(factors=factors, numbers=numbers, constants=constants, has_penalty=has_penalty)
 
 
-def _scaled(node: Any, found: LossKind | None, *, is_division: bool) -> LossKind | None:
-    """Return the kind of a loss after it is multiplied or divided: a divided sum becomes a mean, a mean stays one."""
-    other = getattr(node, "_saved_other", None)
-    if found is not None and found.is_mean:
-        factors, numbers = _factors_of(node)
-        return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
-    if found is None or found.kind != SUM or not is_division or other is None:
-        return found
-    if isinstance(other, torch.Tensor) and other.numel() != 1:
-        return found
-    value, is_number = float(other.detach() if isinstance(other, torch.Tensor) else other), _is_number(other)
-    constants = (value,) if is_number else ()
-    return LossKind(WEIGHT, value, is_divided=True, is_constant=is_number, constants=constants)
+def _of_means(means: list[LossKind], records: int) -> LossKind:
+    parts = [of for of in means if of.is_part]
+    if len(parts) == len(means) == records and len({of.weight for of in parts}) == 1:
+        return LossKind(SUM, size=records, are_rows=True)  # a loss of each record
+    if len(means) == 1:
+        return means[0]
+    weights = {float(f"{of.weight:.5g}") for of in means if of.kind == WEIGHT}  # but for the order of a sum
+    has_means = len(weights) > 1 or any(of.kind == RECORDS for of in means)
+    are_of_records = all(not weight % records for weight in weights)
+    is_clear = not parts and not (has_means and (any(of.ignores for of in means) or not are_of_records))
+    if not is_clear:
+        text = (
+            f"the loss is a sum of terms, of which one is a mean over {max(weights):g} labels or other chosen numbers"
+            " (some do not count) and another one a mean over something else"
+        )
+        return LossKind(WEIGHT, max(weights), doubt=text)
+    if has_means:
+        return LossKind(RECORDS)
+    is_divided, is_constant = (all(getattr(of, name) for of in means) for name in ("is_divided", "is_constant"))
+    return LossKind(
+        WEIGHT, max(weights), is_divided, is_constant, any(of.ignores for of in means), size=means[0].size
+    )
 
 
 def _factors_of(node: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -247,13 +371,5 @@ def _factors_of(node: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return (), ()
     every = [getattr(node, f"_saved_{side}", None) for side in ("self", "other")]
     found = [one for one in every if one is not None and (not isinstance(one, torch.Tensor) or one.numel() == 1)]
-    tensors, numbers = ([float(one) for one in found if _is_number(one) is is_number] for is_number in (False, True))
+    tensors, numbers = ([float(one) for one in found if is_number(one) is of_python] for of_python in (False, True))
     return tuple(tensors), tuple(numbers)
-
-
-def _is_number(other: Any) -> bool:
-    """True for a number of Python's, which yields to the type of any tensor."""
-    if not isinstance(other, torch.Tensor):
-        return True
-    small = torch.ones((), dtype=torch.float16 if other.is_floating_point() else torch.int8)
-    return bool(torch.result_type(small, other) == small.dtype)

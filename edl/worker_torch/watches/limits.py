@@ -7,11 +7,12 @@ trainers. Of what the loop does after `backward` only the first numbers of each 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker_torch.portable import local_of
+from edl.worker_torch.portable import bits_of, local_of
 from edl.worker_torch.state import TrainState
 
 try:
@@ -22,6 +23,7 @@ except ImportError as error:
     ) from error
 
 _SAMPLE, _ENOUGH, _EVERY = 65_536, 8, 64
+_SHARE = 0.01  # of the time, for looking at weights
 _CHOSEN, _SAME_NORM, _OTHER_NORM, _NORMS = 16, 1e-4, 0.02, 3
 _REMEDY = (
     "The gradient in hand is a part of that of the step, so the step would depend on the number of trainers; do it to"
@@ -56,6 +58,8 @@ class LimitWatch:
         self._state, self._pieces = state, 0
         self._before: _Seen | None = None
         self._versions: list[int] = []
+        self._bits: list[int] = []  # of the weights, as the loop had them when it computed gradients
+        self._since_s, self._spent_s = time.monotonic(), 0.0
         self._limited: list[tuple[_Norms, _Norms]] = []  # before and after the loop changed them
         self._is_due = False
 
@@ -66,13 +70,17 @@ class LimitWatch:
             parameters: those that the optimizers have.
             is_computing: True while the loop computes gradients.
         """
-        self._pieces, self._before, self._versions = self._pieces + 1, None, []
+        self._pieces, self._before, self._versions, self._bits = self._pieces + 1, None, [], []
         self._is_due = not self._pieces & (self._pieces - 1) or not self._pieces % _EVERY
         for parameter in parameters if self._state.shards < 2 else ():
             hooks = parameter._backward_hooks or {}  # noqa: SLF001 - torch has no other name for them
+            late = parameter._post_accumulate_grad_hooks or {}  # noqa: SLF001
             for key, hook in hooks.items():
                 if not isinstance(hook, _CheckedHook):
                     hooks[key] = _CheckedHook(hook, self._state.name_of(parameter), is_computing)
+            for key, hook in late.items():
+                if not isinstance(hook, _CheckedLateHook):
+                    late[key] = _CheckedLateHook(hook, self._state.name_of(parameter), is_computing)
 
     def note(self, parameters: list[Any]) -> None:
         """Save the gradients that the loop has just computed, to see later what it changes in them.
@@ -82,6 +90,7 @@ class LimitWatch:
         """
         self._check_weights(parameters)
         self._versions = [one._version for one in parameters]  # noqa: SLF001 - torch has no other name for it
+        self._bits = self._looked_at(parameters)
         if self._is_due:
             found = [(one, _sample(one.grad).clone()) for one in _with_gradient(parameters)]
             self._before = _Seen(found, self._norms(parameters), torch.get_rng_state())
@@ -99,7 +108,7 @@ class LimitWatch:
         has_changed = False
         for parameter, before in self._before.gradients:
             after = _sample(parameter.grad) if parameter.grad is not None else before
-            if not torch.equal(after, before):
+            if not torch.equal(after, before) and bool(torch.isfinite(before).all()):
                 has_changed = True
                 self._check(self._state.name_of(parameter), before, after, is_random=is_random)
         if has_changed and self._state.shards < 2:
@@ -148,8 +157,9 @@ class LimitWatch:
         """Reject a loop that changes weights after it has computed a gradient from them."""
         if not self._versions or self._state.shards > 1:
             return
-        for parameter, version in zip(parameters, self._versions, strict=True):
-            if parameter._version != version:  # noqa: SLF001
+        bits = self._looked_at(parameters) if self._bits else []  # writing to parameter.data changes no version
+        for index, (parameter, version) in enumerate(zip(parameters, self._versions, strict=True)):
+            if parameter._version != version or (bits and bits[index] != self._bits[index]):  # noqa: SLF001
                 raise PermanentError(
                     f"Elastic: the loop changes {self._state.name_of(parameter)} after it computed a gradient, and"
                     " the step is made only when the loop asks for the next batch. What limits weights after a step"
@@ -157,6 +167,16 @@ class LimitWatch:
                     " computes another one, such as SAM, has the gradient of a part of the step only, so the step"
                     " would depend on the number of trainers; that is not offered"
                 )
+
+    def _looked_at(self, parameters: list[Any]) -> list[int]:
+        """The bits of all weights; empty if that would take too much of the time, or if the model is in shards."""
+        began_s = time.monotonic()
+        is_in_time = self._spent_s <= _SHARE * (began_s - self._since_s)
+        if self._state.shards > 1 or not (is_in_time or self._is_due or self._bits):
+            return []
+        found = [bits_of(local_of(parameter.detach())) for parameter in parameters]
+        self._spent_s += time.monotonic() - began_s
+        return found
 
     def _norms(self, parameters: list[Any]) -> _Norms:
         if self._state.shards > 1:
@@ -179,15 +199,20 @@ class _CheckedHook:
         if (found is not None or not torch.equal(gradient, whole)) and not self._adds_up(
             whole, gradient if found is None else found
         ):
-            raise PermanentError(
-                f"Elastic: a hook of the parameter {self._name} (register_hook) does more to its gradient than to"
-                f" scale or mask it. {_REMEDY}. To limit gradients pass Elastic(..., max_grad_norm=1.0), and add a"
-                " penalty to the loss"
-            )
+            raise self._refused()
         return found
+
+    def _refused(self) -> PermanentError:
+        return PermanentError(
+            f"Elastic: a hook of the parameter {self._name} (register_hook) does more to its gradient than to"
+            f" scale or mask it. {_REMEDY}. To limit gradients pass Elastic(..., max_grad_norm=1.0), and add a"
+            " penalty to the loss"
+        )
 
     def _adds_up(self, whole: Any, found: Any) -> bool:
         """Test if the hook is linear: the results for two parts of a gradient add up to that for the whole."""
+        if not whole.numel():
+            return True
         share = torch.arange(whole.numel(), device=whole.device).view(whole.shape).cos().to(whole.dtype)
         first = whole * (share / 4 + 0.5)
         near = 64 * torch.finfo(whole.dtype).eps
@@ -198,6 +223,31 @@ class _CheckedHook:
         mine = part.clone()
         found = self._hook(mine)
         return mine if found is None else found
+
+
+class _CheckedLateHook(_CheckedHook):
+    """The same for a hook that is called with the parameter, once it has its gradient."""
+
+    def __call__(self, parameter: Any) -> Any:
+        gradient = parameter.grad
+        if gradient is None or not self._is_computing() or not torch.isfinite(gradient).all():
+            return self._hook(parameter)
+        whole = gradient.detach().clone()
+        self._hook(parameter)
+        found = parameter.grad
+        if found is None or torch.equal(found, whole):
+            return None
+        self._parameter = parameter
+        adds_up = self._adds_up(whole, found)
+        parameter.grad = found
+        if not adds_up:
+            raise self._refused()
+        return None
+
+    def _of(self, part: Any) -> Any:
+        self._parameter.grad = part.clone()
+        self._hook(self._parameter)
+        return self._parameter.grad
 
 
 def _with_gradient(parameters: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from edl.errors import ConfigError, PermanentError
+from edl.errors import ConfigError, EdlError, PermanentError
 
 try:
     import torch
@@ -54,6 +54,7 @@ class StepGuard:
 
     Attributes:
         is_computing: gradients are computed now.
+        refused: what the loop was told by an error, which it may have caught; None if nothing.
         is_within_step: the loop has gradients of a step that is not made yet, or computes them.
         on_computed: called after each time that the loop has computed gradients.
     """
@@ -66,12 +67,13 @@ class StepGuard:
         *,
         owns: Callable[[Any], bool],
         keeps: Callable[[Any], bool],
-        on_loss: Callable[[Any], float | None],
+        on_loss: Callable[..., float | None],
     ) -> None:
         self._optimizers, self._schedulers, self._scaler = optimizers, schedulers, scaler
         self._owns, self._keeps, self._on_loss, self._is_on = owns, keeps, on_loss, False
         self.is_within_step, self._has_own_steps, self._steps = False, False, 0
         self.is_computing = False
+        self.refused: EdlError | None = None
         self.on_computed: Callable[[], object] = lambda: None
         self._others: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # other optimizers -> their first step here
         self._kept: WeakSet[Any] = WeakSet()
@@ -136,24 +138,35 @@ class StepGuard:
 
     @property
     def _current_rates(self) -> list[Any]:
-        return [float(group["lr"]) for one in self._optimizers for group in one.param_groups if "lr" in group]
+        rates = (group.get("lr") for one in self._optimizers for group in one.param_groups)
+        return [float(rate) for rate in rates if rate is not None]
 
-    def before_backward(self, loss: Any) -> float | None:
-        """Called before the loop computes the gradient of a loss; returns a factor for the loss, or None."""
+    def before_backward(self, loss: Any, *, has_gradient: bool) -> float | None:
+        """The loop computes the gradient of a loss, or goes on with one; returns a factor for it, or None."""
         if not self._is_on:
             return None
         self._rates = self._current_rates
-        return self._on_loss(loss)
+        return self._on_loss(loss, has_gradient=has_gradient)
 
     @contextlib.contextmanager
     def computing(self) -> Iterator[None]:
         """Within the block, note that gradients are computed."""
         self.is_computing = True
         try:
-            yield
-            self.on_computed()
+            with self.hearing():
+                yield
+                self.on_computed()
         finally:
             self.is_computing = False
+
+    @contextlib.contextmanager
+    def hearing(self) -> Iterator[None]:
+        """Keep the error of the block: a loop that catches it may not go on."""
+        try:
+            yield
+        except EdlError as error:
+            self.refused = error
+            raise
 
     def before_scaler(self, scaler: Any, name: str) -> None:
         """Called before the loop calls a method of a GradScaler: reject all but `scale` of the known scaler."""
@@ -230,7 +243,8 @@ class StepGuard:
 
     def _guarded(self, inner: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            self._refuse(name, self._advice)
+            with self.hearing():
+                self._refuse(name, self._advice)
             return inner(*args, **options)
 
         return call
@@ -297,7 +311,8 @@ def _tell_scaler(name: str, guard: StepGuard, scaler: Any) -> None:
 def _tell_step(optimizer: Any, *_: object) -> None:
     guard = getattr(_local, "guard", None)
     if guard is not None:
-        guard.before_step(optimizer)
+        with guard.hearing():
+            guard.before_step(optimizer)
 
 
 def _untold(_: StepGuard, __: Any) -> None:
@@ -318,9 +333,10 @@ def _replace(
         guard = getattr(_local, "guard", None)
         if guard is None:
             return inner(self, *args, **options)
-        tell(guard, self)
-        found = inner(self, *args, **options)
-        tell_after(guard, self)
+        with guard.hearing():
+            tell(guard, self)
+            found = inner(self, *args, **options)
+            tell_after(guard, self)
         return found
 
     _undo.append(functools.partial(setattr, owner, name, inner))
@@ -337,13 +353,21 @@ def _replace_backward() -> None:
         if guard is None or guard.is_computing:  # a checkpoint computes its part again, and calls this from within
             return inner(tensors, *args, **options)
         losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        factors = [guard.before_backward(loss) for loss in losses]
+        given = args[0] if args else options.get("grad_tensors")
+        have = [given] * len(losses) if given is None or isinstance(given, torch.Tensor) else list(given)
+        pairs = [(loss, one is not None and not _is_one(one)) for loss, one in zip(losses, have, strict=True)]
+        with guard.hearing():
+            factors = [guard.before_backward(loss, has_gradient=has_gradient) for loss, has_gradient in pairs]
         weighed = [loss if factor is None else loss * factor for loss, factor in zip(losses, factors, strict=True)]
         with guard.computing():
             return inner(weighed, *args, **options)
 
     _undo.append(functools.partial(setattr, torch.autograd, "backward", inner))
     torch.autograd.backward = call
+
+
+def _is_one(gradient: Any) -> bool:
+    return gradient.numel() == 1 and float(gradient) == 1.0
 
 
 def _replace_function(owner: Any, name: str) -> None:
@@ -354,9 +378,8 @@ def _replace_function(owner: Any, name: str) -> None:
     def call(parameters: Any, limit: Any, *args: Any, **options: Any) -> Any:
         guard = getattr(_local, "guard", None)
         if guard is not None and float(limit) != float("inf"):
-            guard.before_clip(
-                "torch.nn.utils.clip_grad_value_" if "value" in name else "torch.nn.utils.clip_grad_norm_"
-            )
+            with guard.hearing():
+                guard.before_clip(f"torch.nn.utils.{'clip_grad_value_' if 'value' in name else 'clip_grad_norm_'}")
         return inner(parameters, limit, *args, **options)
 
     _undo.append(functools.partial(setattr, owner, name, inner))
