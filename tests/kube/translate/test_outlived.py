@@ -9,6 +9,7 @@ import pytest
 
 from edl.controller.planning import plan_snapshot
 from edl.lifecycle.desired_state import desired_state
+from edl.lifecycle.pod_events import pod_events
 from edl.model.actions import DeletePod, MarkPod
 from edl.model.jobs import Job
 from edl.model.limits import Limits
@@ -112,6 +113,16 @@ def test_a_pod_that_is_deleted_frees_its_node_soon_while_an_added_container_stil
         one["status"]["containerStatuses"][0]["state"] = RUNS
     found = plan(nodes(1), job("t"), going, web)
     assert (victims(found), found.serving.placed) == ([], 1)
+
+
+def test_the_end_of_the_pod_of_a_completed_trainer_starts_no_gang_again() -> None:
+    """Somebody deletes it, such as a drain, while the others train on."""
+    pods = trainers(3, trainer=RUNS, proxy=RUNS)
+    pods[1]["status"]["containerStatuses"][0]["state"] = ended(0)
+    pods[1]["metadata"] |= {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": 30}
+    found = read(nodes(1), gang(), pods)
+    assert found.status is not None
+    assert pod_events(replace(found, status=replace(found.status, completed=(0,))), frozenset()) == ()
 
 
 @pytest.mark.parametrize(("code", "needed"), [(0, 1), (1, 3)])
