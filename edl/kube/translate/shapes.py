@@ -160,7 +160,7 @@ def with_timed_tolerations(shape: PodShape, spec: PodSpec) -> PodShape:
     timed = {
         toleration_of(one)
         for one in spec.tolerations or ()
-        if (one.toleration_seconds or 0) >= _LONG_S and one.key not in _OF_EVERY_POD
+        if isinstance(time_s := one.toleration_seconds, int) and time_s >= _LONG_S and one.key not in _OF_EVERY_POD
     }
     if not timed:
         return shape

@@ -123,6 +123,7 @@ FOR_A_TIME = {"effect": "NoExecute", "tolerationSeconds": 300}
         ({"key": "gpu", "value": "yes", **FOR_A_TIME}, 1),
         ({"operator": "Exists", **FOR_A_TIME, "tolerationSeconds": 0}, 0),
         ({"operator": "Exists", **FOR_A_TIME, "tolerationSeconds": 299}, 0),
+        ({"operator": "Exists", **FOR_A_TIME, "tolerationSeconds": "600"}, 0),  # the API server refuses text
         ({"key": "gpu", "value": "no", **FOR_A_TIME}, 0),
         ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", **FOR_A_TIME}, 0),
     ],
