@@ -231,10 +231,15 @@ def failure_number(pod: Pod) -> int:
 
 
 def is_replaceable(job: Job, pod: Pod) -> bool:
-    """True for a finished pod that edl deletes: a failure only once it is counted, and no completed trainer."""
+    """True for a finished pod that edl deletes: a failure only once it is counted, and no completed trainer.
+
+    But one whose added containers run on uses its node: it goes once the status knows that it completed.
+    """
     if not (pod.is_finished or pod.outlived) or pod.terminating:
         return False
     if pod.phase is PodPhase.SUCCEEDED:
+        if pod.outlived and pod.role is Role.TRAINER and job.status is not None:
+            return pod.index in job.status.completed or bool(pod.intent or pod.disruption)
         has_completed = not (pod.intent or pod.disruption)
         return not (has_completed and (pod.role is Role.TRAINER or not job.fault_tolerant))
     return not is_uncounted(job, pod) and bool(pod.intent or pod.disruption or pod.rejection)
@@ -263,7 +268,7 @@ def _find(job: Job, unreachable: frozenset[str], master_view: MasterView | None)
 
 
 def _cleaned_up(job: Job) -> tuple[Pod, ...]:
-    """The trainers that completed, by the status, and that somebody deletes now.
+    """The trainers that completed, by the status, and that edl or somebody else deletes now.
 
     A pod that exits with code 0 because it is being deleted looks the same, but the status did not know it before.
     """
@@ -274,8 +279,8 @@ def _cleaned_up(job: Job) -> tuple[Pod, ...]:
         if p.role is Role.TRAINER
         and p.index in stored
         and p.phase is PodPhase.SUCCEEDED
-        and p.terminating
-        and not (p.intent or p.disruption)
+        and (p.intent == Intent.REPLACED or (p.terminating and not p.intent))
+        and not p.disruption
     )
 
 

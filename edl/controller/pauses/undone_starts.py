@@ -16,6 +16,7 @@ from math import inf
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.plan import ScalePlan
+from edl.model.pods import Pod
 from edl.model.status import Reason
 from edl.model.units import seconds
 
@@ -127,3 +128,13 @@ def version_of(job: Job) -> int:
 def _has_pods(job: Job) -> bool:
     """True if the job has pods, or its own controller is to make some."""
     return bool(job.owner_count) or any(pod.is_live for pod in job.pods)
+
+
+def kept_with(job: Job, pods: Iterable[Pod]) -> int:
+    """How many trainers a job keeps at least if it keeps these.
+
+    The controller of a workload ends the trainers with the highest indexes, whether they run or not.
+    """
+    if job.owner_count is None:
+        return sum(1 for _ in pods)
+    return max((1 + (pod.index or 0) for pod in pods), default=0)

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from edl.controller.pauses.undone_starts import version_of
+from edl.controller.pauses.undone_starts import kept_with, version_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.pods import Pod
@@ -73,7 +73,8 @@ class UnscheduledTrainers:
                 known = _Waiting(version_of(job))
             if waiting and ending is None:
                 ending = _ending(view)
-            stuck = [pod for pod in waiting if pod.planned not in (ending or ())]
+            # Nobody planned a node for the pod of a workload: any may be the one that it waits for.
+            stuck = [pod for pod in waiting if not ending or (pod.planned and pod.planned not in ending)]
             if (after := _after(known, job, stuck, now_s)) != _Waiting(version_of(job)):
                 self._of_job[job.uid] = after
         if not any(known.pause_s for known in self._of_job.values()):
@@ -95,12 +96,12 @@ class UnscheduledTrainers:
         bound, is_tried = _bound(job), now_s >= known.until_s
         keeps_minimum = is_tried or job.owner_count is not None
         most = (above(job.sizes, bound) or high) if is_tried else bound
-        allowed = max(low if keeps_minimum else 0, most)
+        allowed = max(low if keeps_minimum else 0, kept_with(job, _with_node(job)), most)
         if allowed >= high:
             return job
         message = (
-            f"kube-scheduler finds no node for further trainers of it ({known.why}); edl tries one again"
-            f" {seconds(known.pause_s)} after the last one"
+            f"its scheduler finds no node for further trainers of it ({known.why}); edl tries more again"
+            f" {seconds(known.pause_s)} after the last time"
         )
         refusal = Refusal(allowed, is_tried, Reason.UNSCHEDULABLE, message, "", bars=allowed == 0)
         if 0 < allowed < low:
@@ -126,17 +127,21 @@ def _after(known: _Waiting, job: Job, stuck: list[Pod], now_s: float) -> _Waitin
 
 
 def _bound(job: Job) -> int:
-    return sum(bool(pod.node) for pod in job.live_trainers)
+    return len(_with_node(job))
+
+
+def _with_node(job: Job) -> list[Pod]:
+    return [pod for pod in job.live_trainers if pod.node]
 
 
 def _waiting(job: Job) -> list[Pod]:
-    """The trainers that kube-scheduler tried and found no node for; Kueue says itself what its workloads may have."""
+    """The trainers that their scheduler has not placed; Kueue says itself what its workloads may have."""
     if job.owner_count is not None and job.kueue is not None:
         return []
-    return [pod for pod in job.live_trainers if pod.tried and not (pod.node or pod.nominated or pod.gated)]
+    return [pod for pod in job.live_trainers if pod.has_answer and not (pod.node or pod.nominated or pod.gated)]
 
 
 def _ending(view: ClusterSnapshot) -> frozenset[str]:
-    """Return the nodes with terminating pods: a trainer that is planned there waits until these have ended."""
+    """Return the nodes with terminating pods: trainers may wait until these have ended."""
     now_s = view.observed_at_s
     return frozenset(pod.node for pod in view.terminating if pod.node and not pod.lingers(now_s))

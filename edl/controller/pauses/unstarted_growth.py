@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from edl.controller.pauses.undone_starts import version_of
+from edl.controller.pauses.undone_starts import kept_with, version_of
 from edl.model.cluster import ClusterSnapshot
 from edl.model.jobs import Job, Refusal
 from edl.model.sizes import above
@@ -97,12 +97,12 @@ class UnstartedGrowth:
             return job
         low, high = job.bounds
         is_tried = now_s >= known.until_s and _begun(job) > 0
-        begun = max(low, _begun(job))
+        begun = max(low, kept_with(job, (pod for pod in job.live_trainers if pod.has_begun)))
         allowed = (above(job.sizes, begun) or high) if is_tried else begun
         if allowed >= high:
             return job
         message = (
-            f"further trainers of it do not start; edl tries one again {seconds(known.pause_s)} after the last one"
+            f"further trainers of it do not start; edl tries more again {seconds(known.pause_s)} after the last time"
         )
         return replace(job, refusal=Refusal(allowed, is_tried, Reason.PODS_NOT_STARTED, message, ""))
 

@@ -24,9 +24,9 @@ def as_ended(pod: Pod, source_of: Callable[[Pod], PodObject], manifests: Mapping
         source_of: the object of a pod.
         manifests: what edl would create for each role.
     """
-    # The kubelet starts containers of a master again, and those of other roles never. What terminates ends by itself.
-    role, runs = pod.role, pod.phase is PodPhase.RUNNING and not pod.terminating
-    if role is None or role is Role.MASTER or not runs or pod.exit_code is None:
+    # The kubelet starts containers of a master again, and those of other roles never.
+    role = pod.role
+    if role is None or role is Role.MASTER or pod.phase is not PodPhase.RUNNING or pod.exit_code is None:
         return pod
     containers = (manifests.get(role, PodObject()).spec or PodSpec()).containers or ()
     if any(one.restart_policy for one in containers):  # of its own, by which its kubelet may start it again

@@ -45,6 +45,8 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # a value of a pod's hostIP; no socket is
 _HUGE_PAGES = "hugepages-"
 _OF_EVERY_POD = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """What the API server lets every pod tolerate for a time; such nodes have a second taint that keeps pods away."""
+_LONG_S = 300
+"""The time of these. Who has less soon leaves the node, and the next pod of its owner would end trainers again."""
 
 Amounts = dict[str, int]
 
@@ -149,7 +151,7 @@ def placement_of(spec: PodSpec) -> Placement:
 
 
 def with_timed_tolerations(shape: PodShape, spec: PodSpec) -> PodShape:
-    """Return the shape of a pod of no job, with the tolerations that have a time limit: kube-scheduler goes by them.
+    """Return the shape of a pod of no job, with the tolerations of a long time limit: kube-scheduler goes by them.
 
     Args:
         shape: without them.
@@ -158,7 +160,7 @@ def with_timed_tolerations(shape: PodShape, spec: PodSpec) -> PodShape:
     timed = {
         toleration_of(one)
         for one in spec.tolerations or ()
-        if one.toleration_seconds is not None and one.key not in _OF_EVERY_POD
+        if isinstance(time_s := one.toleration_seconds, int) and time_s >= _LONG_S and one.key not in _OF_EVERY_POD
     }
     if not timed:
         return shape

@@ -181,6 +181,9 @@ class NamespaceAnnotations(ApiStruct):
     node_selector: Scalar = msgspec.field(default=None, name="scheduler.alpha.kubernetes.io/node-selector")
     openshift_node_selector: Scalar = msgspec.field(default=None, name="openshift.io/node-selector")
     default_tolerations: Scalar = msgspec.field(default=None, name="scheduler.alpha.kubernetes.io/defaultTolerations")
+    allowed_tolerations: Scalar = msgspec.field(
+        default=None, name="scheduler.alpha.kubernetes.io/tolerationsWhitelist"
+    )
 
 
 class NamespaceMetadata(LabelledMetadata):

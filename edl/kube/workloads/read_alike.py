@@ -34,7 +34,7 @@ from edl.printable import printable
 POD_FAILED = "PodFailed"
 """The reason that a TrainingJob whose pods fail has."""
 _MOST_OF_REASON = 64
-_ONLY_MAKE = frozenset({"Trial", "Workflow"})
+_ONLY_MAKE = frozenset({("kubeflow.org", "Trial"), ("argoproj.io", "Workflow")})
 
 
 class End(NamedTuple):
@@ -70,7 +70,9 @@ def deciding_owner(metadata: WorkloadMetadata[Any]) -> OwnerReference | None:
     A Workflow of Argo and a Trial of Katib make what they own, and then only wait for its end.
     """
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    return None if owner is None or owner.kind in _ONLY_MAKE else owner
+    if owner is not None and ((owner.api_version or "").partition("/")[0], owner.kind) in _ONLY_MAKE:
+        return None
+    return owner
 
 
 def with_labels(template: PodTemplateObject | None, labels: Mapping[str, str]) -> PodObject:

@@ -148,7 +148,7 @@ class _Reading:
         """Read a pod that has not finished."""
         kind, node = self.add(pod.shape), self._node_of(pod.node, -1)
         if (place := node if pod.node else self._node_of(pod.nominated, -1)) >= 0:
-            lingers = pod.outlived or (pod.terminating and pod.lingers(self._now_s))
+            lingers = pod.lingers(self._now_s) if pod.terminating else pod.outlived
             (self._lingering if lingers else self._held).append((place, kind))
         if not pod.is_live:
             return

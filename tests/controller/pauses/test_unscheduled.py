@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,6 +20,7 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.quota_trees import KueueState
 from edl.model.status import Reason
 from edl.planner.policies.registry import policy_named
+from tests.worlds import simulated_cluster
 from tests.worlds.builders import make_job, make_nodes, make_serving, make_snapshot
 from tests.worlds.job_owner import make_batch, make_groups, make_volcano
 from tests.worlds.simulated_cluster import World
@@ -118,12 +121,21 @@ def test_a_job_below_its_minimum_keeps_the_trainers_that_have_nodes() -> None:
     assert not seen.is_barred
 
 
-def test_a_trainer_whose_node_still_empties_waits_for_that() -> None:
-    pauses, stuck = UnscheduledTrainers(), trainers(JOB, 4, 3)
+@pytest.mark.parametrize(("job", "planned"), [(JOB, "n000"), (make_batch("a", 7, low=2, high=12), "")])
+def test_a_trainer_whose_node_still_empties_waits_for_that(job: Job, planned: str) -> None:
+    pauses, stuck = UnscheduledTrainers(), trainers(job, 4, 3, planned=planned)
     ending = replace(make_serving("web", cpu=4), node="n000", terminating=True, phase=PodPhase.RUNNING)
     for now_s in (0.0, WAITS_S, 2 * WAITS_S):
         (seen,) = pauses.apply(make_snapshot(make_nodes(2, cpu=8), (stuck,), (ending,)), now_s).jobs
     assert seen.refusal is None
+
+
+def test_a_trainer_that_an_error_keeps_from_its_node_gives_its_slot_back() -> None:
+    stuck = trainers(JOB, 4, 3)
+    error = 'running PreBind plugin "VolumeBinding": timed out'
+    pods = (replace(pod, tried=False, unscheduled=error if pod.tried else "") for pod in stuck.pods)
+    pauses, failing = UnscheduledTrainers(), replace(stuck, pods=tuple(pods))
+    assert [allowed(pauses, failing, at_s) for at_s in (0.0, WAITS_S, WAITS_S + FIRST_S)] == [None, 4, 5]
 
 
 def test_a_changed_spec_is_tried_at_once() -> None:
@@ -144,6 +156,21 @@ def test_a_workload_gives_back_what_its_scheduler_does_not_place_and_keeps_its_m
         (seen,) = pauses.apply(at(few), at_s).jobs
     assert seen.refusal is not None
     assert (seen.refusal.allowed, seen.is_barred, seen.bounds.min_trainers) == (2, False, 2)
+
+
+@pytest.mark.parametrize("job", [make_groups("a", 2), make_volcano("a", 8, low=2, high=12)])
+def test_nothing_is_taken_from_a_workload_whose_first_trainers_wait(job: Job) -> None:
+    """Its controller would end those that run: they have the highest indexes."""
+    stuck = trainers(job, 4, 4, planned="")
+    pods = (replace(pod, index=((pod.index or 0) + 4) % 8) for pod in stuck.pods)
+    pauses, stuck = UnscheduledTrainers(), replace(stuck, pods=tuple(pods))
+    for now_s in (0.0, WAITS_S):
+        view = pauses.apply(at(stuck), now_s)
+    (decision,) = decide(view, policy_named("maxmin"), Limits()).decisions
+    assert (decision.target, decision.victims) == (8, ())
+    refusal = view.jobs[0].refusal
+    assert refusal is not None
+    assert refusal.message.startswith("its scheduler finds no node for further trainers of it (0/2")
 
 
 def test_kueue_says_itself_what_a_workload_of_its_may_have() -> None:
@@ -184,3 +211,39 @@ def test_the_cluster_is_full_beside_a_workload_whose_queue_is(
                 seen.add((living.trainers(mine.key), living.trainers(JobKey("default", "good"))))
         assert (4, 28) in seen
         assert min(theirs for _, theirs in seen) >= 27, "one more is tried now and then"
+
+
+def _add(job: Job, world: World) -> None:
+    world.add(job)
+
+
+@pytest.mark.parametrize("make", [make_batch, make_volcano])
+def test_a_workload_waits_for_the_trainers_that_end_for_it(
+    make: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The containers of others take four minutes to end: its slots are not given away and taken anew meanwhile."""
+    mine, other = make("mine", 2, low=2, high=16), make_job("good", min_trainers=4, max_trainers=40)
+    with closing(Living(make_nodes(4, cpu=8), runs=True)) as living:
+        for job in (mine, other):
+            living.do(partial(_add, job))
+            for _ in range(40):
+                living.step()
+        monkeypatch.setattr(simulated_cluster, "GRACE_S", 240.0)
+        on = Counter(one.pod.node for one in living.world.pods.values() if one.pod.job == mine.key)
+        ((lost, _),) = on.most_common(1)
+
+        def lose(world: World) -> None:
+            world.nodes[lost] = replace(world.nodes[lost], cordoned=True)
+            for key in [key for key, one in world.pods.items() if one.pod.node == lost]:
+                world._drop_pod(*key)
+
+        living.do(lose)
+        living.step()
+        ending: set[str] = set()
+        counts = set()
+        for _ in range(110):
+            living.step()
+            there = [one.pod for one in living.world.pods.values()]
+            ending |= {pod.uid for pod in there if pod.terminating and pod.job == other.key}
+            counts.add(living.world.job(mine.key).owner_count)
+        assert (counts, len(ending)) == ({9}, 6)

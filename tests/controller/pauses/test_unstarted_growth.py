@@ -17,7 +17,7 @@ from edl.model.quota_trees import KueueState
 from edl.model.status import JobStatus, Reason, RoleCount
 from edl.planner.policies.registry import policy_named
 from tests.worlds.builders import make_job, make_nodes, make_snapshot
-from tests.worlds.job_owner import make_batch
+from tests.worlds.job_owner import make_batch, make_volcano
 
 
 def trainers(job: Job, running: int, *, stuck: int = 0, message: str = "", node: str = "n000") -> Job:
@@ -65,6 +65,14 @@ def test_trainers_above_the_minimum_that_do_not_begin_are_withdrawn(job: Job, me
     assert allowed(growth, stuck, after_s - 1.0) is None
     assert allowed(growth, stuck, after_s) == 3
     assert growth.next_end_s(after_s) == after_s + FIRST_S
+
+
+def test_nothing_is_taken_from_a_workload_whose_first_trainers_do_not_begin() -> None:
+    """Its controller would end those that run: they have the highest indexes."""
+    stuck = trainers(make_volcano("train", 6, low=1, high=8), 3, stuck=3, message=BAD_IMAGE)
+    pods = (replace(pod, index=5 - (pod.index or 0)) for pod in stuck.pods)
+    growth, stuck = UnstartedGrowth(), replace(stuck, pods=tuple(pods))
+    assert [allowed(growth, stuck, now_s) for now_s in (0.0, SAID_S)] == [None, 6]
 
 
 def test_a_job_with_sizes_tries_the_next_one() -> None:
@@ -181,7 +189,7 @@ def test_the_plan_takes_those_away_that_have_not_begun_and_says_why() -> None:
     assert set(decision.victims) == {"train-trainer-3", "train-trainer-4", "train-trainer-5"}
     assert (
         decision.message
-        == "3 of 8: further trainers of it do not start; edl tries one again 120 s after the last one"
+        == "3 of 8: further trainers of it do not start; edl tries more again 120 s after the last time"
     )
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from edl.controller.planning import plan_snapshot
 from edl.lifecycle.desired_state import desired_state
-from edl.model.actions import DeletePod, MarkPod
+from edl.lifecycle.pod_events import pod_events
+from edl.model.actions import DeletePod, Intent, MarkPod
 from edl.model.jobs import Job
 from edl.model.limits import Limits
 from edl.model.pods import PodPhase
-from edl.model.status import JobPhase
+from edl.model.status import JobPhase, JobStatus
 from tests.worlds.rules.scenes import Object, job, members, node, nodes, plan, pod, snapshot, victims
 
 RUNS: Object = {"running": {"startedAt": "2026-01-05T10:00:00Z"}}
@@ -118,6 +119,40 @@ def test_a_pod_that_is_deleted_frees_its_node_soon_while_an_added_container_stil
         one["status"]["containerStatuses"][0]["state"] = RUNS
     found = plan(nodes(1), job("t"), going, web)
     assert (victims(found), found.serving.placed) == ([], 1)
+
+
+def test_the_end_of_the_pod_of_a_completed_trainer_starts_no_gang_again() -> None:
+    """Somebody deletes it, such as a drain, while the others train on."""
+    pods = trainers(3, trainer=RUNS, proxy=RUNS)
+    pods[1]["status"]["containerStatuses"][0]["state"] = ended(0)
+    pods[1]["metadata"] |= {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": 30}
+    found = read(nodes(1), gang(), pods)
+    assert found.status is not None
+    assert pod_events(replace(found, status=replace(found.status, completed=(0,))), frozenset()) == ()
+
+
+@pytest.mark.parametrize("fault_tolerant", [True, False])
+def test_a_completed_trainer_leaves_its_node_once_the_status_knows_it(fault_tolerant: bool) -> None:
+    """Else a serving pod would wait for its end, while the others train on."""
+    wish = gang() | (job("t", 3, 3) if fault_tolerant else {})
+    pods = trainers(3, trainer=RUNS, proxy=RUNS)[0 if fault_tolerant else 1 :]
+    pods[-3]["status"]["containerStatuses"][0]["state"] = ended(0)
+    found = read(nodes(1), wish, pods)
+    known = replace(found, status=replace(found.status or JobStatus(), completed=(0,)))
+    (decision,) = plan(nodes(1), wish, pods).decisions
+    seen = [desired_state(one, decision, (), 2e9)[1] for one in (found, known)]
+    going = [{a.pod for a in actions if isinstance(a, DeletePod | MarkPod)} for actions in seen]
+    assert going == [set(), {"t-trainer-0"}]
+
+
+@pytest.mark.parametrize("terminating", [False, True])
+def test_a_job_has_ended_although_pods_of_completed_trainers_still_go(terminating: bool) -> None:
+    pods = trainers(3, trainer=ended(0), proxy=RUNS)
+    found = read(nodes(1), gang() | job("t", 1, 3), pods)
+    gone = replace(found.pods[1], intent=Intent.REPLACED.value, terminating=terminating)
+    status = replace(found.status or JobStatus(), completed=(0,))
+    left = replace(found, status=status, pods=(found.pods[0], gone, *found.pods[2:]))
+    assert (gone.name, desired_state(left, None, (), 2e9)[0].phase) == ("t-trainer-0", JobPhase.SUCCEEDED)
 
 
 @pytest.mark.parametrize(("code", "needed"), [(0, 1), (1, 3)])

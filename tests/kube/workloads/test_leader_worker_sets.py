@@ -42,6 +42,7 @@ EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 CHIPS = {"name": "c", "resources": {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}}
+WORKFLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}
 SLICE = {"size": 4, "workerTemplate": {"spec": {"containers": [CHIPS], "nodeSelector": {TOPOLOGY: "4x4"}}}}
 UPDATING = {"conditions": [{"type": "UpdateInProgress", "status": "True"}]}
 
@@ -252,7 +253,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
         {},
         {"leader": {"spec": {"containers": [{**container("1", "1Gi"), "name": "leader", "image": "other"}]}}},
         {"size": 1, "leader": {"spec": {"containers": [container("2")]}}},
-        {"ownerReferences": [{"kind": "Workflow", "name": "w", "uid": "u", "controller": True}]},
+        {"ownerReferences": [{**WORKFLOW, "name": "w", "uid": "u", "controller": True}]},
         {"size": 1, "spec": {"startupPolicy": "LeaderReady"}},
         {"annotations": recorded(8), "managedFields": managed("edl")},
         {"status": {"conditions": [{"type": "UpdateInProgress", "status": "False"}]}},

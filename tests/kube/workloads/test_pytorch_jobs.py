@@ -68,8 +68,8 @@ def managed(manager: str, *fields: str) -> list[Object]:
     return [{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": owned}}]
 
 
-def owned_by(kind: str) -> list[Object]:
-    return [{"apiVersion": "example.com/v1", "kind": kind, "name": "night", "uid": "u", "controller": True}]
+def owned_by(kind: str, version: str = "example.com/v1") -> list[Object]:
+    return [{"apiVersion": version, "kind": kind, "name": "night", "uid": "u", "controller": True}]
 
 
 def test_a_job_that_asks_is_read_with_the_bounds_of_its_policy() -> None:
@@ -122,6 +122,7 @@ def test_a_job_that_does_not_ask_is_none_of_ours() -> None:
         ),
         (elastic_pytorch_job(labels={"kueue.x-k8s.io/queue-name": "q"}), "gives the job to Kueue"),
         (elastic_pytorch_job(ownerReferences=owned_by("Night")), "it belongs to Night night"),
+        (elastic_pytorch_job(ownerReferences=owned_by("Workflow")), "it belongs to Workflow night"),  # of another API
         (elastic_pytorch_job(worker={"replicas": 20_000}), "it has 20000 workers; edl plans at most 10000"),
         (
             elastic_pytorch_job(worker={"template": {"spec": {"containers": [container("", "")]}}}),
@@ -156,8 +157,10 @@ def test_a_job_without_an_elastic_policy_is_refused_with_the_remedy() -> None:
         elastic_pytorch_job(run={"managedBy": "kubeflow.org/training-operator", "backoffLimit": 3}),
         elastic_pytorch_job(worker={"restartPolicy": "Always"}),
         elastic_pytorch_job(worker={"restartPolicy": None}),
-        elastic_pytorch_job(ownerReferences=owned_by("Trial")),  # of Katib
-        elastic_pytorch_job(ownerReferences=owned_by("Workflow")),  # of Argo (argo-workflows 1317)
+        elastic_pytorch_job(ownerReferences=owned_by("Trial", "kubeflow.org/v1beta1")),  # of Katib
+        elastic_pytorch_job(
+            ownerReferences=owned_by("Workflow", "argoproj.io/v1alpha1")
+        ),  # of Argo (argo-workflows 1317)
         elastic_pytorch_job(annotations=recorded(3), managedFields=managed("edl", "pytorchReplicaSpecs")),
         elastic_pytorch_job(annotations=recorded(5), run={"suspend": True}),
     ],

@@ -50,8 +50,8 @@ def recorded(to: int) -> Object:
     return {RECORD: json.dumps({"time": "2026-01-01T00:00:00Z", "from": 3, "to": to, "reason": "AtMax"})}
 
 
-def owned_by(kind: str) -> list[Object]:
-    return [{"apiVersion": "ray.io/v1", "kind": kind, "name": "night", "uid": "u", "controller": True}]
+def owned_by(kind: str, version: str = "ray.io/v1") -> list[Object]:
+    return [{"apiVersion": version, "kind": kind, "name": "night", "uid": "u", "controller": True}]
 
 
 def test_a_cluster_that_asks_is_read_with_its_head_and_its_workers() -> None:
@@ -158,7 +158,7 @@ def test_what_cannot_be_resized_is_refused_in_words(change: dict[str, Any], word
     [
         {},
         {"spec": {"enableInTreeAutoscaling": False, "managedBy": "ray.io/kuberay-operator"}},
-        {"ownerReferences": owned_by("Workflow")},
+        {"ownerReferences": owned_by("Workflow", "argoproj.io/v1alpha1")},
         {"groups": [ray_group("a"), ray_group("b")], "annotations": {"paddlepaddle.org/task": "b"}},
         {"annotations": recorded(3), "managedFields": managed("edl")},
         {"annotations": recorded(5), "spec": {"suspend": True}},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from edl.kube.translate.admission.new_pods import NewPod, owners
-from edl.kube.translate.scalars import text
+from edl.kube.translate.scalars import Scalar, text
 from edl.kube.translate.storage_objects import NamespaceAnnotations, NamespaceObject
 from edl.model.units import listed
 from edl.printable import one_line
@@ -42,12 +42,20 @@ def unused_annotations(sources: Iterable[NamespaceObject], pods: Sequence[NewPod
         if source.metadata is None or annotations is None:
             continue
         name, here = source.metadata.name, [pod for pod in pods if pod.namespace == source.metadata.name]
-        if here and (given := list(_given(annotations))):
-            yield f"namespace {name} is not applied to {owners(here)}: it may give them {listed(given)}"
+        given = list(_given(annotations))
+        may = [f"give them {listed(given)}"] if given else []
+        may += ["refuse their tolerations"] if _is_list(annotations.allowed_tolerations) else []
+        if here and may:
+            yield f"namespace {name} is not applied to {owners(here)}: it may {', and '.join(may)}"
 
 
 def _given(annotations: NamespaceAnnotations) -> Iterator[str]:
     selectors = (text(annotations.node_selector), text(annotations.openshift_node_selector))
     yield from (f"the node selector {one_line(one, _LONGEST)}" for one in dict.fromkeys(selectors) if one)
-    if text(annotations.default_tolerations):
+    if _is_list(annotations.default_tolerations):
         yield "tolerations"
+
+
+def _is_list(value: Scalar) -> bool:
+    """True for a list of tolerations in JSON with any; an empty one gives and refuses nothing."""
+    return "".join(text(value).split()) not in {"", "[]", "null"}

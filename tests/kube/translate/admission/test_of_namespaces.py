@@ -35,3 +35,16 @@ def test_a_node_selector_that_admission_plugins_give_the_pods_of_a_namespace_is_
     both = {plugin: "pool=train", "scheduler.alpha.kubernetes.io/defaultTolerations": '[{"operator": "Exists"}]'}
     assert said(**both) == [f"{start}the node selector pool=train and tolerations"]
     assert said(**{openshift: "", "other": "x"}) == []
+
+
+def test_tolerations_that_a_namespace_gives_or_refuses_are_named() -> None:
+    def said(defaults: str, allowed: str) -> list[str]:
+        names = ("defaultTolerations", "tolerationsWhitelist")
+        given = {f"scheduler.alpha.kubernetes.io/{k}": v for k, v in zip(names, (defaults, allowed), strict=True)}
+        metadata = {"name": "default", "annotations": given}
+        return warnings(*nodes(1), job("t"), {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    start, some = "namespace default is not applied to the pods of job default/t: it may ", '[{"key": "gpu"}]'
+    assert said("[]", "[ ]") == []
+    assert said("[]", some) == [f"{start}refuse their tolerations"]
+    assert said(some, some) == [f"{start}give them tolerations, and refuse their tolerations"]
