@@ -18,7 +18,6 @@ from edl.model.sizes import above, at_most
 from edl.planner.admission.admit import Admission, seniority
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums.batches import Served
 from edl.planner.problem import JobDemand, Problem
 
@@ -119,7 +118,10 @@ def _may_run(made: Admitted, j: int) -> bool:
     problem = _floored(made.problem, j, made.problem.demands[j].job.min_trainers)
     turn = _turn(problem.demands[j].job)
     before = tuple(k for k in made.admission.packing.members if _turn(problem.demands[k].job) < turn)
-    return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
+    try:
+        return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
+    except PlanError:  # no bound proves it
+        return True
 
 
 def _repacked(made: Admitted) -> Admitted:
@@ -148,10 +150,10 @@ def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
 def _with_floor(made: Admitted, j: int, floor: int) -> Admitted | None:
     """Admit a job with so many trainers beside all others that run; None if no packing of them is found."""
     problem = _floored(made.problem, j, floor)
-    trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
     try:
+        trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
         packing = trial.packing_of(made.admission.packing.members)
-    except OutOfTimeError:
+    except PlanError:  # the count found before is good
         return None
     if packing is None:
         return None

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.random_worlds import random_world
 from edl.controller.planning import plan_snapshot, report_snapshot
+from edl.errors import PlanError
 from edl.model.actions import DeletePod
 from edl.model.cluster import ResourceQuota
 from edl.model.jobs import Job
@@ -20,6 +21,8 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.planner import decide
 from edl.planner.admission import pins
+from edl.planner.admission.pins import Admitted
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import check
 from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
@@ -189,6 +192,36 @@ def test_what_runs_stays_if_there_is_no_time_for_admission(monkeypatch: pytest.M
     monkeypatch.setattr(decide, "admit", late)
     found = planned(pinned(34), other())["hpa"]
     assert (found.admitted, found.victims) == (True, ())
+
+
+@pytest.mark.parametrize("error", [OutOfTimeError, PlanError])
+def test_what_runs_stays_if_no_bound_is_found(monkeypatch: pytest.MonkeyPatch, error: type[PlanError]) -> None:
+    def failing(*_: object) -> object:
+        raise error("no bound")
+
+    monkeypatch.setattr(AdmissionTrial, "may_fit", failing)
+    monkeypatch.setattr(pins, "with_repacking", lambda _trial, packing, *_: packing)  # it asks for bounds too
+    found = planned(pinned(34), other())["hpa"]
+    assert (found.admitted, found.target, found.victims) == (True, 28, ())
+
+
+@pytest.mark.parametrize("failing", ["packing_of", "__init__"])
+def test_counts_found_before_an_error_are_good(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    real, with_floor, tried = getattr(AdmissionTrial, failing), pins._with_floor, list[int]()
+
+    def in_trials(made: Admitted, j: int, floor: int) -> Admitted | None:
+        tried.append(floor)
+        return with_floor(made, j, floor)
+
+    def after_one(*given: object) -> object:
+        if len(tried) > 1:
+            raise PlanError("the solver failed")
+        return real(*given)
+
+    monkeypatch.setattr(pins, "_with_floor", in_trials)
+    monkeypatch.setattr(AdmissionTrial, failing, after_one)
+    assert planned(pinned(34, running=20), other(4))["hpa"].target >= 21
+    assert len(tried) > 1
 
 
 @pytest.fixture
