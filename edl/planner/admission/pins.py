@@ -164,7 +164,9 @@ def _floored(problem: Problem, j: int, floor: int) -> Problem:
     """The problem in which a pinned job has so many trainers at least."""
     demand = problem.demands[j]
     changed = replace(demand, job=replace(demand.job, pin_floor=floor), min_trainers=floor)
-    return replace(problem, demands=(*problem.demands[:j], changed, *problem.demands[j + 1 :]))
+    jobs = tuple(changed.job if job.key == changed.job.key else job for job in problem.snapshot.jobs)
+    demands = (*problem.demands[:j], changed, *problem.demands[j + 1 :])
+    return replace(problem, snapshot=replace(problem.snapshot, jobs=jobs), demands=demands)
 
 
 def _is_better(found: Admitted, than: Admitted) -> bool:
