@@ -135,15 +135,15 @@ def _repacked(made: Admitted) -> Admitted:
 
 def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
     """Admit a pinned job that runs with the most trainers for which a packing of all that run is found."""
-    sizes, floor, step, is_growing = demand.job.sizes, demand.min_trainers, 1, True
+    sizes, floor, most, step, is_growing = demand.job.sizes, demand.min_trainers, demand.max_trainers, 1, True
     while step and not made.problem.clock.is_over:
         wanted = max(at_most(sizes, floor + step), above(sizes, floor))
-        found = _with_floor(made, demand.index, wanted) if floor < wanted <= demand.max_trainers else None
+        found = _with_floor(made, demand.index, wanted) if floor < wanted <= most else None
         if found is not None:
             made, floor = found, wanted
             step = step * 2 if is_growing else step // 2
         else:
-            step, is_growing = step // 2, False
+            most, step, is_growing = min(most, wanted - 1), step // 2, False
     return made
 
 

@@ -224,6 +224,21 @@ def test_counts_found_before_an_error_are_good(monkeypatch: pytest.MonkeyPatch, 
     assert len(tried) > 1
 
 
+def test_no_size_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tried = pins._with_floor, list[int]()
+
+    def noted(made: Admitted, j: int, floor: int) -> Admitted | None:
+        tried.append(floor)
+        return real(made, j, floor)
+
+    monkeypatch.setattr(pins, "_with_floor", noted)
+    sized = replace(make_job("hpa", min_trainers=1, max_trainers=64, pinned=64), sizes=(*range(1, 17), 36, 64))
+    needy = make_job("other", min_trainers=10, max_trainers=12, age_s=50.0)
+    plan = plan_snapshot(make_snapshot(make_nodes(4, cpu=10), (sized, needy)), "", Limits())
+    assert {decision.job.name: decision.target for decision in plan.decisions}["hpa"] == 16
+    assert tried == [2, 4, 8, 16, 36]
+
+
 @pytest.fixture
 def living() -> Iterator[Living]:
     with closing(Living(NODES)) as made:
