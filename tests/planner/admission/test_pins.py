@@ -159,6 +159,19 @@ def test_where_not_even_its_minimum_fits_beside_older_jobs_no_more_is_tried(stag
     assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
+def test_a_packing_of_a_waiting_job_is_searched_once_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def in_vain(trial: AdmissionTrial, _members: object, newcomer: int) -> None:
+        searched.append(trial.problem.demands[newcomer].job.key.name)
+
+    monkeypatch.setattr(AdmissionTrial, "may_fit", lambda *_: True)
+    monkeypatch.setattr(AdmissionTrial, "repacked", in_vain)
+    found = planned(pinned(34), other(), make_job("wide", cpu=8, min_trainers=1, max_trainers=1))
+    assert (found["hpa"].target, found["wide"].admitted) == (28, False)
+    assert searched == ["wide"]
+
+
 @pytest.mark.parametrize(("running", "least"), [(0, 6), (5, 6), (24, 3), (20, 12), (2, 8)])
 def test_the_most_that_fits_beside_the_minimums_is_found_from_what_runs(running: int, least: int) -> None:
     hungry = make_job("other", trainers=least, min_trainers=least, max_trainers=20, on=ON, age_s=50.0)
