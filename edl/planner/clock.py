@@ -121,8 +121,8 @@ class Clock:
         return self.is_over or self._allowed_s - self.spent_s <= LEAST_S
 
     def keep(self, seconds: float) -> None:
-        """Reserve the last seconds before the deadline for stages that cannot be cut short."""
-        self._kept_s = seconds
+        """Reserve the last seconds before the deadline for stages that cannot be cut short; the most counts."""
+        self._kept_s = max(self._kept_s, seconds)
 
     def allow(self, part: float) -> None:
         """Allow the stages that follow no more than this part of the deadline, counted from the beginning.

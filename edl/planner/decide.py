@@ -82,6 +82,7 @@ class Study:
         final_context: the same as `context`, unless pods move: then what the plan comes to once they have moved.
         predicted: the workloads whose victims were predicted; see `owners.order`.
         observed: the cluster as observed, if the plan was made for one in which slices have their places; else None.
+            A pinned job that has fewer trainers has its `pin_floor` there.
     """
 
     plan: ScalePlan
@@ -210,7 +211,9 @@ def _study_in_slices(choices: Choices, assignment: Assignment, each: Iterator[_M
     seen = replace(choices.snapshot, jobs=tuple(_within_limits(adapt(job)) for job in choices.snapshot.jobs))
     if problems := check(seen, plan, making.limits.quotas):
         raise RefusedPlanError(plan, problems)
-    return replace(made, plan=plan, observed=choices.snapshot)
+    floors = {demand.job.key: demand.job.pin_floor for demand in made.context.problem.demands}
+    jobs = tuple(replace(job, pin_floor=floors.get(job.key, job.pin_floor)) for job in choices.snapshot.jobs)
+    return replace(made, plan=plan, observed=replace(choices.snapshot, jobs=jobs))
 
 
 def _score(made: Study) -> PlanScore:

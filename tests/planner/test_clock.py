@@ -96,6 +96,14 @@ def test_time_that_is_kept_for_the_end_is_allowed_to_no_stage() -> None:
     assert clock.left_s(60.0) == LEAST_S
 
 
+def test_less_that_is_to_be_kept_shortens_no_more_that_is_kept_already() -> None:
+    clock = Clock(10.0, Ticking(0.0))
+    for seconds in (4.0, 1.0):
+        clock.keep(seconds)
+    clock.allow(0.5)
+    assert clock.left_s(60.0) == 3.0
+
+
 def test_what_took_long_to_read_leaves_time_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     now, left_s = Ticking(0.0), list[float]()
 

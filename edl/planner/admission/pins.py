@@ -18,7 +18,6 @@ from edl.model.sizes import above, at_most
 from edl.planner.admission.admit import Admission, seniority
 from edl.planner.admission.repacking import with_repacking
 from edl.planner.admission.trial import AdmissionTrial
-from edl.planner.clock import OutOfTimeError
 from edl.planner.minimums.batches import Served
 from edl.planner.problem import JobDemand, Problem
 
@@ -119,7 +118,10 @@ def _may_run(made: Admitted, j: int) -> bool:
     problem = _floored(made.problem, j, made.problem.demands[j].job.min_trainers)
     turn = _turn(problem.demands[j].job)
     before = tuple(k for k in made.admission.packing.members if _turn(problem.demands[k].job) < turn)
-    return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
+    try:
+        return AdmissionTrial(problem, made.served, problem.limits.deadline_s).may_fit(before, j)
+    except PlanError:  # no bound proves it
+        return True
 
 
 def _repacked(made: Admitted) -> Admitted:
@@ -133,25 +135,25 @@ def _repacked(made: Admitted) -> Admitted:
 
 def _with_most(made: Admitted, demand: JobDemand) -> Admitted:
     """Admit a pinned job that runs with the most trainers for which a packing of all that run is found."""
-    sizes, floor, step, is_growing = demand.job.sizes, demand.min_trainers, 1, True
+    sizes, floor, most, step, is_growing = demand.job.sizes, demand.min_trainers, demand.max_trainers, 1, True
     while step and not made.problem.clock.is_over:
         wanted = max(at_most(sizes, floor + step), above(sizes, floor))
-        found = _with_floor(made, demand.index, wanted) if floor < wanted <= demand.max_trainers else None
+        found = _with_floor(made, demand.index, wanted) if floor < wanted <= most else None
         if found is not None:
             made, floor = found, wanted
             step = step * 2 if is_growing else step // 2
         else:
-            step, is_growing = step // 2, False
+            most, step, is_growing = min(most, wanted - 1), step // 2, False
     return made
 
 
 def _with_floor(made: Admitted, j: int, floor: int) -> Admitted | None:
     """Admit a job with so many trainers beside all others that run; None if no packing of them is found."""
     problem = _floored(made.problem, j, floor)
-    trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
     try:
+        trial = AdmissionTrial(problem, made.served, problem.limits.deadline_s)
         packing = trial.packing_of(made.admission.packing.members)
-    except OutOfTimeError:
+    except PlanError:  # the count found before is good
         return None
     if packing is None:
         return None
@@ -162,7 +164,9 @@ def _floored(problem: Problem, j: int, floor: int) -> Problem:
     """The problem in which a pinned job has so many trainers at least."""
     demand = problem.demands[j]
     changed = replace(demand, job=replace(demand.job, pin_floor=floor), min_trainers=floor)
-    return replace(problem, demands=(*problem.demands[:j], changed, *problem.demands[j + 1 :]))
+    jobs = tuple(changed.job if job.key == changed.job.key else job for job in problem.snapshot.jobs)
+    demands = (*problem.demands[:j], changed, *problem.demands[j + 1 :])
+    return replace(problem, snapshot=replace(problem.snapshot, jobs=jobs), demands=demands)
 
 
 def _is_better(found: Admitted, than: Admitted) -> bool:

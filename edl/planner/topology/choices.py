@@ -165,14 +165,16 @@ class _Options:
         """The domains that could hold the minimum, the best guess first; else the one that could hold most.
 
         The best has capacity for the minimum at the least cost to others, then for most trainers, then in fewest
-        domains of the narrower levels; of equal ones the fullest.
+        domains of the narrower levels; of equal ones the fullest. To a domain that could hold a pinned count, that is
+        the minimum, and it comes before all others.
         """
-        low, high = self._demand.min_trainers, self._demand.max_trainers
+        low, high, pinned = self._demand.min_trainers, self._demand.max_trainers, self._demand.job.pinned
 
         def rank(offer: Offer) -> tuple[object, ...]:
-            slots = (offer.free, offer.surplus, offer.alone)
-            counts = (*(count < low for count in slots), *(-min(count, high) for count in slots))
-            return (*counts, self._parts(offer.domain), offer.free, offer.domain)
+            slots, is_short = (offer.free, offer.surplus, offer.alone), offer.alone < pinned
+            wanted = low if is_short else max(low, pinned)
+            counts = (*(count < wanted for count in slots), *(-min(count, high) for count in slots))
+            return (is_short, *counts, self._parts(offer.domain), offer.free, offer.domain)
 
         ranked = sorted((offer for offer in self._offers if offer.alone), key=rank)
         enough = tuple(offer.domain for offer in ranked if offer.alone >= low)

@@ -21,6 +21,7 @@ from edl.model.names import Role
 from edl.model.resources import DEVICE_PREFIX, Resources
 from edl.planner.decide import Study, study
 from edl.planner.policies.registry import policy_named
+from tests.planner.topology.slice_world import racks, sliced
 from tests.tools.certified_clusters import certify_objects, random_objects
 from tests.worlds.builders import make_job, make_node, make_nodes, make_serving, make_shape, make_snapshot
 
@@ -54,6 +55,25 @@ def test_a_weaker_bound_is_admitted_with_the_difference(tmp_path: Path) -> None:
         assert difference > 0.3
         assert world.certificate["weakerBy"] == pytest.approx(difference)
         assert f"higher by {difference:.6g}" in world.certificate["note"]
+
+
+@pytest.mark.parametrize("policy", ["maxmin", "utility"])
+def test_a_pinned_count_that_does_not_fit_makes_no_bound_weaker(policy: str) -> None:
+    nodes = make_nodes(4, cpu=8)
+    on = tuple(node.name for node in nodes)
+    other = make_job("other", min_trainers=4, max_trainers=20, age_s=50.0)
+    pinned = make_job("pinned", trainers=26, min_trainers=2, max_trainers=40, on=on, pinned=34)
+    made = studied(make_snapshot(nodes, (other, pinned)), policy)
+    assert [decision.target for decision in made.plan.decisions] == [4, 28]
+    assert certified(made)["weakerBy"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_pinned_count_in_slices_that_does_not_fit_has_a_certificate() -> None:
+    pinned = replace(sliced("pinned", 2, 1, 10), pinned=20)
+    other = make_job("other", min_trainers=2, max_trainers=6, age_s=9.0)
+    made = studied(make_snapshot(racks(4, 4, 4, nodes=1), (pinned, other)))
+    assert [decision.target for decision in made.plan.decisions] == [2, 10]
+    assert certified(made)["weakerBy"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_bound_without_promises_is_never_lower() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.random_worlds import random_world
 from edl.controller.planning import plan_snapshot, report_snapshot
+from edl.errors import PlanError
 from edl.model.actions import DeletePod
 from edl.model.cluster import ResourceQuota
 from edl.model.jobs import Job
@@ -20,6 +21,8 @@ from edl.model.names import JobKey
 from edl.model.plan import ScaleDecision
 from edl.planner import decide
 from edl.planner.admission import pins
+from edl.planner.admission.pins import Admitted
+from edl.planner.admission.trial import AdmissionTrial
 from edl.planner.clock import OutOfTimeError
 from edl.planner.guard import check
 from edl.planner.solvers.integer_program import IntegerProgram, SolvedPrograms
@@ -156,6 +159,19 @@ def test_where_not_even_its_minimum_fits_beside_older_jobs_no_more_is_tried(stag
     assert stages == {"admit": 1, "share": 1, "with_repacking": 1}
 
 
+def test_a_packing_of_a_waiting_job_is_searched_once_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def in_vain(trial: AdmissionTrial, _members: object, newcomer: int) -> None:
+        searched.append(trial.problem.demands[newcomer].job.key.name)
+
+    monkeypatch.setattr(AdmissionTrial, "may_fit", lambda *_: True)
+    monkeypatch.setattr(AdmissionTrial, "repacked", in_vain)
+    found = planned(pinned(34), other(), make_job("wide", cpu=8, min_trainers=1, max_trainers=1))
+    assert (found["hpa"].target, found["wide"].admitted) == (28, False)
+    assert searched == ["wide"]
+
+
 @pytest.mark.parametrize(("running", "least"), [(0, 6), (5, 6), (24, 3), (20, 12), (2, 8)])
 def test_the_most_that_fits_beside_the_minimums_is_found_from_what_runs(running: int, least: int) -> None:
     hungry = make_job("other", trainers=least, min_trainers=least, max_trainers=20, on=ON, age_s=50.0)
@@ -189,6 +205,51 @@ def test_what_runs_stays_if_there_is_no_time_for_admission(monkeypatch: pytest.M
     monkeypatch.setattr(decide, "admit", late)
     found = planned(pinned(34), other())["hpa"]
     assert (found.admitted, found.victims) == (True, ())
+
+
+@pytest.mark.parametrize("error", [OutOfTimeError, PlanError])
+def test_what_runs_stays_if_no_bound_is_found(monkeypatch: pytest.MonkeyPatch, error: type[PlanError]) -> None:
+    def failing(*_: object) -> object:
+        raise error("no bound")
+
+    monkeypatch.setattr(AdmissionTrial, "may_fit", failing)
+    monkeypatch.setattr(pins, "with_repacking", lambda _trial, packing, *_: packing)  # it asks for bounds too
+    found = planned(pinned(34), other())["hpa"]
+    assert (found.admitted, found.target, found.victims) == (True, 28, ())
+
+
+@pytest.mark.parametrize("failing", ["packing_of", "__init__"])
+def test_counts_found_before_an_error_are_good(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    real, with_floor, tried = getattr(AdmissionTrial, failing), pins._with_floor, list[int]()
+
+    def in_trials(made: Admitted, j: int, floor: int) -> Admitted | None:
+        tried.append(floor)
+        return with_floor(made, j, floor)
+
+    def after_one(*given: object) -> object:
+        if len(tried) > 1:
+            raise PlanError("the solver failed")
+        return real(*given)
+
+    monkeypatch.setattr(pins, "_with_floor", in_trials)
+    monkeypatch.setattr(AdmissionTrial, failing, after_one)
+    assert planned(pinned(34, running=20), other(4))["hpa"].target >= 21
+    assert len(tried) > 1
+
+
+def test_no_size_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tried = pins._with_floor, list[int]()
+
+    def noted(made: Admitted, j: int, floor: int) -> Admitted | None:
+        tried.append(floor)
+        return real(made, j, floor)
+
+    monkeypatch.setattr(pins, "_with_floor", noted)
+    sized = replace(make_job("hpa", min_trainers=1, max_trainers=64, pinned=64), sizes=(*range(1, 17), 36, 64))
+    needy = make_job("other", min_trainers=10, max_trainers=12, age_s=50.0)
+    plan = plan_snapshot(make_snapshot(make_nodes(4, cpu=10), (sized, needy)), "", Limits())
+    assert {decision.job.name: decision.target for decision in plan.decisions}["hpa"] == 16
+    assert tried == [2, 4, 8, 16, 36]
 
 
 @pytest.fixture

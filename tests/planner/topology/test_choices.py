@@ -51,6 +51,28 @@ def test_a_domain_that_holds_the_minimum_comes_before_one_that_does_not() -> Non
     assert domains_of(together(make_job("job", min_trainers=2, max_trainers=6))) == {"job": ("b", "a")}
 
 
+def test_a_domain_that_could_hold_a_pinned_count_comes_before_one_that_is_free() -> None:
+    """Rack b could hold all seven, once trainers of another job above its minimum have gone."""
+    racks = (make_node("a1", 4, labels={KEY: "a"}), make_node("b1", 8, labels={KEY: "b"}))
+    other = make_job("other", trainers=7, min_trainers=1, max_trainers=8, on=("b1",), age_s=1000.0)
+    pinned = together(make_job("pinned", min_trainers=2, max_trainers=8, pinned=7))
+    found = read_choices(make_snapshot(racks, (other, pinned)), Limits())
+    assert found is not None
+    assert [choice.domain for choice in found.options[pinned.key]] == [("b",), ("a",)]
+
+
+def test_of_domains_that_could_hold_a_pinned_count_one_that_stops_no_other_job_comes_first() -> None:
+    racks = (make_node("a1", 8, labels={KEY: "a"}), make_node("b1", 8, labels={KEY: "b"}))
+    others = (
+        make_job("in-a", trainers=5, min_trainers=3, max_trainers=5, on=("a1",), age_s=1000.0),
+        make_job("in-b", trainers=6, min_trainers=1, max_trainers=6, on=("b1",), age_s=1000.0),
+    )
+    pinned = together(make_job("pinned", min_trainers=2, max_trainers=8, pinned=7))
+    found = read_choices(make_snapshot(racks, (*others, pinned)), Limits())
+    assert found is not None
+    assert [choice.domain for choice in found.options[pinned.key]] == [("b",), ("a",)]
+
+
 def test_a_job_that_no_domain_holds_is_given_the_largest_one() -> None:
     assert domains_of(together(make_job("job", min_trainers=9, max_trainers=9))) == {"job": ("a",)}
 
