@@ -187,8 +187,7 @@ class Core:
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
         has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
         self._due.back_off(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
-        is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
-        if failed or is_exclusive(write) or is_last:
+        if failed or is_exclusive(write) or not (self.under_way.pods_of(uid) or self._pending.has_of(uid)):
             self.look_at((uid,))
 
     def try_again(self) -> None:
@@ -360,7 +359,8 @@ class Core:
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
         assumed = as_if_done(job, under_way)
-        usable = self.allotments.of(assumed, self._waits, self.snapshot)
+        certain = as_if_done(job, [a for a in under_way if isinstance(a, DeletePod)])  # a creation may be refused
+        usable = self.allotments.of(certain, self._waits, self.snapshot)
         return self._writes.of(job, assumed, usable, self._facts, under_way)
 
     def _wants_probe(self, job: Job) -> bool:
