@@ -275,9 +275,9 @@ class Core:
 
     def next_look_s(self) -> float:
         """The monotonic time at which something may be sent although nothing changes; infinity if there is none."""
-        held = self.allotments.held_until_s(self._clock.monotonic_s())
-        large = [self._statuses.oversized_s] if self._pending.has((Lane.OVERSIZED,)) else []
-        return min((*self._due.next_s(), *held, *large), default=inf)
+        now_s, large_s = self._clock.monotonic_s(), self._statuses.oversized_s
+        large = [large_s] if large_s > now_s and self._pending.has((Lane.OVERSIZED,)) else []
+        return min((*self._due.next_s(), *self.allotments.held_until_s(now_s), *large), default=inf)
 
     # --- What is seen
 
