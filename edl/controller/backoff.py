@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeVar
 
 from edl.lifecycle.trials.retries import Retries
 from edl.model.actions import (
@@ -33,6 +34,9 @@ from edl.model.actions import (
     WithdrawNodeRequest,
 )
 from edl.model.names import Role
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
@@ -88,9 +92,9 @@ class Backoff:
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self.retries = Retries()
-        self._failed_s: dict[tuple[str, str], float] = {}  # by UID and `_part`: when creations began to fail
+        self._failed_s: dict[str, dict[str, float]] = {}  # by UID and `_part`: when creations began to fail
         self._succeeded_s = -inf  # when the last write of any job succeeded
-        self._failures: dict[tuple[str, type[Action]], float] = {}  # when the last write of a job and kind failed
+        self._failures: dict[str, dict[type[Action], float]] = {}  # by UID: when the last write of a kind failed
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
         self._in_doubt: set[str] = set()  # UIDs of jobs about which asking failed, and nothing was written since
 
@@ -171,21 +175,24 @@ class Backoff:
         if outcome.is_ok:
             self._succeeded_s = now_s
             self._end_doubts(now_s)
-            self._failed_s.pop((uid, _part(outcome.action)), None)
+            _remove(self._failed_s, uid, _part(outcome.action))
+            _remove(self._failures, uid, kind)
         if outcome.result is not Result.FAILED:
             return False
-        before_s, self._failures[uid, kind] = self._failures.get((uid, kind), now_s), now_s
+        mine = self._failures.setdefault(uid, {})
+        before_s, mine[kind] = mine.get(kind, now_s), now_s
         again_s = AGAIN_S if outcome.retry_after_s is None else BUSY_S
         if kind not in {CreatePod, ResizeWorkload}:
             return False
-        first_s = self._failed_s.setdefault((uid, _part(outcome.action)), now_s)
+        first_s = self._failed_s.setdefault(uid, {}).setdefault(_part(outcome.action), now_s)
         if now_s - first_s < again_s:
             return False
         if self._succeeded_s > (before_s if kind is ResizeWorkload else first_s):
             return True
         if isinstance(outcome.action, ProbePod | ResizeWorkload):  # to try a pod anew costs others more
             self._in_doubt.add(uid)
-        others_s = (at_s for key, at_s in self._failures.items() if key != (uid, kind))
+        found = ((one, other, at_s) for one, failed in self._failures.items() for other, at_s in failed.items())
+        others_s = (at_s for one, other, at_s in found if (one, other) != (uid, kind))
         return kind is CreatePod and max(others_s, default=-inf) < first_s
 
     def _end_doubts(self, now_s: float) -> None:
@@ -203,8 +210,8 @@ class Backoff:
         """Drop every refusal and every pause of a job that no longer exists."""
         self._of_job.pop(job_uid, None)
         self._in_doubt.discard(job_uid)
-        self._failed_s = {key: at_s for key, at_s in self._failed_s.items() if key[0] != job_uid}
-        self._failures = {key: at_s for key, at_s in self._failures.items() if key[0] != job_uid}
+        self._failed_s.pop(job_uid, None)
+        self._failures.pop(job_uid, None)
         self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
@@ -227,10 +234,7 @@ class Backoff:
                 self._drop(job_uid, kind)
 
     def _drop(self, job_uid: str, kind: type[Action]) -> None:
-        refused = self._of_job.get(job_uid, {})
-        refused.pop(kind, None)
-        if not refused:
-            self._of_job.pop(job_uid, None)
+        _remove(self._of_job, job_uid, kind)
 
     def _refuse(self, job_uid: str, kind: type[Action], outcome: Outcome, now_s: float, *, permanent: bool) -> None:
         before = self._of_job.get(job_uid, {}).get(kind)
@@ -255,7 +259,7 @@ class Backoff:
 
         Its message stays (may be an outage).
         """
-        first_s = self._failed_s.get((outcome.action.job_uid, _part(outcome.action)), now_s)
+        first_s = self._failed_s.get(outcome.action.job_uid, {}).get(_part(outcome.action), now_s)
         if (
             refused.permanent
             and refused.accepted_s is None
@@ -281,6 +285,14 @@ class Backoff:
                 self.accept_questions(uid, now_s)
         elif isinstance(action, CreatePod) and _part(action) in {Role.TRAINER.value, _part(refused.action)}:
             self._of_job[uid][kind] = replace(refused, step=refused.step + 1)
+
+
+def _remove(by_uid: dict[str, dict[K, V]], uid: str, key: K) -> None:
+    """Remove an entry of a job, and the job with its last one."""
+    mine = by_uid.get(uid, {})
+    mine.pop(key, None)
+    if not mine:
+        by_uid.pop(uid, None)
 
 
 def _part(action: Action) -> str:
