@@ -201,8 +201,10 @@ class Backoff:
         self._in_doubt.clear()
 
     def drop(self, job_uid: str, kind: type[Action]) -> None:
-        """Forget a rejection, because the job no longer needs that action."""
-        self._drop(job_uid, _group(kind))
+        """Forget a rejection, because the job no longer needs that action; a pause of a busy server stays."""
+        refused = self._of_job.get(job_uid, {}).get(_group(kind))
+        if refused is not None and refused.permanent:
+            self._drop(job_uid, _group(kind))
 
     def forget(self, job_uid: str) -> None:
         """Drop every refusal and every pause of a job that no longer exists."""

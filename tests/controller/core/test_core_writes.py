@@ -312,6 +312,17 @@ def test_the_end_of_a_deadline_is_a_time_to_look() -> None:
     assert of_type(PatchStatus, stage.send())[0].status.phase.is_final
 
 
+def test_an_answer_about_an_older_spec_ends_no_pause_that_the_server_asked_for() -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    old = next(write for write in stage.take() if of_type(ProbePod, [write]))
+    stage.alter(A, generation=2)
+    stage.core.ended(old, [Outcome(old.actions[0], Result.FAILED, "TooManyRequests", "429", retry_after_s=30.0)])
+    assert not stage.backoff.allows("uid-default-a", CreatePod, stage.clock.at_s + 29.0)
+    assert stage.backoff.allows("uid-default-a", CreatePod, stage.clock.at_s + 30.0)
+
+
 @pytest.mark.parametrize("result", [Result.UNCHANGED, Result.REFUSED, Result.FAILED])
 def test_an_answer_about_pods_of_an_older_spec_says_nothing_about_the_present_one(result: Result) -> None:
     stage = CoreStage()
