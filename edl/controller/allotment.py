@@ -64,8 +64,8 @@ class Allotment:
 
         Others may have ended since the plan was made. So no more end than leave the job its minimum, or what the plan
         leaves it if that is less; and of a job that only shrinks, and for nobody else, no more than it still has too
-        many. A job that may not have more trainers now, whatever the
-        plan knew, does not grow; what it has asked for it takes back.
+        many. A job that may not have more trainers now, whatever the plan knew, does not grow; what it has asked for
+        it takes back.
 
         Args:
             job: as it will be once the writes under way have succeeded.

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeVar
 
 from edl.lifecycle.trials.retries import Retries
 from edl.model.actions import (
@@ -26,12 +27,13 @@ from edl.model.actions import (
     Need,
     Outcome,
     ProbePod,
-    RequestNode,
     ResizeWorkload,
     Result,
-    WithdrawNodeRequest,
 )
 from edl.model.names import Role
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 DOUBLED_EACH_S = 60.0
 """While the server accepts, the step also doubles each time that this much passes: a fair share may wait for more."""
@@ -87,9 +89,9 @@ class Backoff:
     def __init__(self, first_s: float = 5.0, longest_s: float = 300.0) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self.retries = Retries()
-        self._failed_s: dict[tuple[str, str], float] = {}  # by UID and `_part`: when creations began to fail
+        self._failed_s: dict[str, dict[str, float]] = {}  # by UID and `_part`: when creations began to fail
         self._succeeded_s = -inf  # when the last write of any job succeeded
-        self._failures: dict[tuple[str, type[Action]], float] = {}  # when the last write of a job and kind failed
+        self._failures: dict[str, dict[type[Action], float]] = {}  # by UID: when the last write of a kind failed
         self._of_job: dict[str, dict[type[Action], RefusedAction]] = {}  # by UID: each look at a job asks for it
         self._in_doubt: set[str] = set()  # UIDs of jobs about which asking failed, and nothing was written since
 
@@ -168,21 +170,24 @@ class Backoff:
         if outcome.is_ok:
             self._succeeded_s = now_s
             self._end_doubts(now_s)
-            self._failed_s.pop((uid, _part(outcome.action)), None)
+            _remove(self._failed_s, uid, _part(outcome.action))
+            _remove(self._failures, uid, kind)
         if outcome.result is not Result.FAILED:
             return False
-        before_s, self._failures[uid, kind] = self._failures.get((uid, kind), now_s), now_s
+        mine = self._failures.setdefault(uid, {})
+        before_s, mine[kind] = mine.get(kind, now_s), now_s
         again_s = AGAIN_S if outcome.retry_after_s is None else BUSY_S
         if kind not in {CreatePod, ResizeWorkload}:
             return False
-        first_s = self._failed_s.setdefault((uid, _part(outcome.action)), now_s)
+        first_s = self._failed_s.setdefault(uid, {}).setdefault(_part(outcome.action), now_s)
         if now_s - first_s < again_s:
             return False
         if self._succeeded_s > (before_s if kind is ResizeWorkload else first_s):
             return True
         if isinstance(outcome.action, ProbePod | ResizeWorkload):  # to try a pod anew costs others more
             self._in_doubt.add(uid)
-        others_s = (at_s for key, at_s in self._failures.items() if key != (uid, kind))
+        found = ((one, other, at_s) for one, failed in self._failures.items() for other, at_s in failed.items())
+        others_s = (at_s for one, other, at_s in found if (one, other) != (uid, kind))
         return kind is CreatePod and max(others_s, default=-inf) < first_s
 
     def _end_doubts(self, now_s: float) -> None:
@@ -193,15 +198,17 @@ class Backoff:
         self._in_doubt.clear()
 
     def drop(self, job_uid: str, kind: type[Action]) -> None:
-        """Forget a rejection, because the job no longer needs that action."""
-        self._drop(job_uid, _group(kind))
+        """Forget a rejection, because the job no longer needs that action; a pause of a busy server stays."""
+        refused = self._of_job.get(job_uid, {}).get(_group(kind))
+        if refused is not None and refused.permanent:
+            self._drop(job_uid, _group(kind))
 
     def forget(self, job_uid: str) -> None:
         """Drop every refusal and every pause of a job that no longer exists."""
         self._of_job.pop(job_uid, None)
         self._in_doubt.discard(job_uid)
-        self._failed_s = {key: at_s for key, at_s in self._failed_s.items() if key[0] != job_uid}
-        self._failures = {key: at_s for key, at_s in self._failures.items() if key[0] != job_uid}
+        self._failed_s.pop(job_uid, None)
+        self._failures.pop(job_uid, None)
         self.retries.forget(job_uid)
 
     def next_try_s(self, job_uid: str, now_s: float) -> float:
@@ -215,19 +222,16 @@ class Backoff:
         """Forget the rejections of actions that the job no longer needs, but for creations and resizes.
 
         A workload is not resized while that is refused, and a success ends it. An event is wanted only when something
-        changes, and a request pod is no action of the life cycle. Their refusals last for their pause.
+        changes; its refusal lasts for its pause.
         """
         kinds = {_group(type(action)) for action in wanted}
         for kind, refused in list(self._of_job.get(job_uid, {}).items()):
-            is_over = kind not in {EmitEvent, RequestNode, WithdrawNodeRequest} or now_s >= refused.until_s
+            is_over = kind is not EmitEvent or now_s >= refused.until_s
             if kind not in kinds and kind not in {CreatePod, ResizeWorkload} and is_over:
                 self._drop(job_uid, kind)
 
     def _drop(self, job_uid: str, kind: type[Action]) -> None:
-        refused = self._of_job.get(job_uid, {})
-        refused.pop(kind, None)
-        if not refused:
-            self._of_job.pop(job_uid, None)
+        _remove(self._of_job, job_uid, kind)
 
     def _refuse(self, job_uid: str, kind: type[Action], outcome: Outcome, now_s: float, *, permanent: bool) -> None:
         before = self._of_job.get(job_uid, {}).get(kind)
@@ -252,7 +256,7 @@ class Backoff:
 
         Its message stays (may be an outage).
         """
-        first_s = self._failed_s.get((outcome.action.job_uid, _part(outcome.action)), now_s)
+        first_s = self._failed_s.get(outcome.action.job_uid, {}).get(_part(outcome.action), now_s)
         if (
             refused.permanent
             and refused.accepted_s is None
@@ -278,6 +282,14 @@ class Backoff:
                 self.accept_questions(uid, now_s)
         elif isinstance(action, CreatePod) and _part(action) in {Role.TRAINER.value, _part(refused.action)}:
             self._of_job[uid][kind] = replace(refused, step=refused.step + 1)
+
+
+def _remove(by_uid: dict[str, dict[K, V]], uid: str, key: K) -> None:
+    """Remove an entry of a job, and the job with its last one."""
+    mine = by_uid.get(uid, {})
+    mine.pop(key, None)
+    if not mine:
+        by_uid.pop(uid, None)
 
 
 def _part(action: Action) -> str:

@@ -187,8 +187,7 @@ class Core:
         pauses = fails_for_ever and not self._backoff.allows(uid, CreatePod, now_s)
         has_own_pauses = (CreatePod, ProbePod, Need) if pauses else ()  # its status must not wait for them
         self._due.back_off(uid, [o for o in failed if not isinstance(o.action, has_own_pauses)], now_s)
-        is_last = not (self.under_way.pods_of(uid) or self._pending.has_of(uid))
-        if failed or is_exclusive(write) or is_last:
+        if failed or is_exclusive(write) or not (self.under_way.pods_of(uid) or self._pending.has_of(uid)):
             self.look_at((uid,))
 
     def try_again(self) -> None:
@@ -276,9 +275,9 @@ class Core:
 
     def next_look_s(self) -> float:
         """The monotonic time at which something may be sent although nothing changes; infinity if there is none."""
-        held = self.allotments.held_until_s(self._clock.monotonic_s())
-        large = [self._statuses.oversized_s] if self._pending.has((Lane.OVERSIZED,)) else []
-        return min((*self._due.next_s(), *held, *large), default=inf)
+        now_s, large_s = self._clock.monotonic_s(), self._statuses.oversized_s
+        large = [large_s] if large_s > now_s and self._pending.has((Lane.OVERSIZED,)) else []
+        return min((*self._due.next_s(), *self.allotments.held_until_s(now_s), *large), default=inf)
 
     # --- What is seen
 
@@ -360,7 +359,8 @@ class Core:
 
     def _needed(self, job: Job, under_way: Collection[CreatePod | DeletePod]) -> list[Write]:
         assumed = as_if_done(job, under_way)
-        usable = self.allotments.of(assumed, self._waits, self.snapshot)
+        certain = as_if_done(job, [a for a in under_way if isinstance(a, DeletePod)])  # a creation may be refused
+        usable = self.allotments.of(certain, self._waits, self.snapshot)
         return self._writes.of(job, assumed, usable, self._facts, under_way)
 
     def _wants_probe(self, job: Job) -> bool:

@@ -152,6 +152,7 @@ class EarlyEvictions:
         search, snapshot = self.search, self._core.snapshot
         if search is None or search.decisions is None:
             return
+        self.search = None
         waiting = serving_needing_capacity(snapshot)
         is_over = self._clock.monotonic_s() >= search.until_s and bool(waiting - self._known)
         is_over |= search.awaited <= self._core.allotments.known
@@ -160,7 +161,7 @@ class EarlyEvictions:
                 self._recorder.evicted_early(search.view, search.limits, search.decisions)
                 self._core.amended(search.decisions, search.view, search.awaited)
             elif not is_over:
+                self.search = search
                 return
         if not search.awaited <= waiting:  # some found a node meanwhile: for the others it is searched again
             self._known -= search.awaited - self._core.allotments.known
-        self.search = None

@@ -17,9 +17,8 @@ from edl.model.actions import Action, PatchStatus
 STATUS_EVERY = 8
 """Every eighth write is a status, so that endless growth never delays the statuses of other jobs for long."""
 
-REPEAT_S, REPEAT_AT_MOST_S = 1.0, 30.0
-"""A write that succeeded without effect is sent again after the first time, and twice as long each time, up to the
-second: a finalizer may hold a pod that is deleted by force."""
+REPEAT_S = 1.0
+"""The same write is sent again after this time at the earliest, if it succeeded and the cache does not show it."""
 
 
 class Lane(IntEnum):
@@ -153,26 +152,20 @@ class PendingWrites:
 
 
 class DoneWrites:
-    """The writes that succeeded lately; if the cache does not show their effect, they are computed again."""
+    """The last write of each job that succeeded; if the cache does not show its effect, it is computed again."""
 
     def __init__(self) -> None:
-        self._of_job: dict[str, dict[tuple[Action, ...], tuple[float, float]]] = {}  # when one ended, and its pause
+        self._of_job: dict[str, tuple[Write, float]] = {}  # and when it may be sent again
 
     def add(self, write: Write, now_s: float) -> None:
         """Note that a write has succeeded; monotonic seconds."""
-        known = self._of_job.get(write.job_uid, {})
-        kept = {actions: one for actions, one in known.items() if now_s < one[0] + 2 * one[1]}
-        pause_s = 2 * kept[write.actions][1] if write.actions in kept else REPEAT_S
-        self._of_job[write.job_uid] = kept | {write.actions: (now_s, min(REPEAT_AT_MOST_S, pause_s))}
+        self._of_job[write.job_uid] = write, now_s + REPEAT_S
 
     def repeated_s(self, write: Write) -> float:
         """When a write may be sent, in monotonic seconds; minus infinity if it was not sent just now."""
-        return sum(self._of_job.get(write.job_uid, {}).get(write.actions, (-inf, 0.0)))
+        done = self._of_job.get(write.job_uid)
+        return done[1] if done is not None and done[0].actions == write.actions else -inf
 
     def forget(self, job_uid: str) -> None:
         """Forget a job that no longer exists."""
         self._of_job.pop(job_uid, None)
-
-    def clear(self) -> None:
-        """Forget every write."""
-        self._of_job.clear()

@@ -70,7 +70,7 @@ class Sender:
     ) -> None:
         self._core, self._cluster, self._clock, self._lease, self._recorder = core, cluster, clock, lease, recorder
         self._concurrency, self._wake = Concurrency(writes), wake
-        self._tasks: dict[asyncio.Task[None], tuple[Write, list[Outcome]]] = {}
+        self._tasks: dict[asyncio.Task[list[Outcome]], Write] = {}
         self._was_full = self._was_background_full = False  # when writes were sent last
         self.last_write_s, self.failures, self.is_cut = -inf, 0, False
 
@@ -85,9 +85,8 @@ class Sender:
             write = self._core.take(background=len(self._tasks) < concurrency.background)
             if write is None:
                 break
-            outcomes: list[Outcome] = []
-            task = asyncio.ensure_future(self._carry_out(write, outcomes))
-            self._tasks[task] = write, outcomes
+            task = asyncio.ensure_future(self._carry_out(write))
+            self._tasks[task] = write
             task.add_done_callback(lambda _: self._wake())
             self.is_cut = self._core.looked_at - looked_at >= JOBS_IN_A_SLICE
         if self.is_cut and len(self._tasks) < places:
@@ -99,11 +98,11 @@ class Sender:
         """Report the writes that have ended to the state machine, in the order in which they were sent.
 
         Raises:
-            BaseException: whatever ended a write; else its job would wait for it for ever.
+            BaseException: whatever ended a write that is no `Exception`.
         """
         for task in [task for task in self._tasks if task.done()]:
-            self._core.ended(*self._tasks.pop(task))
-            task.result()
+            write = self._tasks.pop(task)
+            self._core.ended(write, task.result())
 
     @property
     def has_ended(self) -> bool:
@@ -146,16 +145,21 @@ class Sender:
         for task in self._tasks:
             task.cancel()
 
-    async def _carry_out(self, write: Write, outcomes: list[Outcome]) -> None:
+    async def _carry_out(self, write: Write) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         for action in write.actions:
             outcome = await self._try(action)
             outcomes.append(outcome)
             self.failures += not outcome.is_ok and outcome.result in {Result.FAILED, Result.NOT_LEADER}
             full, held = self._was_full, self._was_background_full
             self._concurrency.record(outcome, now_s=self._clock.monotonic_s(), was_full=full, was_held=held)
-            self._recorder.acted(outcome)
+            try:
+                self._recorder.acted(outcome)
+            except Exception as error:  # what follows is sent all the same
+                self._recorder.failed(f"{type(action).__name__} for job {action.job} cannot be recorded", error)
             if not outcome.is_ok and not isinstance(action, EmitEvent):
                 break
+        return outcomes
 
     async def _try(self, action: Action) -> Outcome:
         if not self._lease.is_held():

@@ -33,6 +33,8 @@ NO_LABELS: Mapping[str, Labels] = {}
 def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[str]) -> list[DeletePod]:
     """Make the deletions of pods that are not terminating yet, and forced deletions of unreachable pods.
 
+    A pod that was deleted by force is not deleted again: only its finalizers hold it.
+
     Args:
         pods: the pods to delete.
         job: their job.
@@ -51,7 +53,7 @@ def delete(pods: Iterable[Pod], job: Job, intent: str, unreachable: frozenset[st
             grace_s=None if pod.uid in unreachable else _telling_grace_s(pod, job, intent),
         )
         for pod in pods
-        if not pod.terminating or pod.uid in unreachable
+        if not pod.terminating or (pod.uid in unreachable and not pod.held)
     ]
 
 

@@ -75,6 +75,8 @@ class Pod:
         limits: the most that its containers may use; a resource that is not listed has no limit.
         grace_s: how long it has to end after a deletion, by its spec; 0 if that is not known.
         ends_by_s: for a terminating pod, when it must have ended, in seconds since the epoch; None if unknown.
+        held: only finalizers hold the terminating pod: it has no grace period left, so another deletion by force
+            would change nothing.
         may_preempt: kube-scheduler may evict other pods for it; False if its `preemptionPolicy` is Never.
         blocked: what keeps it from every node whoever leaves: a rule between pods or of a volume, or what
             kube-scheduler says; empty if nothing does.
@@ -130,6 +132,7 @@ class Pod:
     owner: str = ""
     gang: str = ""
     outlived: bool = False
+    held: bool = False
 
     @property
     def requested(self) -> Resources:

@@ -138,6 +138,15 @@ def test_a_success_of_another_role_says_nothing_of_these_pods() -> None:
     assert refused.step == 1, "a master is no trainer for which the job may try"
 
 
+def test_failures_of_a_job_that_succeeds_or_is_gone_are_forgotten() -> None:
+    backoff = Backoff()
+    for uid in ("u", "v", "w"):
+        backoff.record(outcome(Result.FAILED, uid=uid), 0.0)
+    backoff.record(outcome(Result.DONE, uid="u"), 1.0)
+    backoff.forget("v")
+    assert list(backoff._failed_s) == list(backoff._failures) == ["w"]
+
+
 def test_refusals_of_what_the_job_needs_no_more_are_dropped() -> None:
     backoff = Backoff()
     deletion, event = DeletePod(KEY, "u", "p", "pu", "x"), EmitEvent(KEY, "u", EventKind.NORMAL, "ScaledUp", "m")

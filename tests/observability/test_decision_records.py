@@ -43,6 +43,8 @@ NEW_FIELDS = {
     ("snapshot", "pods", "gang"),
     ("snapshot", "jobs", "pods", "outlived"),
     ("snapshot", "pods", "outlived"),
+    ("snapshot", "jobs", "pods", "held"),
+    ("snapshot", "pods", "held"),
     ("snapshot", "gangs"),
     ("snapshot", "jobs", "pods", "unscheduled"),
     ("snapshot", "pods", "unscheduled"),

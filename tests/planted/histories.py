@@ -32,12 +32,11 @@ def serving_waits_for_ever(right: Right) -> Right:
     caught_by="controller/loop/test_loop_quiet.py::test_a_pod_whose_creation_was_not_answered_is_created_once",
 )
 def created_again_without_an_answer(right: Right) -> Right:
-    async def wrong(self: Any, write: Write, outcomes: list[Outcome]) -> None:
-        await right(self, write, outcomes)
+    async def wrong(self: Any, write: Write) -> list[Outcome]:
+        outcomes: list[Outcome] = await right(self, write)
         failed = [one.action for one in outcomes if one.result is Result.FAILED and isinstance(one.action, CreatePod)]
         again = tuple(replace(action, index=action.index + 10) for action in failed)
-        if again:
-            await right(self, replace(write, actions=again), outcomes)
+        return [*outcomes, *(await right(self, replace(write, actions=again)) if again else [])]
 
     return wrong
 

@@ -195,6 +195,7 @@ def read_pod(source: PodObject, shape: PodShape, priority: int, now_s: float, li
         else refusal_of(scheduled),
         owner=next((o.uid or "" for o in owners if o.controller), ""),
         gang="" if labelled is not None else gang_of(source),
+        held=metadata.deletion_timestamp is not None and metadata.deletion_grace_period_seconds == 0,
     )
     by_name = labelled is not None and labelled[0].name.startswith(_BY_NAME)
     return KnownPod(source, pod, owners, labelled, asks=_asks(metadata, namespace), by_name=by_name)

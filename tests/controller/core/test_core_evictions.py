@@ -9,11 +9,11 @@ import pytest
 
 from edl.controller.allotment import serving_needing_capacity
 from edl.controller.pending_writes import Lane
-from edl.model.actions import CreatePod, DeletePod
+from edl.model.actions import CreatePod, DeletePod, Outcome, Result
 from edl.model.plan import ScaleDecision
 from edl.model.pods import OVERDUE_S, Pod
 from edl.model.status import Reason
-from tests.controller.core.core_stage import A, CoreStage, of_type
+from tests.controller.core.core_stage import A, CoreStage, at_rest, of_type
 from tests.controller.loop_stage import plan_of
 from tests.worlds.builders import make_serving
 
@@ -203,3 +203,25 @@ def test_a_job_at_its_minimum_may_start_a_trainer_again_elsewhere() -> None:
     moved = replace(plan.decisions[0], victims=("a-trainer-0",), nodes=(("n001", 1),), shrink_reason="AtMax")
     stage.core.published(replace(plan, decisions=(moved, *plan.decisions[1:])))
     assert [action.pod for action in of_type(DeletePod, stage.send())] == ["a-trainer-0"]
+
+
+@pytest.mark.parametrize("reason", ["InsufficientCapacity", "AtMax"])
+def test_no_trainer_ends_because_of_a_creation_under_way_that_is_then_refused(reason: str) -> None:
+    stage = at_rest(trainers=3)
+    stage.alter(A, min_trainers=3)
+    stage.plan({"a": 4})
+    writes = stage.take()
+    (creation,) = (write for write in writes if of_type(CreatePod, [write]))
+    for write in writes:
+        if write is not creation:
+            stage.end(write)
+    for write in stage.take():
+        stage.end(write)
+    view = stage.begin()
+    plan = plan_of(view, {"a": 3}, reason)
+    stage.core.published(replace(plan, decisions=(replace(plan.decisions[0], victims=("a-trainer-0",)),)))
+    for write in stage.take():
+        stage.end(write)
+    stage.core.ended(creation, [Outcome(creation.actions[0], Result.REFUSED, "Forbidden", "no")])
+    stage.send()
+    assert stage.count(A) == 3

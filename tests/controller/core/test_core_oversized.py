@@ -71,6 +71,13 @@ def test_a_status_without_an_answer_lets_the_others_rest_as_well() -> None:
     assert [write.lane for write in taken(stage)] == [Lane.OVERSIZED]
 
 
+def test_one_that_may_be_sent_already_and_has_no_place_is_no_time_to_look() -> None:
+    stage = with_oversized(1)
+    stage.core.take(background=False)
+    assert stage.core.take(background=False) is None
+    assert stage.core.next_look_s() > stage.clock.at_s
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_who_runs_one_round_has_no_pauses(*, at_once: bool) -> None:
     stage = with_oversized(3)

@@ -312,24 +312,15 @@ def test_the_end_of_a_deadline_is_a_time_to_look() -> None:
     assert of_type(PatchStatus, stage.send())[0].status.phase.is_final
 
 
-def test_writes_that_have_no_effect_are_sent_again_after_pauses_that_grow() -> None:
-    """Finalizers hold pods of a lost node; edl has deleted them by force."""
-    stage = at_rest(trainers=4)
-    for index in range(3):
-        stage.world.change(A, f"a-trainer-{index}", terminating=True, intent="NodeLost")
-    stage.lost = frozenset(pod.uid for pod in stage.world.jobs[A].pods if pod.terminating)
-    stage.answer = lambda action: Outcome(action, Result.DONE) if isinstance(action, DeletePod) else None
-    times: list[float] = []
-    began_s = stage.clock.at_s
-    for _ in range(3000):
-        stage.see()
-        for _ in range(9):  # without a pause they would never end
-            for write in stage.take(1):
-                times += [stage.clock.at_s - began_s for _ in of_type(DeletePod, [write])]
-                stage.end(write)
-        stage.wait(0.1)
-    counts = [sum(begin <= at_s < end for at_s in times) for begin, end in ((0, 0.9), (0, 15), (150, 300))]
-    assert counts == [3, pytest.approx(12, abs=3), pytest.approx(15, abs=3)]
+def test_an_answer_about_an_older_spec_ends_no_pause_that_the_server_asked_for() -> None:
+    stage = CoreStage()
+    stage.add("a")
+    stage.see()
+    old = next(write for write in stage.take() if of_type(ProbePod, [write]))
+    stage.alter(A, generation=2)
+    stage.core.ended(old, [Outcome(old.actions[0], Result.FAILED, "TooManyRequests", "429", retry_after_s=30.0)])
+    assert not stage.backoff.allows("uid-default-a", CreatePod, stage.clock.at_s + 29.0)
+    assert stage.backoff.allows("uid-default-a", CreatePod, stage.clock.at_s + 30.0)
 
 
 @pytest.mark.parametrize("result", [Result.UNCHANGED, Result.REFUSED, Result.FAILED])

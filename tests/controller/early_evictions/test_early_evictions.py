@@ -35,6 +35,20 @@ def test_trainers_go_before_the_plan_is_made_and_their_job_says_why() -> None:
     assert planned[0] < COME_S + PLAN_S + 0.3, "it waits for no plan, and no plan for it"
 
 
+def test_an_error_when_trainers_are_evicted_ahead_of_a_plan_stops_nothing_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+
+    def breaks(*_: object) -> None:
+        raise ValueError("a label is none")
+
+    monkeypatch.setattr(scene.recorder, "evicted_early", breaks)
+    play(scene, after((COME_S, (wide(),)), scene=scene))
+    assert len(scene.recorder.failures) == 1
+    assert len(scene.deleted()) == 3, "the plan finds them"
+
+
 def test_every_intent_is_written_before_its_deletion() -> None:
     scene = Scene()
     play(scene, after((COME_S, (wide(),)), scene=scene))

@@ -31,6 +31,7 @@ class Mirror:
     store: ObjectStore[PodObject]
     reflector: Reflector[PodObject]
     changes: list[int]
+    task: asyncio.Task[None]
 
     def names(self) -> list[str]:
         return sorted(name for _, name in self.store.objects)
@@ -45,13 +46,12 @@ async def mirrored(
 ) -> AsyncIterator[Mirror]:
     async with connected(api) as session:
         mirror = _mirror(api, session, pace or ReflectorPace(), resource or Resource(PATH))
-        task = asyncio.ensure_future(mirror.reflector.run())
         try:
             yield mirror
         finally:
-            task.cancel()
+            mirror.task.cancel()
             with suppress(asyncio.CancelledError):
-                await task
+                await mirror.task
 
 
 def _mirror(api: FakeApi, session: ApiSession, pace: ReflectorPace, resource: Resource) -> Mirror:
@@ -66,7 +66,7 @@ def _mirror(api: FakeApi, session: ApiSession, pace: ReflectorPace, resource: Re
         rng=random.Random(1),  # noqa: S311 - jitter that repeats
         calls=ReflectorCalls(on_change=lambda: changes.append(len(store.objects))),
     )
-    return Mirror(api, clock, store, reflector, changes)
+    return Mirror(api, clock, store, reflector, changes, asyncio.ensure_future(reflector.run()))
 
 
 def line(kind: str, obj: dict[str, Any]) -> bytes:

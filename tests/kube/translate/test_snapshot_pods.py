@@ -79,6 +79,17 @@ def test_a_deletion_that_leaves_a_second_less_was_for_serving(
     assert (found.intent, found.grace_s) == (intent, whole_s or 0)
 
 
+@pytest.mark.parametrize(("left_s", "held"), [(0, True), (1, False), (30, False), (None, False)])
+def test_a_pod_that_ends_without_a_grace_period_is_held_by_finalizers_alone(
+    left_s: int | None, *, held: bool
+) -> None:
+    metadata: dict[str, Any] = {"finalizers": ["example.com/f"]}
+    if left_s is not None:
+        metadata |= {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": left_s}
+    (found,) = the_job(job(), trainer(0, metadata=metadata, spec={"nodeName": "n1"})).pods
+    assert (found.terminating, found.held) == (left_s is not None, held)
+
+
 def test_the_pod_of_somebody_else_says_nothing_by_its_grace_period() -> None:
     metadata = {"deletionTimestamp": "2026-01-05T10:00:30Z", "deletionGracePeriodSeconds": 29}
     assert the_pod(pod("a", metadata=metadata, spec={"terminationGracePeriodSeconds": 30})).intent == ""

@@ -165,7 +165,7 @@ class Desk:
         """
         core, writes, due = self.parts.core, self.parts.core._writes, self.parts.core._due
         core.look_at([uid for uid, at_s in due._later.items() if at_s <= NOW_S])
-        core._done.clear()  # it is for a cache that does not show what was answered
+        core._done._of_job.clear()  # it is for a cache that does not show what was answered
         due._later = {uid: at_s for uid, at_s in due._later.items() if uid not in due._now}
         due._now = {uid: replace(place, number=number) for number, (uid, place) in enumerate(due._now.items())}
         core.under_way.writes.sort(key=called)
