@@ -8,7 +8,7 @@ row. What kube-scheduler preempts, and what ends because its node fails or is fu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from edl.lifecycle.pod_events import STEADY_AFTER_S
@@ -47,20 +47,22 @@ class _Row:
     over_s: float
 
 
+@dataclass(slots=True)
 class DeletedByOthers:
     """The young pods of one job with one spec, and those that others deleted.
 
-    Args:
+    Attributes:
         generation: the generation of the job's spec; a new one starts anew.
+        young: by UID: the slot and the name of a pod, and when it started or was created, in seconds since the epoch.
+        rows: the deletions in a row.
     """
 
-    def __init__(self, generation: int) -> None:
-        self.generation = generation
-        self._young: dict[str, tuple[Slot, Pod]] = {}  # by UID
-        self._rows: dict[Slot, _Row] = {}
+    generation: int
+    young: dict[str, tuple[Slot, str, float]] = field(default_factory=dict)
+    rows: dict[Slot, _Row] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self._young or self._rows)
+        return bool(self.young or self.rows)
 
     def note(self, slots: Iterable[tuple[Slot, Pod]], now_s: float, time_s: float) -> None:
         """Note which young pods others have deleted since the last call, and which pods have lasted.
@@ -72,34 +74,35 @@ class DeletedByOthers:
         """
         pods = list(slots)
         exist = {pod.uid for _, pod in pods}
-        gone = [(slot, pod) for uid, (slot, pod) in self._young.items() if uid not in exist]
-        taken = [(slot, pod) for slot, pod in pods if _is_taken(pod)]
-        for slot, pod in [*gone, *taken]:
-            row = self._rows.get(slot)
-            if _lived_s(pod, time_s) < SOON_S and (row is None or row.uid != pod.uid):
+        gone = [(uid, *found) for uid, found in self.young.items() if uid not in exist]
+        taken = [(pod.uid, slot, pod.name, _since_s(pod)) for slot, pod in pods if _is_taken(pod)]
+        for uid, slot, name, since_s in [*gone, *taken]:
+            row = self.rows.get(slot)
+            if time_s - since_s < SOON_S and (row is None or row.uid != uid):
                 times = row.times + 1 if row is not None else 1
                 until_s = now_s + (min(LONGEST_S, FIRST_S * 2.0 ** min(times - 2, 10)) if times > 1 else 0.0)
-                self._rows[slot] = _Row(pod.name, pod.uid, times, until_s, until_s + FORGOTTEN_AFTER_S)
+                self.rows[slot] = _Row(name, uid, times, until_s, until_s + FORGOTTEN_AFTER_S)
         live = [(slot, pod) for slot, pod in pods if pod.is_live and not pod.intent]
-        self._young = {pod.uid: (slot, pod) for slot, pod in live if _lived_s(pod, time_s) < SOON_S}
-        for slot, pod in live if self._rows else ():
-            if slot in self._rows and pod.started_s is not None:
-                self._rows[slot] = replace(self._rows[slot], over_s=now_s + SOON_S - _lived_s(pod, time_s))
-        for slot in [slot for slot, row in self._rows.items() if now_s >= row.over_s]:
-            del self._rows[slot]
+        self.young = {
+            pod.uid: (slot, pod.name, _since_s(pod)) for slot, pod in live if time_s - _since_s(pod) < SOON_S
+        }
+        if self.rows:
+            began_s = {slot: pod.started_s for slot, pod in live if pod.started_s is not None}
+            self.rows = {slot: _later(row, began_s.get(slot), now_s - time_s) for slot, row in self.rows.items()}
+            self.rows = {slot: row for slot, row in self.rows.items() if now_s < row.over_s}
 
     def expect_end(self, pod_uids: Iterable[str]) -> None:
         """Note that edl itself is about to delete pods."""
         for uid in pod_uids:
-            self._young.pop(uid, None)
+            self.young.pop(uid, None)
 
     def paused(self, now_s: float) -> Iterator[Slot]:
         """The roles and indexes for which no pod is created now."""
-        return (slot for slot, row in self._rows.items() if now_s < row.until_s)
+        return (slot for slot, row in self.rows.items() if now_s < row.until_s)
 
     def problem(self) -> tuple[str, str] | None:
         """(reason, message) for condition Degraded while pods are deleted again and again."""
-        rows = sorted((row for row in self._rows.values() if row.times > 1), key=lambda row: (-row.times, row.pod))
+        rows = sorted((row for row in self.rows.values() if row.times > 1), key=lambda row: (-row.times, row.pod))
         if not rows:
             return None
         first = rows[0]
@@ -112,7 +115,7 @@ class DeletedByOthers:
 
     def next_end_s(self, now_s: float) -> float:
         """When the next pause or row ends, in monotonic seconds; infinity if there is none."""
-        ends = (end_s for row in self._rows.values() for end_s in (row.until_s, row.over_s))
+        ends = (end_s for row in self.rows.values() for end_s in (row.until_s, row.over_s))
         return min((end_s for end_s in ends if end_s > now_s), default=inf)
 
 
@@ -124,6 +127,11 @@ def _is_taken(pod: Pod) -> bool:
     return is_ending and not pod.intent and pod.disruption in ("", EVICTED)
 
 
-def _lived_s(pod: Pod, time_s: float) -> float:
-    """How long a pod has run, or waited if it has not started."""
-    return time_s - (pod.created_s if pod.started_s is None else pod.started_s)
+def _since_s(pod: Pod) -> float:
+    """When a pod started, or was created if it has not started."""
+    return pod.created_s if pod.started_s is None else pod.started_s
+
+
+def _later(row: _Row, began_s: float | None, ahead_s: float) -> _Row:
+    """A row that is over once the pod that runs has lasted; `ahead_s` is the clock less the time of the cluster."""
+    return row if began_s is None else replace(row, over_s=began_s + ahead_s + SOON_S)
