@@ -27,8 +27,10 @@ from edl.model.actions import (
     Need,
     Outcome,
     ProbePod,
+    RequestNode,
     ResizeWorkload,
     Result,
+    WithdrawNodeRequest,
 )
 from edl.model.names import Role
 
@@ -222,11 +224,11 @@ class Backoff:
         """Forget the rejections of actions that the job no longer needs, but for creations and resizes.
 
         A workload is not resized while that is refused, and a success ends it. An event is wanted only when something
-        changes; its refusal lasts for its pause.
+        changes, and a request pod is no action of the life cycle. Their refusals last for their pause.
         """
         kinds = {_group(type(action)) for action in wanted}
         for kind, refused in list(self._of_job.get(job_uid, {}).items()):
-            is_over = kind is not EmitEvent or now_s >= refused.until_s
+            is_over = kind not in {EmitEvent, RequestNode, WithdrawNodeRequest} or now_s >= refused.until_s
             if kind not in kinds and kind not in {CreatePod, ResizeWorkload} and is_over:
                 self._drop(job_uid, kind)
 

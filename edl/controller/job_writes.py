@@ -13,10 +13,10 @@ rest is computed again once that has ended. So no order has to be remembered.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from edl.clock import Clock
-from edl.controller.allotment import Usable
+from edl.controller.allotment import Slot, Usable
 from edl.controller.assumed import UID_OF_ASSUMED
 from edl.controller.backoff import Backoff
 from edl.controller.due_jobs import spread
@@ -47,10 +47,8 @@ from edl.model.actions import (
     Need,
     PatchStatus,
     Report,
-    RequestNode,
     ResizePod,
     ResizeWorkload,
-    WithdrawNodeRequest,
     WorkloadAction,
 )
 from edl.model.cluster import ClusterSnapshot, Node, NodeRequest
@@ -179,10 +177,7 @@ class JobWrites:
         self._unpinned = note_unpinned(self._unpinned, shown, time_s, now_s)
         self._backoff.retries.note(shown, now_s, time_s)
         context = self._context(shown, facts, now_s, time_s)
-        requests, decision = facts.node_requests.get(shown.key, ()), usable.decision
-        for_nodes = node_request_actions(shown, requests, decision, self._limits.nodes.expected, time_s)
-        others = (*usable.requests, *for_nodes)
-        actions = self._actions(assumed, usable, context, time_s, others)
+        actions = self._actions(assumed, usable, usable.slots, context, time_s)
         going = {a.pod_uid for a in under_way if isinstance(a, DeletePod)}
         marks = [a for a in actions if isinstance(a, MarkPod) and _is_real(a.pod_uid) and a.pod_uid not in going]
         ends = [a for a in actions if isinstance(a, DeletePod) and _is_real(a.pod_uid) and a.pod_uid not in going]
@@ -194,11 +189,11 @@ class JobWrites:
         if not (ends or going or marks):  # one of them may fail
             yield from self._creations(assumed, actions, facts, under_way)
         yield from (Write((a,), Lane.SURPLUS) for a in self._resizes(shown, usable, facts))
-        if usable.may_request_nodes or not shown.is_schedulable:
-            yield from self._node_requests(for_nodes)
+        if node_actions := self._node_requests(shown, usable, facts, time_s):
+            yield Write(node_actions, Lane.SURPLUS)
         yield from self._repairs(shown, now_s)
         if under_way:  # a status says what is, not what is under way
-            actions = self._actions(shown, replace(usable, slots=()), context, time_s, others)
+            actions = self._actions(shown, usable, (), context, time_s)
         updates = self._status(shown, actions, has_marks=bool(marks))
         if updates:
             yield Write(updates, _lane_of_status(shown, updates))
@@ -217,15 +212,12 @@ class JobWrites:
         )
 
     def _actions(
-        self, job: Job, usable: Usable, context: JobContext, time_s: float, others: Iterable[Action]
+        self, job: Job, usable: Usable, slots: Sequence[Slot], context: JobContext, time_s: float
     ) -> tuple[Action, ...]:
-        """The actions that the life cycle of a job requests, without those that the API server rejects at present.
-
-        The others are wanted, too.
-        """
-        _, actions = desired_state(job, usable.decision, usable.slots, time_s, context)
+        """The actions that the life cycle of a job requests, without those that the API server rejects at present."""
+        _, actions = desired_state(job, usable.decision, slots, time_s, context)
         now_s, uid, allows = self._clock.monotonic_s(), job.uid, self._backoff.allows
-        self._backoff.forget_unwanted(uid, (*actions, *others), now_s)
+        self._backoff.forget_unwanted(uid, (*actions, *usable.requests), now_s)
         if not allows(uid, DeletePod, now_s):  # nobody is moved
             actions = tuple(a for a in actions if not (isinstance(a, EmitEvent) and a.reason == Intent.MOVED))
         return tuple(a for a in actions if isinstance(a, MarkPod) or allows(uid, type(a), now_s))
@@ -288,14 +280,17 @@ class JobWrites:
             if change.cpu_milli <= request.charged_milli or not facts.serving_waits:
                 yield change
 
-    def _node_requests(self, found: Iterable[RequestNode | WithdrawNodeRequest]) -> Iterator[Write]:
+    def _node_requests(self, job: Job, usable: Usable, facts: Facts, time_s: float) -> tuple[Action, ...]:
         """The request pods of a job that come and go, each followed by its event."""
-        now_s, allowed = self._clock.monotonic_s(), list[Action]()
+        if not usable.may_request_nodes and job.is_schedulable:
+            return ()
+        requests, now_s = facts.node_requests.get(job.key, ()), self._clock.monotonic_s()
+        found = node_request_actions(job, requests, usable.decision, self._limits.nodes.expected, time_s)
+        allowed: list[Action] = []
         for action in found:
-            if self._backoff.allows(action.job_uid, type(action), now_s):
+            if self._backoff.allows(job.uid, type(action), now_s):
                 allowed += [action] if action.event is None else [action, action.event]
-        if allowed:
-            yield Write(tuple(allowed), Lane.SURPLUS)
+        return tuple(allowed)
 
     def _repairs(self, job: Job, now_s: float) -> Iterator[Write]:
         """Create again the objects that a job with pods needs, in case they were deleted; jobs at different times."""
