@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
@@ -49,11 +50,21 @@ class Endings:
                 " such as folds, need a job for each"
             )
 
-    def close(self, loop: StepLoop | None, error: BaseException | None) -> None:
-        """The block of the connection ends: a loop that was stopped makes its last step, if it has not yet."""
+    def close(self, loop: StepLoop | None, error: BaseException | None) -> BaseException | None:
+        """The block of the connection ends: a loop that was stopped makes its last step, if it has not yet.
+
+        Returns:
+            The error of that step, to raise once the connection is closed.
+        """
         if loop is not None and loop.must_stop and _is_success(error):
             for one in filter(None, (known() for known in self._open)):
-                one.close()  # a variable of the script kept it when the script left it by `break`
+                if inspect.getgeneratorstate(one) == inspect.GEN_RUNNING:
+                    continue  # the block ends within the loop, which cannot be closed from there
+                try:
+                    one.close()  # a variable of the script kept it when the script left it by `break`
+                except BaseException as late:
+                    return late
+        return None
 
     def check_end(self, loop: StepLoop | None, error: BaseException | None, *, is_leaving: bool) -> None:
         """Refuse that a script ends as if all was well, and its training is not complete.

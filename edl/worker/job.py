@@ -110,7 +110,10 @@ class Job:
     ) -> None:
         if self.is_closed:  # by an error that has left another block of the same job
             return
-        self.endings.close(self._loop, error)
+        late = self.endings.close(self._loop, error)
+        if late is not None:
+            self.__exit__(type(late), late, None)
+            raise late
         self.is_closed, failed = True, isinstance(error, Exception)
         if self._group is not None:
             self._group.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
+from edl.worker_torch.portable import bytes_of, check_kind, overwrite, resolved, version_of
 from edl.worker_torch.state import TrainState
 from edl.worker_torch.wire import Wire
 
@@ -52,17 +53,30 @@ class SyncedBuffers:
         self._slot: int | None = None
         self._weight = 0.0
         self._others: list[tuple[str, Any, int]] = []
-        self._has_said = False
+        self._has_said = self._has_said_others = False
         self.parts = 0
 
     def begin_step(self) -> None:
-        """Save a copy of each buffer, to which `restore` and `begin_piece` return."""
-        self._buffers = list(self._state.buffers.values())
-        self._versions = [buffer._version for buffer in self._buffers]  # noqa: SLF001 - torch's count of writes
+        """Save a copy of each buffer, to which `restore` and `begin_piece` return.
+
+        Raises:
+            PermanentError: one is of a kind that cannot be exchanged.
+        """
+        buffers = self._state.buffers
+        self._buffers, self._versions = list(buffers.values()), [version_of(one) for one in buffers.values()]
+        if self._is_exchanged:
+            for name, one in buffers.items():
+                if one.numel() <= _SMALL or (self._is_mean and self.parts):
+                    check_kind(f"the buffer {name}", one)
         is_needed = bool(self.parts) or not self._wire.is_alone
         self._before = self._copies() if is_needed else []
         self._sums, self._slot, self._weight = [], None, 0.0
-        self._others = [(name, one, one._version) for name, one in self._state.others.items()] if is_needed else []  # noqa: SLF001
+        others = self._state.others if is_needed and not self._has_said_others else {}
+        self._others = [(name, one, version_of(one)) for name, one in others.items()]
+
+    @property
+    def _is_exchanged(self) -> bool:
+        return not self._wire.is_alone or (self._is_mean and bool(self.parts))
 
     def _copies(self) -> list[Any]:
         """A copy of each buffer; that of a large one is made anew only if it was written to."""
@@ -79,16 +93,15 @@ class SyncedBuffers:
     def restore(self) -> None:
         """Return the buffers to where the step began, because a trainer was lost and the step is not made."""
         changed = self.changed
-        with torch.no_grad():
-            for index, (buffer, before) in enumerate(zip(self._now(), self._before, strict=False)):
-                if changed >> index & 1:
-                    buffer.copy_(before)
+        for index, (buffer, before) in enumerate(zip(self._now(), self._before, strict=False)):
+            if changed >> index & 1:
+                overwrite(buffer, before)
 
     def begin_piece(self, slot: int) -> None:
         """Prepare the buffers for a batch: a logical rank's first one sees them as they were before the step."""
         if self.parts and slot != self._slot:
             for buffer, before in zip(self._now(), self._before, strict=True):
-                buffer.copy_(before)
+                overwrite(buffer, before)
         self._slot = slot
 
     def end_piece(self, weight: float) -> None:
@@ -119,20 +132,19 @@ class SyncedBuffers:
 
     @property
     def changed(self) -> int:
-        """Bit i is set if buffer i may have changed in this step.
-
-        Raises:
-            PermanentError: one has changed that is not kept equal.
-        """
+        """Bit i is set if buffer i may have changed in this step."""
         for name, one, version in self._others if not self._wire.is_alone else ():
-            if one._version != version:  # noqa: SLF001
-                raise PermanentError(
-                    f"Elastic: the loop writes to the buffer {name}, which is not saved (persistent=False), so it is"
-                    " not kept equal in all trainers; register it with persistent=True, or take a new tensor"
+            if not self._has_said_others and version_of(one) != version:
+                self._has_said_others = True
+                _log.warning(
+                    "Elastic: the loop writes to the buffer %s, which is not saved (persistent=False), so it is not"
+                    " kept equal in all trainers. Register it with persistent=True if a batch reads what an earlier"
+                    " one has written (said once)",
+                    name,
                 )
         found = 0
         for place, (one, before, version) in enumerate(zip(self._now(), self._buffers, self._versions, strict=True)):
-            is_same = one is before and one._version == version and one.numel() > _SMALL  # noqa: SLF001
+            is_same = one is before and version_of(one) == version and one.numel() > _SMALL
             found |= (not is_same) << place
         return found
 
@@ -145,13 +157,17 @@ class SyncedBuffers:
 
         Raises:
             PeerLostError: a trainer is gone; nothing has changed.
+            PermanentError: one is of a kind that cannot be exchanged.
         """
-        if not changed or (self._wire.is_alone and not (self._is_mean and self.parts)):
+        if not changed or not self._is_exchanged:
             return
+        for index, name in enumerate(self._state.buffers):
+            if changed >> index & 1:
+                check_kind(f"the buffer {name}", self._buffers[index])
         chosen = [(index, one) for index, one in enumerate(self._now()) if changed >> index & 1]
         means = [(index, one) for index, one in chosen if self._is_mean and not _is_whole(one)]
         others = [one for _, one in chosen if not self._is_mean or _is_whole(one)]
-        rows = [torch.cat([_bytes(one) for one in others])] if others else []
+        rows = [torch.cat([bytes_of(one) for one in others])] if others else []
         if not is_last:
             rows = [torch.zeros_like(row) for row in rows]
         if means:
@@ -165,17 +181,12 @@ class SyncedBuffers:
             self._put([one for _, one in means], rows[-1].split(sizes), _from_numbers)
 
     def _put(self, chosen: list[Any], parts: Any, made: Callable[[Any, Any], Any]) -> None:
-        with torch.no_grad():
-            for one, part in zip(chosen, parts, strict=True):
-                its = made(part, one)
-                if (
-                    not self._has_said
-                    and self._weight
-                    and not self._is_mean
-                    and not torch.equal(its, one.detach().cpu())
-                ):
-                    self._say(one)
-                one.copy_(its)
+        for one, part in zip(chosen, parts, strict=True):
+            its = made(part, one)
+            is_asked = self._weight and not self._is_mean and not self._has_said
+            if is_asked and not torch.equal(its, one.detach().cpu()):
+                self._say(one)
+            overwrite(one, its)
 
     def _say(self, buffer: Any) -> None:
         """Say once that the trainers had other values, unless it is an average of a normalisation."""
@@ -197,16 +208,12 @@ def _is_whole(buffer: Any) -> bool:
 
 def _numbers(buffer: Any) -> Any:
     """The numbers of a buffer, in double precision; a complex one is two."""
-    flat = buffer.detach().reshape(-1)
+    flat = resolved(buffer.detach()).reshape(-1)
     return (torch.view_as_real(flat).reshape(-1) if buffer.is_complex() else flat).to("cpu", torch.float64)
 
 
 def _from_numbers(part: Any, buffer: Any) -> Any:
     return (torch.view_as_complex(part.view(-1, 2)) if buffer.is_complex() else part).view_as(buffer)
-
-
-def _bytes(buffer: Any) -> Any:
-    return buffer.detach().reshape(-1).cpu().contiguous().view(torch.uint8)
 
 
 def _from_bytes(part: Any, buffer: Any) -> Any:

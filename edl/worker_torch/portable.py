@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from edl.errors import ConfigError
+from edl.errors import ConfigError, PermanentError
 
 try:
     import torch
@@ -128,13 +128,55 @@ def like(tensor: Any, part: Any) -> Any:
 
 def bits_of(tensor: Any) -> int:
     """A sum over the bits of a tensor, in [-2**63, 2**63); it differs for other bits but by a rare chance."""
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    flat = _flat(tensor)
     whole = len(flat) // _WORD * _WORD
     found = int(flat[:whole].view(torch.int64).sum()) if whole and not flat.storage_offset() % _WORD else 0
     if not found and whole:
         found = int(flat[:whole].clone().view(torch.int64).sum())
     rest = flat[whole:].tolist()
     return _signed(found + sum(byte << (_WORD * place) for place, byte in enumerate(rest)))
+
+
+def bytes_of(tensor: Any) -> Any:
+    """The numbers of a tensor as a row of bytes on the CPU; a copy if they are elsewhere, or have gaps."""
+    return _flat(tensor.cpu())
+
+
+def _flat(tensor: Any) -> Any:
+    return resolved(tensor.detach()).contiguous().view(-1).view(torch.uint8)
+
+
+def resolved(tensor: Any) -> Any:
+    """The tensor with the numbers that it shows in its memory, where a conjugate or negative view has others."""
+    return tensor.resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
+
+
+def check_kind(place: str, tensor: Any) -> None:
+    """Refuse a tensor of which the memory is not its numbers.
+
+    Args:
+        place: its name in a message.
+        tensor: that other trainers need, too.
+
+    Raises:
+        PermanentError: it is quantised, or sparse.
+    """
+    if tensor.is_quantized or tensor.layout != torch.strided:
+        raise PermanentError(
+            f"Elastic: {place} is {tensor.dtype} of layout {tensor.layout}, and quantised and sparse tensors cannot"
+            " be copied to other trainers; keep its parts as plain buffers, and build it from them"
+        )
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor was written to; 0 for one of `torch.inference_mode`, for which torch does not count."""
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch's only name for it
+
+
+def overwrite(tensor: Any, values: Any) -> None:
+    """Write values of the same shape into a tensor, also into one of `torch.inference_mode`."""
+    with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+        tensor.copy_(values)
 
 
 def _signed(number: int) -> int:
@@ -165,6 +207,9 @@ class Packed:
 
     Attributes:
         tensors: the tensors of the state, not copied.
+
+    Raises:
+        PermanentError: a tensor is quantised, or sparse.
     """
 
     def __init__(self, state: Any) -> None:
@@ -176,19 +221,21 @@ class Packed:
         torch.save((skeleton, shapes), file)
         self.header = file.getvalue()
 
-    def _taken_out(self, value: Any) -> Any:
+    def _taken_out(self, value: Any, place: str = "state") -> Any:
         if isinstance(value, torch.Tensor):
+            check_kind(place, value)
+            value = resolved(value)
             key = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.device)
-            place = self._places.setdefault(key, len(self.tensors)) if value.numel() else len(self.tensors)
-            if place == len(self.tensors):
+            number = self._places.setdefault(key, len(self.tensors)) if value.numel() else len(self.tensors)
+            if number == len(self.tensors):
                 self.tensors.append(value.detach())
-            return (_TENSOR, place)
+            return (_TENSOR, number)
         if isinstance(value, dict):
-            return {key: self._taken_out(item) for key, item in value.items()}
+            return {key: self._taken_out(item, f"{place}[{key!r}]") for key, item in value.items()}
         if isinstance(value, list):
-            return [self._taken_out(item) for item in value]
+            return [self._taken_out(item, place) for item in value]
         if isinstance(value, tuple) and not isinstance(value, torch.Size):
-            return tuple(self._taken_out(item) for item in value)
+            return tuple(self._taken_out(item, place) for item in value)
         return value
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edl.errors import ConfigError, PermanentError
 from edl.worker_torch.modes import Settings
-from edl.worker_torch.portable import detached, is_shard, local_of, plain, restored
+from edl.worker_torch.portable import detached, is_shard, local_of, overwrite, plain, restored
 
 try:
     import torch
@@ -177,14 +178,16 @@ class TrainState:
         self.steps, self.carried = state["steps"], restored(keep(state["gradients"]), self.mesh)
 
     def _load_model(self, state: Any) -> None:
-        self.model.load_state_dict(restored(state["model"], self.mesh))
+        is_inference = any(one.is_inference() for one in self.model.buffers())  # only within it they can be written
+        with torch.inference_mode() if is_inference else contextlib.nullcontext():
+            self.model.load_state_dict(restored(state["model"], self.mesh))
         by_name = {name: parameter for parameter, name in self._names.items()}
         theirs = state.get("constants", {})
         for name, buffer in self.others.items():
             its = theirs.get(name)  # a cache may have grown since
             if its is not None and its.shape == buffer.shape and not torch.equal(its.to(buffer), buffer):
-                buffer.copy_(its)
-        self._settings.load(restored(detached(state.get("modules", {}))))
+                overwrite(buffer, its)
+        self._settings.load(restored(state.get("modules", {})))
         frozen = set(state["frozen"])
         for name, parameter in by_name.items():
             parameter.requires_grad_(name not in frozen)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker_torch.portable import bits_of, local_of
+from edl.worker_torch.portable import bits_of, local_of, version_of
 from edl.worker_torch.state import TrainState
 
 try:
@@ -89,7 +89,7 @@ class LimitWatch:
             PermanentError: it has changed weights since it computed others of the same batch.
         """
         self._check_weights(parameters)
-        self._versions = [one._version for one in parameters]  # noqa: SLF001 - torch has no other name for it
+        self._versions = [version_of(one) for one in parameters]
         self._bits = self._looked_at(parameters)
         if self._is_due:
             found = [(one, _sample(one.grad).clone()) for one in _with_gradient(parameters)]
@@ -159,7 +159,7 @@ class LimitWatch:
             return
         bits = self._looked_at(parameters) if self._bits else []  # writing to parameter.data changes no version
         for index, (parameter, version) in enumerate(zip(parameters, self._versions, strict=True)):
-            if parameter._version != version or (bits and bits[index] != self._bits[index]):  # noqa: SLF001
+            if version_of(parameter) != version or (bits and bits[index] != self._bits[index]):
                 raise PermanentError(
                     f"Elastic: the loop changes {self._state.name_of(parameter)} after it computed a gradient, and"
                     " the step is made only when the loop asks for the next batch. What limits weights after a step"
@@ -174,7 +174,9 @@ class LimitWatch:
         is_in_time = self._spent_s <= _SHARE * (began_s - self._since_s)
         if self._state.shards > 1 or not (is_in_time or self._is_due or self._bits):
             return []
-        found = [bits_of(local_of(parameter.detach())) for parameter in parameters]
+        local = [local_of(parameter.detach()) for parameter in parameters]
+        have_bits = [type(one) is torch.Tensor and one.layout == torch.strided for one in local]  # not all kinds have
+        found = [bits_of(one) if has_bits else 0 for one, has_bits in zip(local, have_bits, strict=True)]
         self._spent_s += time.monotonic() - began_s
         return found
 

@@ -164,7 +164,7 @@ class StepGuard:
         """Keep the error of the block: a loop that catches it may not go on."""
         try:
             yield
-        except EdlError as error:
+        except (PermanentError, ConfigError) as error:  # another kind, such as a lost peer, is over with the step
             self.refused = error
             raise
 

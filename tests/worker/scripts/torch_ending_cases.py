@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from edl.errors import EdlError, PermanentError
+from edl.worker.endings import Endings
 from edl.worker_torch import Elastic
 from tests.worker.test_worker import in_thread
 from tests.worker.torch_script import BATCH, EPOCHS, RECORDS, Script, X, Y
@@ -85,6 +87,39 @@ async def test_a_loop_that_stops_within_a_step_is_told_to_go_on(tmp_path: Path) 
             PermanentError, match=r"called elastic.stop\(\) and was left .* before it had all batches"
         ):
             await in_thread(lambda: script.run(stopped))
+
+
+async def test_a_loop_that_fails_at_the_end_still_closes_the_connection(tmp_path: Path) -> None:
+    def failing() -> Any:
+        try:
+            yield
+        finally:
+            raise OSError("the disk is full")
+
+    def stopped(script: Script) -> Any:
+        kept = script.job.endings.opened(failing())
+        next(kept)
+        for x, y in script.elastic.batches():
+            train(script, x, y)
+            script.elastic.stop()
+            break
+        return kept
+
+    async with serving(tmp_path, f"index:{RECORDS}", epochs=EPOCHS) as served:
+        script = await in_thread(lambda: Unclosed(served))
+        with pytest.raises(OSError, match="the disk is full"):
+            await in_thread(lambda: script.run(stopped))
+    assert script.job.is_closed
+
+
+def test_a_connection_that_ends_within_its_loop_leaves_the_loop_alone() -> None:
+    endings, stopped = Endings("a job"), SimpleNamespace(must_stop=True)
+
+    def loop() -> Any:
+        yield endings.close(stopped, None)  # type: ignore[arg-type] # of a loop it asks for that alone
+
+    kept = endings.opened(loop())
+    assert next(kept) is None
 
 
 @pytest.mark.parametrize("is_new", [True, False])

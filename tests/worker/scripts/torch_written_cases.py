@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from edl.errors import PermanentError
+from edl.errors import ConfigError, EdlError, PermanentError, TemporaryError
+from edl.worker.steps import PeerLostError
+from edl.worker_torch.watches.step_guard import StepGuard
 from tests.worker.scripts.torch_coupled_cases import in_batch_negatives
 from tests.worker.scripts.torch_gradient_cases import equal_to_plain, mse
 from tests.worker.torch_script import Script, network, trained
@@ -108,6 +110,18 @@ async def test_a_loop_that_catches_a_refusal_does_not_go_on(tmp_path: Path, refu
 
     with pytest.raises(PermanentError, match=says):
         await trained(tmp_path, 1, body)
+
+
+def test_a_lost_peer_is_no_refusal() -> None:
+    guard = StepGuard([], [], None, owns=bool, keeps=bool, on_loss=lambda *_, **__: None)
+    for error in (PeerLostError("gone"), TemporaryError("late")):
+        with contextlib.suppress(EdlError), guard.hearing():
+            raise error
+        assert guard.refused is None
+    refusal = ConfigError("wrong")
+    with contextlib.suppress(ConfigError), guard.hearing():
+        raise refusal
+    assert guard.refused is refusal
 
 
 class Rated(torch.optim.SGD):
