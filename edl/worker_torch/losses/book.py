@@ -19,7 +19,7 @@ _LEFT_OUT = (
     "the loop has left out a batch, whose records count with a gradient of zero. A batch is a part of a step, so"
     " which ones are left out depends on the number of trainers"
 )
-_DIGITS, _ALWAYS = 6, 4
+_DIGITS, _ALWAYS, _OFTEN = 6, 64, 8
 _log = logging.getLogger(__name__)
 
 
@@ -40,8 +40,8 @@ class LossBook:
         self._shards, self.global_batch, self.varies = shards, 0, False
         self.kind = self.weight = 0
         self._divisors: set[float] = set()
-        self._known: set[float] = set()  # numbers that are factors
         self._odd: tuple[float, int] = 1.0, 0  # by what the last batches were divided, and how many of them were
+        self._shares: tuple[float, int] = 0.0, 0  # the same of weights that add up to 1 or to the records
         self._factors: set[tuple[float, ...]] = set()
         self._piece: Piece | None = None
         self._loss: LossKind | None = None
@@ -119,7 +119,9 @@ class LossBook:
         if has_gradient and piece.weight:
             loss = self._loss or LossKind(RECORDS)
             self.varies |= bool(weight) and loss.is_constant and loss.kind == WEIGHT
-            self._check_divisor(loss)
+            if piece.weight < 1.0 and not self._is_said:
+                self._check_divisor(loss)
+                self._check_shares(loss)
             self.kind = common({self.kind, loss.kind})
             self.weight += weight
             self._divisors.add(loss.weight)
@@ -137,11 +139,22 @@ class LossBook:
         """Refuse a sum that is always divided by one number: then it is a factor, and not what each batch counts."""
         value, times = self._odd
         self._odd = loss.weight, (times + 1 if loss.is_odd and loss.weight == value else 1)
-        if loss.is_odd and not self._is_said and loss.weight != 1.0 and self._odd[1] >= _ALWAYS:
+        if loss.is_odd and loss.weight != 1.0 and self._odd[1] >= _ALWAYS:
             raise PermanentError(
                 f"Elastic: the loss is a sum that is divided by {loss.weight:g}, in {_ALWAYS} batches one after the"
                 " other, so it cannot be seen whether that is a number that counts or a factor; say"
                 " elastic.backward(loss, reduction='sum') for a factor, or weight=n for a mean over n"
+            )
+
+    def _check_shares(self, loss: LossKind) -> None:
+        """Refuse weights that always add up to 1 or to the records, though they are others in each batch."""
+        value, times = self._shares
+        self._shares = loss.share, (times + 1 if loss.share and loss.share != value else bool(loss.share))
+        if self._shares[1] >= _OFTEN:
+            raise PermanentError(
+                "Elastic: the loss is weighed by numbers that were divided by their sum or mean over the batch, and a"
+                " trainer has a part of the batch only; divide a sum by their sum, (each * w).sum() / w.sum(), or say"
+                " what counts with elastic.backward(loss, weight=...)"
             )
 
     def _recognise(self, loss: Any, piece: Piece) -> None:
@@ -149,7 +162,7 @@ class LossBook:
         records = piece.end - piece.start
         is_due = not self._pieces & (self._pieces - 1)
         whole = {round(records / piece.weight)} if piece.weight else set[int]()
-        found, before = kind_of(loss, records, {*whole, self.global_batch}, self._known), self._loss
+        found, before = kind_of(loss, records, {*whole, self.global_batch}), self._loss
         if is_due and self._shards < 2 and is_coupled(loss, records):
             raise _coupled()
         if found.doubt:
@@ -202,7 +215,7 @@ def check_factors(found: set[int]) -> None:
             " batch of the same step, such as a detached loss, a variance of the batch, a random number or a count of"
             " the loop. Each trainer has a part of the batch only, so the step would depend on the number of"
             " trainers; multiply by a number that all batches of a step share, such as one that is computed from"
-            " elastic.step"
+            " elastic.step, and divide a sum over records by their number: each.sum() / len(x)"
         )
 
 

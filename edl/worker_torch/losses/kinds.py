@@ -7,24 +7,19 @@ that computes the gradient of `cross_entropy` has the sum of the weights of the 
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Container
 from typing import Any, NamedTuple
 
 from edl.errors import ConfigError, PermanentError
-from edl.worker_torch.losses.scales import (
-    THROUGH,
-    Scale,
-    is_number,
-    is_of_records,
-    numbers_of,
-    scale_below,
-    scale_of,
-)
+from edl.worker_torch.losses.scales import THROUGH, factors_of, is_nothing, scale_below, shape_of
 
 try:
     import torch
+    from torch.nn import Parameter
 except ImportError as error:
     raise ConfigError(
         "edl.worker_torch needs the package torch, which is not installed here; run pip install torch"
@@ -44,9 +39,12 @@ _OF_WEIGHTS = re.compile(
     r"|Rsub|Neg|Exp|Expm1|Log|Log1P|Log2|Softplus|Sigmoid|Tanh|Rsqrt|Reciprocal|Select|Slice|Unsqueeze|Squeeze|Expand|T"
     r"|Transpose|Permute|UnsafeView|Clone|Alias|ToCopy|Relu|Clamp|ClampMin|Logsumexp)Backward"
 )
+_MATRIX = re.compile(r"(Mm|Bmm|Mv|Dot|Softmax|LogSoftmax|LinalgSvd|LinalgEigh|LinalgQr)Backward")
+_LOSS_OF_TORCH = re.compile(r"(Mse|SmoothL1|Huber)LossBackward")
 _TERMS = re.compile(r"(Add|Sub|Rsub|Stack|Cat)Backward")
 _LISTS = ("Stack", "Cat")
 _DEEPEST, _MOST_OF_WEIGHTS, _MOST_TERMS = 64, 4096, 4096
+_NEITHER, _GROWN, _OF_A_MATRIX = -1, 1, 2
 UNIT = 2.0**20
 """Weights are summed as whole numbers of 1/UNIT, in any order with the same result."""
 
@@ -64,14 +62,14 @@ class LossKind(NamedTuple):
         is_known: False if nobody can see how the loss was computed, so it is taken for a mean over records.
         curve: what was computed from a mean, such as its root; empty if the loss is the mean.
         constants: the numbers of Python's by which its terms were divided, of those that are sums.
-        factors: tensors of one number by which means were multiplied or divided, by their values.
-        numbers: the numbers of Python's by which means were multiplied or divided.
+        factors: tensors of one number by which it, or a sum of it, was multiplied or divided, by their values.
+        numbers: the numbers of Python's by which it, or a sum of it, was multiplied or divided.
         has_penalty: it is a sum over records plus a sum over weights.
         is_part: it is a mean over rows that are not those of the batch, such as those of a part of it.
-        is_odd: it was divided by a number of Python's that is not one of records.
+        is_odd: it was divided by a number of Python's alone that is no multiple of the records.
         has_records: it is not the loss yet, but a tensor in which a mean meets numbers of each record.
         are_rows: it is a sum of losses, one for each record.
-        size: how many numbers a sum adds up; 0 if that is not known.
+        share: the largest one of weights of the records that add up to 1 or to the records; 0 for none.
     """
 
     kind: int
@@ -90,7 +88,7 @@ class LossKind(NamedTuple):
     is_odd: bool = False
     has_records: bool = False
     are_rows: bool = False
-    size: int = 0
+    share: float = 0.0
 
     @property
     def is_mean(self) -> bool:
@@ -101,21 +99,18 @@ class LossKind(NamedTuple):
         return self.is_known and self.kind != SUM
 
 
-def kind_of(loss: Any, records: int, step_records: Container[int], factors: set[float] | None = None) -> LossKind:
+def kind_of(loss: Any, records: int, step_records: Container[int]) -> LossKind:
     """Recognise the kind of a loss from how it was computed; an unknown one counts as a mean over records.
 
     Args:
         loss: before its gradient is computed.
         records: the records of its batch.
         step_records: of the step over all trainers, and of a step that is not the last one of its epoch.
-        factors: numbers that are known to be factors of sums; those of this loss are added.
 
     Raises:
         PermanentError: the loss is a sum of terms that need different weights, or another function of a mean.
     """
-    found = _Reading(records, factors if factors is not None else set()).kind(loss.grad_fn, _DEEPEST) or LossKind(
-        RECORDS, is_known=False
-    )
+    found = _Reading(records).kind(loss.grad_fn, _DEEPEST) or LossKind(RECORDS, is_known=False)
     is_divided = found.is_constant and found.weight in step_records and found.weight != records
     if found.has_penalty and (is_divided or found.kind == SUM):
         raise PermanentError(
@@ -136,7 +131,8 @@ def kind_of(loss: Any, records: int, step_records: Container[int], factors: set[
             f" records of a whole step, and another one is a mean over this batch of {records}; divide the first one"
             " by len(x)"
         )
-    is_odd = found.is_constant and not is_divided and not is_of_records(found.weight, records, found.size)
+    divisors = (found.weight, *found.numbers)
+    is_odd = found.is_constant and not is_divided and not any(one and not one % records for one in divisors)
     return found._replace(kind=DIVIDED) if is_divided else found._replace(is_odd=is_odd)
 
 
@@ -145,11 +141,11 @@ class _Reading:
 
     Args:
         records: the records of the batch.
-        factors: see `kind_of`.
     """
 
-    def __init__(self, records: int, factors: set[float]) -> None:
-        self._records, self._factors = records, factors
+    def __init__(self, records: int) -> None:
+        self._records = records
+        self._of_weights: dict[Any, int] = {}
 
     def kind(self, node: Any, depth: int) -> LossKind | None:  # noqa: PLR0911 - one for each form of a loss
         """The kind of what was computed from all records; None for a tensor that still has them, and if unknown."""
@@ -185,11 +181,11 @@ class _Reading:
         places = [_signed(one) % len(sizes) for one in getattr(node, "_saved_dim", ())] or range(len(sizes))
         if (axis or 0) not in places:
             return None
-        scale = scale_below(inner[0] if inner else None, self._records, math.prod(sizes), self._factors)
+        scale = scale_below(inner[0] if inner else None, self._records)
         if not is_mean:
-            return self._divided(LossKind(SUM, size=math.prod(sizes)), scale)
+            return self._sum_times(LossKind(SUM, share=scale.share), scale.factors, scale.numbers)
         found = _of_a_selection(inner, getattr(node, "_saved_self_sym_numel", None)) or self._mean_over(sizes)
-        return found._replace(doubt=scale.doubt)
+        return found._replace(share=scale.share)
 
     def _mean_over(self, sizes: tuple[int, ...]) -> LossKind:
         """A mean over the records, or over rows that are others, such as those of a part of the batch."""
@@ -212,16 +208,16 @@ class _Reading:
         """Such as `mse_loss`, whose mean is one over all numbers that it got."""
         of = getattr(node, "_saved_self", None)
         if node._saved_reduction != _MEAN_OF_TORCH:  # noqa: SLF001
-            size = of.numel() if of is not None else 0
-            return LossKind(SUM, size=size) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
+            return LossKind(SUM) if node._saved_reduction == _SUM_OF_TORCH else None  # noqa: SLF001
         found = self._mean_over(tuple(of.shape)) if of is not None and of.dim() else LossKind(RECORDS)
         found = _of_a_selection(inner, of.numel() if of is not None else None) or found
         weight = getattr(node, "_saved_pos_weight", None)
         return found._replace(factors=(float(weight),)) if weight is not None and weight.numel() == 1 else found
 
     def _of_terms(self, node: Any, depth: int) -> LossKind | None:
-        terms = _terms_of(node)
-        are_of_weights = [_is_of_weights(of) for of in terms]
+        every = _terms_of(node)
+        terms = [of for of in every if not is_nothing(of)] or every
+        are_of_weights = [self._is_of_weights(of) for of in terms]
         is_penalty = not all(are_of_weights)  # what is of weights does not count beside other terms
         kinds = [
             None if own and is_penalty else self.kind(of, depth - 1)
@@ -229,32 +225,56 @@ class _Reading:
         ]
         has_records = any(of is None and not own for of, own in zip(kinds, are_of_weights, strict=True))
         found = _of_kinds(kinds, are_of_weights, self._records)
-        return found and found._replace(has_records=has_records and numbers_of(node) > 1)
+        if found is not None and found.kind == SUM:  # each term may have the factor of a record or a class of its own
+            found = found._replace(factors=(), numbers=())
+        return found and found._replace(has_records=has_records and _is_many(node))
 
     def _of_a_product(self, node: Any, inner: list[Any], depth: int) -> LossKind | None:
         kinds = [self.kind(one, depth - 1) for one in inner]
         known = [of for of in kinds if of is not None]
-        has_records = any(of is None and not _is_of_weights(one) for of, one in zip(kinds, inner, strict=True))
+        has_records = any(of is None and not self._is_of_weights(one) for of, one in zip(kinds, inner, strict=True))
         if not known:
             return None
         found = next((of for of in known if of.curve), known[0])
-        found = found._replace(has_records=has_records and numbers_of(node) > 1)
+        found = found._replace(has_records=has_records and _is_many(node))
+        factors, numbers = factors_of(node)
         if found.is_mean:
-            factors, numbers = _factors_of(node)
             return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
-        return self._divided(found, scale_of(node, self._records, found.size, self._factors))
-
-    @staticmethod
-    def _divided(found: LossKind, scale: Scale) -> LossKind:
-        """A sum that is divided by a number is a mean."""
-        if scale.doubt:
-            return found._replace(kind=RECORDS, doubt=scale.doubt)
-        if not scale.divisor:
-            return found
-        constants, is_number = (scale.divisor,) if scale.is_number else (), scale.is_number
+        if not node.name().startswith("Div") or not (factors or numbers):
+            return self._sum_times(found, factors, numbers)
+        (divisor,) = factors or numbers  # a sum that is divided by a number is a mean
+        is_constant = bool(numbers)
         return LossKind(
-            WEIGHT, scale.divisor, is_divided=True, is_constant=is_number, constants=constants, size=found.size
+            WEIGHT, divisor, is_divided=True, is_constant=is_constant, constants=numbers, share=found.share
         )
+
+    def _sum_times(self, found: LossKind, factors: tuple[float, ...], numbers: tuple[float, ...]) -> LossKind:
+        """A sum that is multiplied; what one record is multiplied by may be its own weight."""
+        if self._records == 1:
+            return found
+        return found._replace(factors=found.factors + factors, numbers=found.numbers + numbers)
+
+    def _is_of_weights(self, node: Any) -> bool:
+        """True if a term is computed from parameters alone."""
+        known, opened, ahead = self._of_weights, dict[Any, tuple[int, list[Any]]](), [node]
+        most = len(known) + _MOST_OF_WEIGHTS
+        while ahead:
+            of = ahead[-1]
+            if of not in known and of not in opened:
+                inner = [one for one, _ in of.next_functions if one is not None]
+                if (form := _form(of, inner)) != _NEITHER:
+                    opened[of] = form, inner
+                    ahead += [one for one in inner if one not in known]
+                    continue
+            ahead.pop()
+            if of in opened:
+                form, inner = opened.pop(of)
+                forms = {form, *(known[one] for one in inner)}
+                known[of] = _NEITHER if _NEITHER in forms else functools.reduce(operator.or_, forms)
+            if known.setdefault(of, _NEITHER) == _NEITHER or len(known) + len(opened) > most:
+                known.update(dict.fromkeys((*opened, node), _NEITHER))  # all that is computed from it
+                break
+        return known[node] not in {_NEITHER, _GROWN | _OF_A_MATRIX}
 
 
 def _of_labels(node: Any, records: int) -> LossKind | None:
@@ -275,7 +295,7 @@ def _of_labels(node: Any, records: int) -> LossKind | None:
             is_part=bool(labels.numel() % records),
         )
     is_sum = node._saved_reduction == _SUM_OF_TORCH  # noqa: SLF001
-    return LossKind(SUM, size=labels.numel()) if is_sum else None
+    return LossKind(SUM) if is_sum else None
 
 
 def _signed(number: int) -> int:
@@ -295,18 +315,31 @@ def _of_a_selection(inner: list[Any], count: int | None) -> LossKind | None:
     return LossKind(WEIGHT, float(count), ignores=is_mask)
 
 
-def _is_of_weights(node: Any) -> bool:
-    """True if a term is computed from parameters alone, number by number."""
-    ahead, seen = [node], set[Any]()
-    while ahead and len(seen) < _MOST_OF_WEIGHTS:
-        of = ahead.pop()
-        if of in seen:
-            continue
-        seen.add(of)
-        if not _OF_WEIGHTS.match(of.name()):
-            return False
-        ahead += [one for one, _ in of.next_functions if one is not None]
-    return not ahead
+def _is_many(node: Any) -> bool:
+    """True if an output has several numbers."""
+    return math.prod(shape_of(node) or ()) > 1
+
+
+def _form(node: Any, inner: list[Any]) -> int:
+    """How a function may be a part of a term of parameters alone, by its operands without a gradient, as data are.
+
+    None is allowed in a product of matrices, and elsewhere none that makes the output larger than the parameter.
+    """
+    name = node.name()
+    if _is_listed(name):
+        if not inner:
+            return 0 if isinstance(node.variable, Parameter) else _GROWN
+        is_met = len(inner) == 1 < len(node.next_functions)
+        return _GROWN if is_met and shape_of(node) != shape_of(inner[0]) else 0
+    if _MATRIX.match(name):
+        return _OF_A_MATRIX if len(inner) == len(node.next_functions) else _NEITHER
+    is_of_one = len(inner) == 1 and isinstance(getattr(inner[0], "variable", None), Parameter)
+    return _OF_A_MATRIX if is_of_one and _LOSS_OF_TORCH.match(name) else _NEITHER
+
+
+@functools.cache
+def _is_listed(name: str) -> bool:
+    return bool(_OF_WEIGHTS.match(name))
 
 
 def _terms_of(node: Any) -> list[Any]:
@@ -332,19 +365,20 @@ def _of_kinds(kinds: list[LossKind | None], are_of_weights: list[bool], records:
     found = [of for of, own in pairs if not own] or known
     sums, means = [of for of in found if of.kind == SUM], [of for of in found if of.kind != SUM]
     if not means:
-        return sums[0]._replace(has_penalty=has_penalty, size=sum(of.size for of in sums)) if sums else None
+        return sums[0]._replace(has_penalty=has_penalty) if sums else None
     whole = _of_means(means, records)
     if sums:
         whole = whole._replace(doubt="the loss is a sum of terms, of which one is a sum over records, and one a mean")
     names = ("factors", "numbers", "constants")
     factors, numbers, constants = (sum((getattr(of, name) for of in means), ()) for name in names)
-    return whole._replace(factors=factors, numbers=numbers, constants=constants, has_penalty=has_penalty)
+    share = max(of.share for of in found)
+    return whole._replace(factors=factors, numbers=numbers, constants=constants, has_penalty=has_penalty, share=share)
 
 
 def _of_means(means: list[LossKind], records: int) -> LossKind:
     parts = [of for of in means if of.is_part]
     if len(parts) == len(means) == records and len({of.weight for of in parts}) == 1:
-        return LossKind(SUM, size=records, are_rows=True)  # a loss of each record
+        return LossKind(SUM, are_rows=True)  # a loss of each record
     if len(means) == 1:
         return means[0]
     weights = {float(f"{of.weight:.5g}") for of in means if of.kind == WEIGHT}  # but for the order of a sum
@@ -360,16 +394,4 @@ def _of_means(means: list[LossKind], records: int) -> LossKind:
     if has_means:
         return LossKind(RECORDS)
     is_divided, is_constant = (all(getattr(of, name) for of in means) for name in ("is_divided", "is_constant"))
-    return LossKind(
-        WEIGHT, max(weights), is_divided, is_constant, any(of.ignores for of in means), size=means[0].size
-    )
-
-
-def _factors_of(node: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Tensors of one number, and Python's numbers, by which a mean is multiplied or divided; none has a gradient."""
-    if sum(of is not None for of, _ in node.next_functions) != 1:
-        return (), ()
-    every = [getattr(node, f"_saved_{side}", None) for side in ("self", "other")]
-    found = [one for one in every if one is not None and (not isinstance(one, torch.Tensor) or one.numel() == 1)]
-    tensors, numbers = ([float(one) for one in found if is_number(one) is of_python] for of_python in (False, True))
-    return tuple(tensors), tuple(numbers)
+    return LossKind(WEIGHT, max(weights), is_divided, is_constant, any(of.ignores for of in means))
