@@ -12,20 +12,17 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from edl.lifecycle.pod_events import STEADY_AFTER_S
-from edl.model.names import Role
+from edl.lifecycle.trials.pauses import LONGEST_S, Slot, pause_s
 from edl.model.pods import Pod, PodPhase
 from edl.model.status import POD_DELETED
 from edl.model.units import count
 
 SOON_S = STEADY_AFTER_S
 """A deletion within this time from the start of a pod, or from its creation if it has not started, counts."""
-FIRST_S, LONGEST_S = 10.0, 360.0
-"""The pause after the second deletion in a row, and the longest one, in seconds: those of a `batch/v1` Job."""
-EVICTED = "EvictionByEvictionAPI"
 FORGOTTEN_AFTER_S = 2.0 * LONGEST_S
 """A row of deletions is over so long after its last pause, whether or not there was a pod since."""
 
-Slot = tuple[Role, int]
+_EVICTED = "EvictionByEvictionAPI"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class DeletedByOthers:
             row = self.rows.get(slot)
             if time_s - since_s < SOON_S and (row is None or row.uid != uid):
                 times = row.times + 1 if row is not None else 1
-                until_s = now_s + (min(LONGEST_S, FIRST_S * 2.0 ** min(times - 2, 10)) if times > 1 else 0.0)
+                until_s = now_s + (pause_s(times - 2) if times > 1 else 0.0)
                 self.rows[slot] = _Row(name, uid, times, until_s, until_s + FORGOTTEN_AFTER_S)
         live = [(slot, pod) for slot, pod in pods if pod.is_live and not pod.intent]
         self.young = {
@@ -122,9 +119,9 @@ class DeletedByOthers:
 def _is_taken(pod: Pod) -> bool:
     """Return True if somebody ends a pod that runs, or has evicted one; nodes that fail or are full do not count."""
     is_ending = (pod.terminating and not pod.is_finished) or (
-        pod.phase is PodPhase.FAILED and pod.disruption == EVICTED
+        pod.phase is PodPhase.FAILED and pod.disruption == _EVICTED
     )
-    return is_ending and not pod.intent and pod.disruption in ("", EVICTED)
+    return is_ending and not pod.intent and pod.disruption in ("", _EVICTED)
 
 
 def _since_s(pod: Pod) -> float:

@@ -17,6 +17,7 @@ from math import inf
 
 from edl.lifecycle.pod_events import FAILED, STEADY_AFTER_S
 from edl.lifecycle.trials.deleted_by_others import DeletedByOthers
+from edl.lifecycle.trials.pauses import Slot, pause_s
 from edl.lifecycle.trials.unstarted import is_overdue, runs_well
 from edl.model.cluster import AvoidedNode
 from edl.model.jobs import Job
@@ -25,8 +26,6 @@ from edl.model.pods import Pod, PodPhase
 from edl.model.status import POD_REJECTED
 from edl.model.units import count
 
-FIRST_S, LONGEST_S = 10.0, 360.0
-"""The first pause and the longest one, in seconds: those of a `batch/v1` Job."""
 FORGOTTEN_AFTER_S = 600.0
 """A pod that ran for this time before it failed begins with the first pause again, as for a kubelet."""
 NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
@@ -34,9 +33,6 @@ NODE_FIRST_S, NODE_LONGEST_S = 60.0, 3600.0
 LATER_S = 30.0
 """A pod created this long after a rejection was not sent together with the rejected pod."""
 _MOST_NAMED = 3
-
-Slot = tuple[Role, int]
-"""The role and the index of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,5 +288,4 @@ def _note_end(known: _OfJob, slot: Slot, pod: Pod, now: tuple[float, float], *, 
 
 
 def _longer(before: _Pause, now_s: float, pod_uid: str) -> _Pause:
-    pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(before.count, 10))
-    return _Pause(pod_uid, before.count + 1, now_s + pause_s)
+    return _Pause(pod_uid, before.count + 1, now_s + pause_s(before.count))

@@ -226,7 +226,8 @@ def test_a_job_is_degraded_for_a_minute_after_its_pods_are_accepted_again() -> N
     for _ in range(80):
         stage.wait(1.0)
         stage.send()
-        condition = stage.world.jobs[A].status.condition("Degraded")  # type: ignore[union-attr]
+        status = stage.world.jobs[A].status
+        condition = None if status is None else status.condition("Degraded")
         degraded.append(condition is not None and condition.status == "True")
     assert degraded[:60] == [True] * 60
     assert not any(degraded[70:])

@@ -291,7 +291,7 @@ def test_a_pod_does_not_wait_for_a_plan_because_another_one_that_came_with_it_fo
     assert scene.asked == 2
 
 
-def test_a_bug_in_one_search_does_not_stop_the_next_ones() -> None:
+def test_a_bug_in_one_search_does_not_stop_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     right = scene.early_evictions
 
@@ -301,7 +301,7 @@ def test_a_bug_in_one_search_does_not_stop_the_next_ones() -> None:
             raise ValueError("a number is none")
         return found
 
-    scene.early_evictions = breaks_once  # type: ignore[method-assign]
+    monkeypatch.setattr(scene, "early_evictions", breaks_once)
     play(scene, after((COME_S, (wide("s0", cpu=1),)), (COME_S + 10.0, (wide("s1", cpu=1),)), scene=scene))
     assert scene.asked == 2
     assert scene.recorder.failures == ["search for serving pods ahead of the plan: a number is none"]

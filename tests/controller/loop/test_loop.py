@@ -11,7 +11,7 @@ from edl.controller.loop import Controller
 from edl.controller.pace import Pace
 from edl.controller.ports import RoundResult
 from edl.errors import PlanError
-from edl.lifecycle.trials.retries import FIRST_S
+from edl.lifecycle.trials.pauses import FIRST_S
 from edl.model.actions import Action, CreatePod, DeletePod, MarkPod, Outcome, ProbePod, Result
 from edl.model.cluster import ClusterSnapshot
 from edl.model.limits import Limits

@@ -13,7 +13,7 @@ import pytest
 from edl.controller.loop import Controller
 from edl.controller.pace import Pace, PlanTimer
 from edl.controller.ports import RoundResult
-from edl.lifecycle.trials.retries import FIRST_S
+from edl.lifecycle.trials.pauses import FIRST_S
 from edl.model.actions import Action, Outcome, PatchStatus, Result
 from edl.model.names import JobKey
 from tests.controller.loop_stage import A, Stage, at_work, at_work_during, play, with_jobs

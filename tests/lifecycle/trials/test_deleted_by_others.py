@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -56,10 +57,10 @@ def test_pods_that_somebody_deletes_again_and_again_are_made_after_growing_pause
         assert found.status == "False"
 
 
-def note(retries: Retries, job: Job, now_s: float, **fields: object) -> None:
+def note(retries: Retries, job: Job, now_s: float, **fields: Any) -> None:
     """Trainer 1 becomes such a pod, and the controller looks at the job."""
     fields = {"started_s": None, **fields}
-    pods = tuple(replace(p, **fields) if p.index == 1 else p for p in job.pods)  # type: ignore[arg-type]
+    pods = tuple(replace(p, **fields) if p.index == 1 else p for p in job.pods)
     retries.note(replace(job, pods=pods), now_s, now_s)
 
 
@@ -134,7 +135,7 @@ def test_a_new_spec_ends_the_pause_and_one_that_was_not_looked_at_for_long_begin
         {},
     ],
 )
-def test_what_edl_kube_scheduler_or_a_node_ends_is_no_deletion_by_others(fields: dict[str, object]) -> None:
+def test_what_edl_kube_scheduler_or_a_node_ends_is_no_deletion_by_others(fields: dict[str, Any]) -> None:
     retries, job, now_s = Retries(), make_job("a", trainers=3, on=("n0", "n1", "n2")), 1000.0
     for number in range(3):
         uid = f"new-{number}"
