@@ -256,7 +256,7 @@ class Backoff:
     def _prolong(self, refused: RefusedAction, kind: type[Action], outcome: Outcome, now_s: float) -> None:
         """Double the pause of a rejected request if asking again fails for a while.
 
-        Its message stays (may be an outage).
+        The message of the rejection stays, because the failure may be an outage.
         """
         first_s = self._failed_s.get(outcome.action.job_uid, {}).get(_part(outcome.action), now_s)
         if (

@@ -107,7 +107,7 @@ class PlanMaker:
     def next_timer_s(self, view: ClusterSnapshot) -> float:
         """When a new decision may differ from the last one although nothing changed, in seconds since the epoch.
 
-        `took_s` is subtracted.
+        The time that the last plan took is subtracted, so that the next one is ready then.
         """
         return self._kept.next_timer_s(view, self.took_s)
 

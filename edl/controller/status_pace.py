@@ -71,10 +71,7 @@ class StatusPace:
             self.oversized_s = inf
 
     def ended(self, write: Write, outcomes: Iterable[Outcome], now_s: float) -> None:
-        """Note that a write has ended; after one of an oversized job, the next such write waits as long as it took.
-
-        After that of a very large job, the next such write pauses as long as it took.
-        """
+        """Note that a write has ended; after one of an oversized job, the next such write waits for as long."""
         if write.lane is Lane.OVERSIZED:
             self.oversized_s = now_s + sum(outcome.seconds for outcome in outcomes)
 

@@ -212,7 +212,7 @@ def _judge(
 ) -> AvoidedNode | None:
     """Return a node as avoided if enough jobs failed there at about the same time, or one after a pause.
 
-    Else None.
+    Return None if they did not.
     """
     first_s = limits.nodes.avoid_for_s
     reports = [(key, trouble) for key, trouble in reports if now_s < forgotten_s(trouble, first_s)]
